@@ -1,0 +1,37 @@
+"""The names things have: small value types that every layer shares.
+
+Topic names are never keys. A partition is (topic id, index), so that a topic deleted and created again
+under one name cannot be taken for the old one.
+"""
+
+import uuid
+from typing import NamedTuple, NewType, TypeAlias
+
+Offset: TypeAlias = int
+LeaderEpoch: TypeAlias = int
+NodeId: TypeAlias = int
+TopicId: TypeAlias = uuid.UUID
+
+SegmentId = NewType("SegmentId", str)
+"""128 bits as 32 hex digits, time-ordered: later segments sort after earlier ones."""
+
+StoreId = NewType("StoreId", str)
+"""32 hex digits, drawn when a data directory is formatted. An emptied disk is a different store."""
+
+
+class PartitionId(NamedTuple):
+    topic_id: TopicId
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id.hex}.{self.index}"
+
+    @classmethod
+    def parse(cls, text: str) -> "PartitionId":
+        topic_hex, _, index = text.partition(".")
+        return cls(uuid.UUID(hex=topic_hex), int(index))
+
+
+def segment_id(now_ms: int, random_bits: int) -> SegmentId:
+    """48 bits of milliseconds, then 80 random bits."""
+    return SegmentId(f"{now_ms & (1 << 48) - 1:012x}{random_bits & (1 << 80) - 1:020x}")

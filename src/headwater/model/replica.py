@@ -1,0 +1,130 @@
+"""What a leader and a store say to each other about one replica of one segment (REPLICATION.md, 1.3 and 1.4).
+
+`Store` is the port: the leader calls its own store directly, and a remote one through the same calls
+over the network. Every mutating call returns only when its effect is durable in the sense of the
+segment's `Durability`.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Durability(enum.Enum):
+    SYNC = "sync"
+    """Acknowledged means flushed to the device: one fdatasync for all that wait."""
+    OS = "os"
+    """Acknowledged means written to the operating system: survives a crash of the process, not of the machine."""
+
+
+class StoreError(Exception):
+    """A store refused or could not do what was asked."""
+
+
+class UnknownSegment(StoreError):
+    """This store keeps no replica of that segment."""
+
+
+class Fenced(StoreError):
+    """The segment has a new owner. The caller is no longer the leader and must step down."""
+
+
+class OutOfSequence(StoreError):
+    """The append would leave a gap, or differs from what the replica already holds at those offsets."""
+
+
+class NoSpace(StoreError):
+    """The disk is full. Nothing of the call was kept; the same call may succeed when there is room again."""
+
+
+class CorruptReplica(StoreError):
+    """The bytes on disk do not have the checksum they were written with."""
+
+
+class StoreFailed(StoreError):
+    """A flush failed, so what the disk holds is unknown. The store answers nothing more; the process must stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """One replica as its store knows it. Offsets cover [base, end)."""
+
+    segment: SegmentId
+    partition: str
+    base: Offset
+    end: Offset
+    epoch: LeaderEpoch
+    lac: Offset
+    """The leader's high watermark when it last wrote here: everything below was committed."""
+    size_bytes: int
+    max_timestamp: int
+    is_fenced: bool
+    in_doubt: bool
+    """Bytes that were acknowledged may be missing at the end (damage, or a power cut in `os` mode)."""
+    is_sealed: bool
+    instance: int
+    """Grows whenever the replica is created, copied or adopted; garbage collection compares it."""
+    header: bytes
+    """The leader's snapshot (producer state) at `base`, opaque to the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedReplica:
+    """What sealing measured: the figures that go into the segment's metadata."""
+
+    end: Offset
+    size_bytes: int
+    crc32c: int
+    max_timestamp: int
+
+
+class Store(Protocol):
+    @property
+    def store_id(self) -> StoreId: ...
+
+    async def create(
+        self,
+        segment: SegmentId,
+        partition: str,
+        base: Offset,
+        epoch: LeaderEpoch,
+        header: bytes,
+        durability: Durability,
+    ) -> None:
+        """An empty replica. Repeating an identical create is harmless."""
+
+    async def append(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset:
+        """Append batches that together cover [first, end); return the replica's end.
+
+        Batches are whole Kafka record batches with offsets assigned. The range may have holes inside
+        (compaction leaves them) but `first` must not be past the replica's end. What the replica
+        already holds is compared, not written again, so that resending is harmless."""
+
+    async def fence(self, segment: SegmentId) -> ReplicaState:
+        """Refuse all later appends, durably, then tell what is here. An unknown segment leaves a fenced,
+        doubtful tombstone, so that a late create cannot bring it to life."""
+
+    async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
+        """Whole batches, from the one that holds `offset` (or the next one, if compaction removed it) on,
+        each ending below or at `limit`; about max_bytes, but at least one batch if there is one. Checksums are
+        verified. Empty if there is nothing in [offset, limit)."""
+
+    async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
+        """The base offset of the first batch whose largest timestamp is not before `timestamp`."""
+
+    async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
+        """Nothing at or past `end` belongs to the segment: drop it, flush the rest, and measure."""
+
+    async def delete(self, segment: SegmentId, instance: int) -> None:
+        """Forget a replica, if it is still the one that was looked at. Called by this node's own garbage
+        collection only, never by a peer."""
+
+    def replicas(self) -> list[ReplicaState]:
+        """The inventory, from memory."""
