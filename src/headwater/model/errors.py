@@ -147,7 +147,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class RequestError(Exception):
-    """A request that is answered with an error code. The message is for people and travels where the protocol lets it."""
+    """A request answered with an error code. The message is for people, and travels where the protocol lets it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

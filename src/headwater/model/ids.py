@@ -5,7 +5,8 @@ under one name cannot be taken for the old one.
 """
 
 import uuid
-from typing import NamedTuple, NewType, TypeAlias
+from dataclasses import dataclass
+from typing import NewType, TypeAlias
 
 Offset: TypeAlias = int
 LeaderEpoch: TypeAlias = int
@@ -19,7 +20,8 @@ StoreId = NewType("StoreId", str)
 """32 hex digits, drawn when a data directory is formatted. An emptied disk is a different store."""
 
 
-class PartitionId(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionId:
     topic_id: TopicId
     index: int
 
