@@ -1,34 +1,51 @@
+# Two commands to know: `make run` starts a broker, `make test` runs every test. CI runs `make test` and `make check`.
+# On a fresh machine they need Python 3.11 or newer and make; everything else is installed into .venv.
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SOURCES := src tests $(wildcard bench)
 
-.PHONY: run test check format clean
+# Extra arguments for the broker and for pytest: make run SERVE="--listen 0.0.0.0:9092", make test TESTS="tests/cli -x"
+SERVE ?=
+TESTS ?=
+WORKERS ?= 2
+
+.PHONY: run test test-tools check format clean
 
 run: $(VENV)/.core
-	$(BIN)/headwater serve
+	exec $(BIN)/headwater serve $(SERVE)
 
-test: $(VENV)/.dev
-	$(BIN)/pytest
+test: $(VENV)/.dev test-tools
+	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+# Kafka clients that are not Python packages: kcat, and a JDK with Maven for the Java client. The tests that need one
+# are skipped where it is missing, so a machine without root still runs all the others.
+test-tools:
+	@./.ci/test-tools
 
 check: $(VENV)/.dev
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
-
-$(VENV)/.core: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e .
-	touch $@
-
-$(VENV)/.dev: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
-	touch $@ $(VENV)/.core
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwater needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(BIN)/python
+	$(PIP) install -e .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) install -e ".[dev]"
+	touch $@ $(VENV)/.core

@@ -1,0 +1,147 @@
+"""A real broker for tests, started in a moment and gone without a trace.
+
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+The broker listens on a free loopback port and keeps its data in a temporary directory, which is removed at the end
+(a `data_dir` that the caller gave stays). It runs in a thread of this process, or with `subprocess=True` as a
+`headwater serve` child, which can be killed. Keyword arguments are fields of `headwater.broker.config.BrokerConfig`.
+
+Differences from `headwater serve`, each of which a keyword argument undoes: no metrics port, and `durability="os"`,
+because a test broker's data has no power cut to survive.
+
+Not thread-safe: one thread starts, stops and restarts a broker. Any number of clients may use it.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from headwater.testing.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from headwater.testing.broker_thread import BrokerThread
+
+LOOPBACK = "127.0.0.1"
+TEST_DEFAULTS: dict[str, Any] = {"durability": "os", "metrics": "off"}
+
+
+class Broker:
+    def __init__(
+        self, *, subprocess: bool = False, data_dir: str | os.PathLike[str] | None = None, **config: Any
+    ) -> None:
+        self._is_process = subprocess
+        self._given_data_dir = Path(data_dir) if data_dir is not None else None
+        self._config = {**TEST_DEFAULTS, "listen": f"{LOOPBACK}:0", **config}
+        self._scratch: Path | None = None
+        self._run: BrokerThread | BrokerProcess | None = None
+        self._address: tuple[str, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Return when clients can connect. After a stop: on the same port, with the same data."""
+        assert self._run is None, "the broker is already running"
+        if self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="headwater-"))
+        config = {**self._config, "data_dir": self.data_dir}
+        if self._address is not None:
+            config["listen"] = self.bootstrap
+        run = self._new_run(config, self._scratch)
+        try:
+            self._address = run.start()
+        except BaseException:
+            if self._address is None:
+                self._remove_scratch()
+            raise
+        self._run = run
+        return self
+
+    def stop(self) -> None:
+        """A clean shutdown. The data stays, for `start`, until `close`."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.stop()
+
+    def kill(self) -> None:
+        """SIGKILL: the process ends between two instructions. Only with `subprocess=True`."""
+        if not isinstance(self._run, BrokerProcess):
+            raise RuntimeError("only a running Broker(subprocess=True) can be killed: a thread has no process to lose")
+        run, self._run = self._run, None
+        run.kill()
+
+    def restart(self) -> None:
+        """Stop, unless stopped or killed already, and start again: same port, same data."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop and remove everything this broker left on the disk."""
+        try:
+            self.stop()
+        finally:
+            self._remove_scratch()
+            self._address = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call `bootstrap.servers`."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def host(self) -> str:
+        return self._bound()[0]
+
+    @property
+    def port(self) -> int:
+        return self._bound()[1]
+
+    @property
+    def data_dir(self) -> Path:
+        if self._given_data_dir is not None:
+            return self._given_data_dir
+        assert self._scratch is not None, "a broker that has not started has no data directory"
+        return self._scratch / "data"
+
+    @property
+    def is_running(self) -> bool:
+        return self._run is not None and self._run.is_running
+
+    @property
+    def pid(self) -> int:
+        """The broker's process; in thread mode, this one."""
+        assert self._run is not None, "the broker is not running"
+        return self._run.pid
+
+    @property
+    def log(self) -> str:
+        """What the child has logged since the first start. Empty in thread mode: there it goes to `logging`."""
+        if not self._is_process or self._scratch is None:
+            return ""
+        return BrokerProcess.log_in(self._scratch)
+
+    def _new_run(self, config: dict[str, Any], scratch: Path) -> "BrokerThread | BrokerProcess":
+        if self._is_process:
+            return BrokerProcess(config, scratch)
+        # asyncio and all of the broker: not before somebody wants them in this process
+        from headwater.testing.broker_thread import BrokerThread
+
+        return BrokerThread(config)
+
+    def _bound(self) -> tuple[str, int]:
+        assert self._address is not None, "a broker that has not started has no address"
+        return self._address
+
+    def _remove_scratch(self) -> None:
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
