@@ -1,0 +1,92 @@
+"""Frames: a four-byte length, then that many bytes.
+
+`FrameReader` is fed through a buffer that it offers (`buffer`, then `advance`), so that the bytes of a large request
+land where they will stay, without a copy. It holds no memory between requests.
+
+A length is checked before anything is reserved for it: a small limit until the first valid request, a larger one after.
+Even within the limit, memory grows only as bytes arrive, so that an announced length costs nothing.
+"""
+
+import struct
+
+FIRST_FRAME_LIMIT_BYTES = 64 * 1024
+GROWTH_BYTES = 2 * 1024 * 1024
+_LENGTH = struct.Struct(">i")
+
+
+class FrameTooLarge(Exception):
+    """A frame announces more bytes than the connection may send."""
+
+
+class FrameReader:
+    def __init__(self, scratch: bytearray, limit_bytes: int = FIRST_FRAME_LIMIT_BYTES) -> None:
+        """`scratch` may be shared by all connections of one loop: nothing stays in it between two calls."""
+        self.limit_bytes = limit_bytes
+        self._scratch = memoryview(scratch)
+        self._start_of_length = b""
+        self._frame: bytearray | None = None
+        self._frame_bytes = 0
+        self._filled = 0
+        self._offered: memoryview | None = None
+
+    @property
+    def is_between_frames(self) -> bool:
+        return self._frame is None and not self._start_of_length
+
+    @property
+    def pending_bytes(self) -> int:
+        """Memory held for a frame that is not complete."""
+        return len(self._frame) if self._frame is not None else 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go."""
+        if self._frame is None:
+            return self._scratch
+        self._offered = memoryview(self._frame)[self._filled :]
+        return self._offered
+
+    def advance(self, received: int) -> list[bytearray]:
+        """`received` bytes were put into the buffer; return the frames that are complete now."""
+        if self._frame is None:
+            return self._split(received)
+        if self._offered is not None:
+            self._offered.release()
+            self._offered = None
+        self._filled += received
+        frame = self._frame
+        if self._filled < len(frame):
+            return []
+        if self._filled < self._frame_bytes:
+            frame.extend(bytes(min(self._frame_bytes - self._filled, max(GROWTH_BYTES, self._filled))))
+            return []
+        self._frame = None
+        return [frame]
+
+    def _split(self, received: int) -> list[bytearray]:
+        data = self._scratch[:received]
+        if self._start_of_length:
+            data = memoryview(self._start_of_length + bytes(data))
+            self._start_of_length = b""
+        frames: list[bytearray] = []
+        position = 0
+        while len(data) - position >= 4:
+            (length,) = _LENGTH.unpack_from(data, position)
+            self._check(length)
+            position += 4
+            if len(data) - position < length:
+                self._begin(length, data[position:])
+                return frames
+            frames.append(bytearray(data[position : position + length]))
+            position += length
+        self._start_of_length = bytes(data[position:])
+        return frames
+
+    def _begin(self, length: int, arrived: memoryview) -> None:
+        self._frame_bytes = length
+        self._filled = len(arrived)
+        self._frame = bytearray(min(length, max(GROWTH_BYTES, 2 * len(arrived))))
+        self._frame[: len(arrived)] = arrived
+
+    def _check(self, length: int) -> None:
+        if length < 0 or length > self.limit_bytes:
+            raise FrameTooLarge(f"a request announces {length} bytes; {self.limit_bytes} is the limit here")

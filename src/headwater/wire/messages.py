@@ -1,0 +1,90 @@
+"""Requests in, responses out: headers and bodies of any API in any version.
+
+The response header of ApiVersions is always version 0, whatever the request's version, because a client that
+reads it does not know yet what the server speaks.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from kio.index import KioIndexError
+from kio.schema.index import api_key_map, schema_name_map
+from kio.static.constants import EntityType
+
+from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
+from headwater.wire.schema import request_schema, response_schema
+
+__all__ = ["Message", "MalformedRequest", "RequestHeader", "read_header", "read_body", "write_response"]
+
+API_VERSIONS = 18
+_HEADER = struct.Struct(">hhih")
+_CORRELATION = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position: int
+
+
+def read_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
+    """The header of a request. Its flexible part is skipped only for APIs and versions that are known; an unknown one
+    is answered without reading further."""
+    if len(frame) < _HEADER.size:
+        raise MalformedRequest(f"a request of {len(frame)} bytes has no header")
+    api_key, api_version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+    cursor = Cursor(frame, _HEADER.size)
+    client_id = None
+    if client_id_length >= 0:
+        client_id = str(cursor.take(client_id_length), "utf-8", "replace")
+    if is_flexible(api_key, api_version):
+        cursor.skip_tags()
+    return RequestHeader(api_key, api_version, correlation_id, client_id, cursor.position)
+
+
+def read_body(frame: bytes | bytearray | memoryview, header: RequestHeader) -> Message:
+    cursor = Cursor(frame, header.body_position)
+    try:
+        return request_reader(header.api_key, header.api_version)(cursor)
+    except struct.error as error:
+        raise MalformedRequest(str(error)) from None
+
+
+def write_response(api_key: int, api_version: int, correlation_id: int, response: Message) -> bytearray:
+    """The whole response without the frame's length."""
+    out = response_start(api_key, api_version, correlation_id)
+    struct_writer(response_schema(api_key, api_version))(out, response)
+    return out
+
+
+def response_start(api_key: int, api_version: int, correlation_id: int) -> bytearray:
+    out = bytearray(_CORRELATION.pack(correlation_id))
+    if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+        out.append(0)
+    return out
+
+
+@cache
+def request_reader(api_key: int, api_version: int) -> Callable[[Cursor], Message]:
+    newest = request_schema(api_key, newest_version(api_key))
+    return struct_reader(request_schema(api_key, api_version), newest)
+
+
+@cache
+def newest_version(api_key: int) -> int:
+    """The newest version that has a definition, served or not."""
+    versions = schema_name_map[api_key_map[api_key]]
+    return max(version for version, entities in versions.items() if EntityType.request in entities)
+
+
+@cache
+def is_flexible(api_key: int, api_version: int) -> bool:
+    try:
+        return request_schema(api_key, api_version).is_flexible
+    except KioIndexError:
+        return False

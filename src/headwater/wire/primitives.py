@@ -1,0 +1,40 @@
+"""Strings and array lengths in both encodings, for the codecs that are written by hand."""
+
+import struct
+
+from headwater.wire.codec import Cursor, MalformedRequest, write_uvarint
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+def array_length(cursor: Cursor, is_flexible: bool, min_element_bytes: int) -> int:
+    announced = cursor.uvarint() - 1 if is_flexible else _INT32.unpack(cursor.take(4))[0]
+    return cursor.count(max(announced, 0), min_element_bytes)
+
+
+def string(cursor: Cursor, is_flexible: bool) -> str | None:
+    length = cursor.uvarint() - 1 if is_flexible else _INT16.unpack(cursor.take(2))[0]
+    if length < 0:
+        return None
+    try:
+        return str(cursor.take(length), "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"a string is not UTF-8: {error}") from None
+
+
+def write_array_length(out: bytearray, length: int, is_flexible: bool) -> None:
+    if is_flexible:
+        write_uvarint(out, length + 1)
+    else:
+        out += _INT32.pack(length)
+
+
+def write_string(out: bytearray, text: str | None, is_flexible: bool) -> None:
+    data = text.encode() if text is not None else None
+    if is_flexible:
+        write_uvarint(out, 0 if data is None else len(data) + 1)
+    else:
+        out += _INT16.pack(-1 if data is None else len(data))
+    if data is not None:
+        out += data
