@@ -1,0 +1,133 @@
+"""The Prometheus page of a broker: the names its counters have outside, and the text.
+
+Made in two steps, because the first needs the broker's state to stand still and the second can take long:
+`families` reads the counters, on the event loop; `page` writes the text, on any thread.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from headwater.broker.metrics import MAX_SERIES_PER_GAUGE, Gauge, Histogram, Metrics, TopicTraffic
+from headwater.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def page(snapshot: "Iterable[Metric]") -> bytes:
+    """The text of a snapshot, and of the process (memory, CPU, open files), which is read while writing."""
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client.registry import Collector
+
+    class Snapshot(Collector):
+        def collect(self) -> "Iterable[Metric]":
+            return snapshot
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Snapshot())
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def families(metrics: Metrics) -> "list[Metric]":
+    """Everything as it stands now. What is counted later does not change the result."""
+    return [*_traffic(metrics), *_requests(metrics), *_topics(metrics), *_latencies(metrics), *_gauges(metrics)]
+
+
+def _traffic(metrics: Metrics) -> "Iterator[Metric]":
+    from importlib.metadata import version
+
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+    build = GaugeMetricFamily("headwater_build_info", "The version that runs.", labels=["version"])
+    build.add_metric([version("headwater")], 1)
+    yield build
+    yield GaugeMetricFamily("headwater_connections", "Client connections that are open.", metrics.connections)
+    yield CounterMetricFamily("headwater_connections_opened", "Connections accepted.", metrics.connections_opened)
+    yield CounterMetricFamily("headwater_received_bytes", "Bytes read from clients.", metrics.received_bytes)
+    yield CounterMetricFamily("headwater_sent_bytes", "Bytes written to clients.", metrics.sent_bytes)
+    yield CounterMetricFamily("headwater_journal_bytes", "Bytes made durable by the journal.", metrics.journal_bytes)
+
+
+def _requests(metrics: Metrics) -> "Iterator[Metric]":
+    from prometheus_client.metrics_core import CounterMetricFamily
+
+    requests = CounterMetricFamily("headwater_requests", "Requests answered.", labels=["api", "version"])
+    for (api, version), count in metrics.requests.items():
+        requests.add_metric([api, str(version)], count)
+    yield requests
+    errors = CounterMetricFamily("headwater_request_errors", "Error codes in answers.", labels=["api", "code"])
+    for (api, code), count in metrics.errors.items():
+        errors.add_metric([api, _code_name(code)], count)
+    yield errors
+
+
+def _topics(metrics: Metrics) -> "Iterator[Metric]":
+    from prometheus_client.metrics_core import CounterMetricFamily
+
+    def by_topic(name: str, help: str, read: Callable[[TopicTraffic], int]) -> "Metric":
+        family = CounterMetricFamily(name, help, labels=["topic"])
+        for topic, traffic in metrics.topics.items():
+            family.add_metric([topic], read(traffic))
+        return family
+
+    yield by_topic("headwater_produced_records", "Records appended.", lambda traffic: traffic.records_in)
+    yield by_topic("headwater_produced_batches", "Record batches appended.", lambda traffic: traffic.batches_in)
+    yield by_topic("headwater_produced_bytes", "Bytes of the batches appended.", lambda traffic: traffic.bytes_in)
+    yield by_topic(
+        "headwater_fetched_bytes", "Bytes of the batches given to readers.", lambda traffic: traffic.bytes_out
+    )
+
+
+def _latencies(metrics: Metrics) -> "Iterator[Metric]":
+    from prometheus_client.metrics_core import HistogramMetricFamily
+
+    def unlabelled(name: str, help: str, histogram: Histogram) -> "Metric":
+        return HistogramMetricFamily(name, help, buckets=histogram.cumulative(), sum_value=histogram.sum)
+
+    requests = HistogramMetricFamily(
+        "headwater_request_seconds",
+        "Time from a request to its answer; a Fetch includes the wait for records that its client asked for.",
+        labels=["api"],
+    )
+    for api, histogram in metrics.latencies.items():
+        requests.add_metric([api], histogram.cumulative(), histogram.sum)
+    yield requests
+    yield unlabelled("headwater_journal_sync_seconds", "Duration of a group commit.", metrics.journal_syncs)
+    yield unlabelled("headwater_event_loop_delay_seconds", "Lateness of the event loop, sampled.", metrics.loop_delays)
+
+
+def _gauges(metrics: Metrics) -> "Iterator[Metric]":
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
+    left_out = GaugeMetricFamily("headwater_left_out_series", "Values that a gauge has no room for.", labels=["gauge"])
+    for gauge in metrics.gauges.values():
+        family = GaugeMetricFamily(f"headwater_{gauge.name}", gauge.help, labels=list(gauge.labels))
+        samples = iter(_samples(gauge))
+        for labels, value in islice(samples, MAX_SERIES_PER_GAUGE):
+            family.add_metric(list(labels), value)
+        yield family
+        left_out.add_metric([gauge.name], sum(1 for _ in samples))
+    yield left_out
+
+
+def _samples(gauge: Gauge) -> list[tuple[list[str], float]]:
+    """A reader that fails costs its own gauge, not the page."""
+    try:
+        return [(list(labels), value) for labels, value in gauge.read()]
+    except Exception:
+        log.exception("metrics_gauge_failed gauge=%s", gauge.name)
+        return []
+
+
+def _code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)

@@ -1,0 +1,109 @@
+"""A tiny HTTP server for the metrics page, on the broker's own event loop.
+
+It answers `GET /metrics` and nothing else, one request per connection. What it reads, how long it waits and how
+many connections it keeps are limited, so that nobody can use it to slow the broker down. While it runs it also
+samples how late the event loop is, which is the first thing to look at when a broker feels slow.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+from typing import Self
+
+from headwater.broker.metrics import Metrics
+from headwater.broker.metrics_page import CONTENT_TYPE, families, page
+
+log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 16
+MAX_REQUEST_BYTES = 8 * 1024
+REQUEST_TIMEOUT_S = 5.0
+DELAY_SAMPLE_INTERVAL_S = 0.25
+
+
+class MetricsServer:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._server: asyncio.Server | None = None
+        self._sampler: asyncio.Task[None] | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._one_page_at_a_time = asyncio.Lock()
+
+    @classmethod
+    async def start(cls, metrics: Metrics, host: str, port: int) -> Self | None:
+        """None, and a warning, if the address cannot be had: a broker without its metrics still serves."""
+        server = cls(metrics)
+        try:
+            server._server = await asyncio.start_server(server._accept, host, port, limit=MAX_REQUEST_BYTES)
+        except OSError as error:
+            log.warning("metrics_unavailable host=%s port=%d reason=%r", host, port, error.strerror or str(error))
+            return None
+        server._sampler = asyncio.create_task(server._sample_loop_delay(), name="metrics-loop-delay")
+        return server
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._server is not None, "only a started server has an address"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def stop(self) -> None:
+        assert self._server is not None and self._sampler is not None, "stop comes after start"
+        self._server.close()
+        tasks = [self._sampler, *self._connections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "asyncio runs this callback as a task"
+        self._connections.add(task)
+        try:
+            if len(self._connections) <= MAX_CONNECTIONS:
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    writer.write(await self._answer(reader))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # the client went away, or never came to the point
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _response("431 Request Header Fields Too Large", b"too long\n")
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return _response("400 Bad Request", b"this is an HTTP/1.1 server\n")
+        method, target, _ = words
+        if target.partition(b"?")[0] != b"/metrics":
+            return _response("404 Not Found", b"try /metrics\n")
+        if method != b"GET":
+            return _response("405 Method Not Allowed", b"only GET\n", "Allow: GET\r\n")
+        async with self._one_page_at_a_time:
+            # The first time this takes 0.1 s, longer than the loop may stand still.
+            await asyncio.to_thread(importlib.import_module, "prometheus_client")
+            text = await asyncio.to_thread(page, families(self._metrics))
+        return _response("200 OK", text)
+
+    async def _sample_loop_delay(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + DELAY_SAMPLE_INTERVAL_S
+            await asyncio.sleep(DELAY_SAMPLE_INTERVAL_S)
+            self._metrics.loop_delayed(max(0.0, loop.time() - due))
+
+
+def _response(status: str, body: bytes, extra_headers: str = "") -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n"
+        f"{extra_headers}Connection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,210 @@
+"""Counting, and the page that shows the counts."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headwater.broker import metrics as metrics_module
+from headwater.broker.metrics import OTHER_TOPICS, Histogram, Metrics
+from headwater.broker.metrics_page import families, page
+from headwater.broker.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer
+from headwater.model.errors import ErrorCode
+
+
+def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    text = page(families(metrics)).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def exchange(address: tuple[str, int], request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def test_a_value_on_a_bound_counts_as_not_above_it() -> None:
+    histogram = Histogram((0.1, 1.0))
+    for value in (0.05, 0.1, 0.5, 1.0, 7.0):
+        histogram.observe(value)
+    assert histogram.cumulative() == [("0.1", 2), ("1.0", 4), ("+Inf", 5)]
+    assert histogram.sum == pytest.approx(8.65)
+
+
+def test_requests_are_counted_by_api_and_version_and_timed_by_api() -> None:
+    metrics = Metrics()
+    metrics.request_finished("Produce", 9, 0.0003)
+    metrics.request_finished("Produce", 7, 0.0003)
+    metrics.request_finished("Fetch", 12, 0.5)
+    seen = scraped(metrics)
+    assert seen["headwater_requests_total", (("api", "Produce"), ("version", "9"))] == 1
+    assert seen["headwater_requests_total", (("api", "Produce"), ("version", "7"))] == 1
+    assert seen["headwater_request_seconds_count", (("api", "Produce"),)] == 2
+    assert seen["headwater_request_seconds_bucket", (("api", "Produce"), ("le", "0.00025"))] == 0
+    assert seen["headwater_request_seconds_bucket", (("api", "Produce"), ("le", "0.0005"))] == 2
+    assert seen["headwater_request_seconds_sum", (("api", "Fetch"),)] == 0.5
+
+
+def test_connections_bytes_errors_and_syncs_reach_the_page() -> None:
+    metrics = Metrics()
+    metrics.connection_opened()
+    metrics.connection_opened()
+    metrics.connection_closed()
+    metrics.bytes_in(100)
+    metrics.bytes_out(250)
+    metrics.error("Produce", ErrorCode.MESSAGE_TOO_LARGE)
+    metrics.error("Produce", 9999)
+    metrics.journal_synced(0.002, 4096)
+    metrics.loop_delayed(0.003)
+    seen = scraped(metrics)
+    assert seen["headwater_connections", ()] == 1
+    assert seen["headwater_connections_opened_total", ()] == 2
+    assert seen["headwater_received_bytes_total", ()] == 100
+    assert seen["headwater_sent_bytes_total", ()] == 250
+    assert seen["headwater_request_errors_total", (("api", "Produce"), ("code", "MESSAGE_TOO_LARGE"))] == 1
+    assert seen["headwater_request_errors_total", (("api", "Produce"), ("code", "9999"))] == 1
+    assert seen["headwater_journal_sync_seconds_count", ()] == 1
+    assert seen["headwater_journal_bytes_total", ()] == 4096
+    assert seen["headwater_event_loop_delay_seconds_count", ()] == 1
+    assert seen["process_resident_memory_bytes", ()] > 0
+    assert seen["process_open_fds", ()] > 0
+    assert seen["process_cpu_seconds_total", ()] > 0
+
+
+def test_a_topic_is_counted_in_records_batches_and_bytes() -> None:
+    metrics = Metrics()
+    metrics.produced("orders", records=500, batches=2, size_bytes=40_000)
+    metrics.fetched("orders", 80_000)
+    seen = scraped(metrics)
+    assert seen["headwater_produced_records_total", (("topic", "orders"),)] == 500
+    assert seen["headwater_produced_batches_total", (("topic", "orders"),)] == 2
+    assert seen["headwater_produced_bytes_total", (("topic", "orders"),)] == 40_000
+    assert seen["headwater_fetched_bytes_total", (("topic", "orders"),)] == 80_000
+
+
+def test_topics_past_the_limit_share_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "MAX_TOPICS", 2)
+    metrics = Metrics()
+    for topic in ("a", "b", "c", "d", "c"):
+        metrics.produced(topic, 1, 1, 10)
+    assert {name: traffic.records_in for name, traffic in metrics.topics.items()} == {"a": 1, "b": 1, OTHER_TOPICS: 3}
+    metrics.topic_deleted("a")
+    metrics.topic_deleted(OTHER_TOPICS)
+    metrics.produced("d", 1, 1, 10)
+    assert metrics.topics["d"].records_in == 1
+
+
+def test_a_gauge_is_read_when_somebody_looks() -> None:
+    metrics = Metrics()
+    lag = {"readers": 5.0}
+    labels = ("group", "topic", "partition")
+    metrics.watch(
+        "group_lag_records", "Records not yet read.", labels, lambda: [(("readers", "t", "0"), lag["readers"])]
+    )
+    key = ("headwater_group_lag_records", (("group", "readers"), ("partition", "0"), ("topic", "t")))
+    assert scraped(metrics)[key] == 5
+    lag["readers"] = 2
+    assert scraped(metrics)[key] == 2
+
+
+def test_a_gauge_that_fails_does_not_cost_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Iterator[tuple[tuple[str, ...], float]]:
+        yield ("a",), 1.0
+        raise KeyError("gone")
+
+    metrics = Metrics()
+    metrics.watch("log_size_bytes", "Size.", ("topic",), broken)
+    metrics.watch("partitions", "Partitions led.", (), lambda: [((), 3)])
+    assert scraped(metrics)["headwater_partitions", ()] == 3
+    assert "metrics_gauge_failed gauge=log_size_bytes" in caplog.text
+
+
+def test_a_gauge_with_too_many_values_says_how_many_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.broker.metrics_page.MAX_SERIES_PER_GAUGE", 3)
+    metrics = Metrics()
+    metrics.watch("log_size_bytes", "Size.", ("topic",), lambda: [((f"t{n}",), n) for n in range(5)])
+    seen = scraped(metrics)
+    assert sum(name == "headwater_log_size_bytes" for name, _ in seen) == 3
+    assert seen["headwater_left_out_series", (("gauge", "log_size_bytes"),)] == 2
+
+
+def test_a_hostile_label_is_escaped() -> None:
+    metrics = Metrics()
+    name = 'x"} 1\nheadwater_connections 99'
+    metrics.watch("group_lag_records", "Lag.", ("group",), lambda: [((name,), 7)])
+    seen = scraped(metrics)
+    assert seen["headwater_group_lag_records", (("group", name),)] == 7
+    assert seen["headwater_connections", ()] == 0
+
+
+def test_the_server_answers_get_metrics_and_nothing_else() -> None:
+    async def run() -> None:
+        metrics = Metrics()
+        metrics.connection_opened()
+        server = await MetricsServer.start(metrics, "127.0.0.1", 0)
+        assert server is not None
+        try:
+            ok = await exchange(server.address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert ok.startswith(b"HTTP/1.1 200 OK\r\n") and b"\nheadwater_connections 1.0\n" in ok
+            assert (await exchange(server.address, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
+            assert (await exchange(server.address, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
+            assert (await exchange(server.address, b"\x00\x01\r\n\r\n")).startswith(b"HTTP/1.1 400")
+            long = b"GET /metrics HTTP/1.1\r\nX: " + b"x" * MAX_REQUEST_BYTES
+            assert (await exchange(server.address, long + b"\r\n\r\n")).startswith(b"HTTP/1.1 431")
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def test_silent_connections_are_limited_and_closed_when_their_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.broker.metrics_server.REQUEST_TIMEOUT_S", 0.3)
+
+    async def run() -> None:
+        server = await MetricsServer.start(Metrics(), "127.0.0.1", 0)
+        assert server is not None
+        try:
+            silent = [await asyncio.open_connection(*server.address) for _ in range(MAX_CONNECTIONS)]
+            refused_reader, refused_writer = await asyncio.open_connection(*server.address)
+            assert await asyncio.wait_for(refused_reader.read(), 0.2) == b""
+            for reader, _ in silent:
+                assert await asyncio.wait_for(reader.read(), 2) == b""
+            for _, writer in (*silent, (refused_reader, refused_writer)):
+                writer.close()
+                await writer.wait_closed()
+            assert b"200 OK" in await exchange(server.address, b"GET /metrics HTTP/1.1\r\n\r\n")
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_taken_port_is_logged_and_the_broker_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert asyncio.run(MetricsServer.start(Metrics(), "127.0.0.1", port)) is None
+    assert f"metrics_unavailable host=127.0.0.1 port={port}" in caplog.text
+
+
+def test_the_delay_of_the_event_loop_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.broker.metrics_server.DELAY_SAMPLE_INTERVAL_S", 0.01)
+
+    async def run() -> Metrics:
+        metrics = Metrics()
+        server = await MetricsServer.start(metrics, "127.0.0.1", 0)
+        assert server is not None
+        await asyncio.sleep(0.1)
+        await server.stop()
+        return metrics
+
+    samples = sum(asyncio.run(run()).loop_delays.counts)
+    assert 1 <= samples <= 10
