@@ -1,0 +1,222 @@
+"""One client connection: frames in, responses out in the order of their requests.
+
+Requests of one connection are started in order and may overlap (a produce that waits for the disk does not hold up
+the next one), but responses leave in order, as the protocol demands.
+
+A connection stops being read while it has MAX_REQUESTS_IN_FLIGHT unanswered requests, while its output waits
+for a slow reader, while the server is over its memory budget, or while it is over its rate. All of a connection's
+state belongs to the event loop that runs it.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from headwater.model.replica import Buffer
+from headwater.transport.facts import log_fact
+from headwater.wire.codec import MalformedRequest
+from headwater.wire.frame import FrameReader, FrameTooLarge
+
+if TYPE_CHECKING:
+    from headwater.transport.server import Server
+
+MAX_REQUESTS_IN_FLIGHT = 32
+WRITE_HIGH_WATER_BYTES = 1024 * 1024
+_LENGTH = struct.Struct(">i")
+
+Pieces: TypeAlias = Sequence[Buffer]
+Answer: TypeAlias = "Pieces | asyncio.Future[Pieces | None] | None"
+"""A response, a promise of one, or nothing (acks=0). None as the promise's result means nothing too."""
+
+
+class CloseConnection(Exception):
+    """The request deserves no answer: the connection is closed and the fact logged."""
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    frame_bytes: int
+    answer: "asyncio.Future[Pieces | None] | None"
+    pieces: Pieces | None
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._reader = FrameReader(server.scratch)
+        self._transport: asyncio.Transport | None = None
+        self._unanswered: deque[_Unanswered] = deque()
+        self._waiting_frames: deque[bytearray] = deque()
+        self._pauses: set[str] = set()
+        self._pending_bytes = 0
+        self._rate_window_start = 0.0
+        self._rate_window_count = 0
+        self.peer_host = ""
+        self.client_software = ""
+        self.last_active = 0.0
+        self.frame_started: float | None = None
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = peer[0] if isinstance(peer, tuple) else "local"
+        self.last_active = self._server.loop.time()
+        if not self._server.admit(self):
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for entry in self._unanswered:
+            if entry.answer is not None and not entry.answer.done():
+                entry.answer.cancel()
+            self._server.release_bytes(entry.frame_bytes)
+        self._unanswered.clear()
+        self._waiting_frames.clear()
+        self._server.release_bytes(self._pending_bytes)
+        self._pending_bytes = 0
+        self._transport = None
+        self._server.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        server = self._server
+        now = server.loop.time()
+        self.last_active = now
+        try:
+            frames = self._reader.advance(nbytes)
+        except FrameTooLarge as error:
+            self.close("frame_too_large", str(error))
+            return
+        if self._reader.is_between_frames:
+            self.frame_started = None
+        elif frames or self.frame_started is None:
+            self.frame_started = now
+        server.bytes_received(nbytes)
+        self._account_pending()
+        if frames:
+            if server.max_requests_per_second:
+                self._check_rate(now, len(frames))
+            self._waiting_frames.extend(frames)
+            self._start_requests()
+
+    def pause_writing(self) -> None:
+        self.pause("output")
+
+    def resume_writing(self) -> None:
+        self.resume("output")
+
+    # Called by the server and by request handling
+
+    def pause(self, reason: str) -> None:
+        if not self._pauses and self._transport is not None:
+            self._transport.pause_reading()
+        self._pauses.add(reason)
+
+    def resume(self, reason: str) -> None:
+        self._pauses.discard(reason)
+        self._start_requests()
+        if not self._pauses and self._transport is not None:
+            self._transport.resume_reading()
+
+    def close(self, fact: str, reason: str = "") -> None:
+        """Close at once, with a logged fact. Unanswered requests are cancelled."""
+        if self._transport is not None:
+            log_fact(fact, peer=self.peer_host, reason=reason)
+            self._transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._unanswered
+
+    # In order
+
+    def _start_requests(self) -> None:
+        while self._waiting_frames and not self._pauses and self._transport is not None:
+            frame = self._waiting_frames.popleft()
+            if not self._start(frame):
+                return
+            if len(self._unanswered) >= MAX_REQUESTS_IN_FLIGHT:
+                self.pause("in_flight")
+
+    def _start(self, frame: bytearray) -> bool:
+        server = self._server
+        try:
+            answer = server.handle(self, frame)
+        except (MalformedRequest, CloseConnection) as error:
+            self.close("bad_request", str(error))
+            return False
+        self._reader.limit_bytes = server.max_request_bytes
+        if not isinstance(answer, asyncio.Future):
+            if answer is not None and not self._unanswered:
+                self._write(answer)
+            elif answer is not None:
+                self._unanswered.append(_Unanswered(0, None, answer))
+            return True
+        self._unanswered.append(_Unanswered(len(frame), answer, None))
+        answer.add_done_callback(self._answered)
+        if server.hold_bytes(self, len(frame)):
+            self.pause("memory")
+        return True
+
+    def _answered(self, _answer: "asyncio.Future[Pieces | None]") -> None:
+        if self._transport is None:
+            return
+        unanswered = self._unanswered
+        while unanswered:
+            entry = unanswered[0]
+            if entry.answer is not None:
+                if not entry.answer.done():
+                    break
+                if entry.answer.cancelled():
+                    self.close("request_cancelled")
+                    return
+                error = entry.answer.exception()
+                if error is not None:
+                    self.close("bad_request", str(error))
+                    return
+                entry.pieces = entry.answer.result()
+            unanswered.popleft()
+            self._server.release_bytes(entry.frame_bytes)
+            if entry.pieces is not None:
+                self._write(entry.pieces)
+        if "in_flight" in self._pauses and len(unanswered) < MAX_REQUESTS_IN_FLIGHT:
+            self.resume("in_flight")
+
+    def _write(self, pieces: Pieces) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        size = sum(map(len, pieces))
+        if len(pieces) == 1:
+            transport.write(_LENGTH.pack(size) + pieces[0])
+        else:
+            transport.writelines([_LENGTH.pack(size), *pieces])
+        self._server.bytes_sent(size + 4)
+
+    def _account_pending(self) -> None:
+        """Memory of a frame that is still arriving counts, too."""
+        pending = self._reader.pending_bytes
+        change = pending - self._pending_bytes
+        if change == 0:
+            return
+        self._pending_bytes = pending
+        if change < 0:
+            self._server.release_bytes(-change)
+        elif self._server.hold_bytes(self, change):
+            self.pause("memory")
+
+    def _check_rate(self, now: float, requests: int) -> None:
+        if now - self._rate_window_start >= 1.0:
+            self._rate_window_start = now
+            self._rate_window_count = 0
+        self._rate_window_count += requests
+        if self._rate_window_count > self._server.max_requests_per_second and "rate" not in self._pauses:
+            self.pause("rate")
+            self._server.loop.call_later(self._rate_window_start + 1.0 - now, self.resume, "rate")

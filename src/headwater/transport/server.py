@@ -1,0 +1,147 @@
+"""A listening socket and its connections, with the limits that they share.
+
+Limits: connections in all and per address, bytes held by requests that are not answered, time without traffic, time
+that a started request may take to arrive. Whoever passes one is closed or not read from, never served at
+the others' cost.
+"""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headwater.transport.connection import Answer, Connection
+from headwater.transport.facts import log_fact
+
+SCRATCH_BYTES = 256 * 1024
+SWEEP_INTERVAL_S = 5.0
+BACKLOG = 1024
+
+Handle: TypeAlias = Callable[[Connection, bytearray], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    max_connections: int = 10_000
+    max_connections_per_ip: int = 10_000
+    max_request_bytes: int = 100 * 1024 * 1024
+    request_memory_bytes: int = 512 * 1024 * 1024
+    max_requests_per_second: int = 0
+    idle_timeout_s: float = 600.0
+    half_request_timeout_s: float = 30.0
+
+
+class Server:
+    def __init__(self, handle: Handle, limits: ServerLimits) -> None:
+        self.handle = handle
+        self.loop = asyncio.get_running_loop()
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.max_request_bytes = limits.max_request_bytes
+        self.max_requests_per_second = limits.max_requests_per_second
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.on_disconnect: Callable[[Connection], None] = _nothing
+        self._limits = limits
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._held_bytes = 0
+        self._short_of_memory: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Start to accept; return the address, with the port that was given when 0 was asked for."""
+        self._listener = await self.loop.create_server(
+            lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True
+        )
+        self._sweep = self.loop.call_later(SWEEP_INTERVAL_S, self._close_the_silent)
+        bound: socket.socket = self._listener.sockets[0]
+        address = bound.getsockname()
+        return address[0], address[1]
+
+    async def close(self) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.close("server_stopped")
+        await asyncio.sleep(0)
+
+    def stop_accepting(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    @property
+    def is_quiet(self) -> bool:
+        return all(connection.is_idle for connection in self._connections)
+
+    # Called by connections
+
+    def admit(self, connection: Connection) -> bool:
+        limits = self._limits
+        if len(self._connections) >= limits.max_connections:
+            log_fact("connection_refused", peer=connection.peer_host, reason="max_connections")
+            return False
+        if self._per_ip[connection.peer_host] >= limits.max_connections_per_ip:
+            log_fact("connection_refused", peer=connection.peer_host, reason="max_connections_per_ip")
+            return False
+        self._connections.add(connection)
+        self._per_ip[connection.peer_host] += 1
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.discard(connection)
+        self._short_of_memory.discard(connection)
+        self._per_ip[connection.peer_host] -= 1
+        if not self._per_ip[connection.peer_host]:
+            del self._per_ip[connection.peer_host]
+        self.on_disconnect(connection)
+
+    def bytes_received(self, size: int) -> None:
+        self.received_bytes += size
+
+    def bytes_sent(self, size: int) -> None:
+        self.sent_bytes += size
+
+    def hold_bytes(self, connection: Connection, size: int) -> bool:
+        """Count memory of a request; say whether its connection must wait until others have given theirs back."""
+        self._held_bytes += size
+        if self._held_bytes <= self._limits.request_memory_bytes:
+            return False
+        self._short_of_memory.add(connection)
+        return True
+
+    def release_bytes(self, size: int) -> None:
+        self._held_bytes -= size
+        assert self._held_bytes >= 0, "no more memory is given back than was held"
+        if self._short_of_memory and self._held_bytes <= self._limits.request_memory_bytes:
+            waiting, self._short_of_memory = self._short_of_memory, set()
+            for connection in waiting:
+                connection.resume("memory")
+
+    def _close_the_silent(self) -> None:
+        self._sweep = self.loop.call_later(SWEEP_INTERVAL_S, self._close_the_silent)
+        now = self.loop.time()
+        for connection in list(self._connections):
+            started = connection.frame_started
+            if started is not None and now - started > self._limits.half_request_timeout_s:
+                connection.close("half_request", "a started request did not arrive in time")
+            elif connection.is_idle and now - connection.last_active > self._limits.idle_timeout_s:
+                connection.close("idle_connection")
+
+
+def _nothing(_connection: Connection) -> None:
+    pass
