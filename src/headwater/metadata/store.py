@@ -7,6 +7,7 @@ Contract (REPLICATION.md, 2):
 - `list` is not a snapshot: each item was current at some moment during the call.
 - `watch` gives hints, level-triggered: first RESYNC, then sets of keys that may have changed, or RESYNC again
   when some may have been missed. Whoever watches re-reads.
+- A put into a session that has ended is a condition that does not hold. One session per transaction.
 - Versions are compared for equality only. A key that anyone compares is never created again after its deletion.
 - A session's keys vanish some time after its owner was last heard of; that is a hint that the owner is gone.
 """
@@ -89,7 +90,7 @@ class Del:
 class Txn:
     ok: bool
     versions: dict[str, int]
-    """The new version of each key written; empty when a condition did not hold."""
+    """The new version of each key written, 0 for a key deleted; empty when a condition did not hold."""
 
 
 Condition: TypeAlias = Is | Has
@@ -100,7 +101,7 @@ class MetaStore(Protocol):
     async def get(self, key: str) -> KV | None: ...
 
     async def list(self, prefix: str) -> list[KV]:
-        """Every key below a prefix that ends in "/", in key order."""
+        """Every key below a prefix that ends in "/", at any depth, in key order."""
 
     async def txn(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Txn: ...
 

@@ -1,0 +1,67 @@
+"""What the reading thread asks of the database file. Each query is a transaction of its own, and sees all that was
+committed before it."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.metadata.sqlite_file import fault
+from headwater.metadata.sqlite_writer import boot_id, expired_sessions
+from headwater.metadata.store import KV, RESYNC, Resync
+
+MAX_HINT_KEYS: Final = 10_000
+"""More changed keys than this at once, or not yet taken by a watcher, become one RESYNC."""
+
+
+class SqliteReader:
+    """Owns the connection that reads. Called by one thread at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._boot = boot_id()
+        self._data_version = -1
+        self._revision: int = self._fetch("SELECT revision FROM meta")[0][0]
+
+    def get(self, key: str) -> KV | None:
+        rows = self._fetch("SELECT value, version FROM kv WHERE key = ?", (key,))
+        return KV(key, *rows[0]) if rows else None
+
+    def list_below(self, prefix: str) -> list[KV]:
+        after = prefix[:-1] + chr(ord("/") + 1)
+        rows = self._fetch(
+            "SELECT key, value, version FROM kv WHERE key >= ? AND key < ? ORDER BY key", (prefix, after)
+        )
+        return [KV(*row) for row in rows]
+
+    def has_expired_sessions(self) -> bool:
+        return bool(self._fetch(*expired_sessions(self._boot)))
+
+    def changes(self) -> set[str] | Resync:
+        """The keys changed since the last call, or RESYNC when that is no longer known."""
+        data_version = self._fetch("PRAGMA data_version")[0][0]
+        if data_version == self._data_version:
+            return set()
+        # `trimmed` is read after the changes: a row trimmed in between is then noticed, too.
+        rows = self._fetch(
+            "SELECT revision, key FROM changes WHERE revision > ? ORDER BY revision LIMIT ?",
+            (self._revision, MAX_HINT_KEYS + 1),
+        )
+        revision, trimmed = self._fetch("SELECT revision, trimmed FROM meta")[0]
+        has_gap = trimmed > self._revision or len(rows) > MAX_HINT_KEYS
+        self._data_version = data_version
+        if has_gap:
+            self._revision = revision
+            return RESYNC
+        if rows:
+            self._revision = rows[-1][0]
+        return {key for _, key in rows}
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise fault(error, self._path) from error
