@@ -1,0 +1,77 @@
+"""Whole batches from records, for what the broker itself writes: group state, markers, compacted segments."""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from headwater.model.replica import Buffer
+from headwater.records.batch import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Codec,
+    seal_crc,
+)
+from headwater.records.compression import compress
+from headwater.records.record import Record, write_record
+
+NO_LEADER_EPOCH: Final = -1
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    timestamp: int = NO_TIMESTAMP,
+    compression: int = Codec.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    attributes: int = 0,
+) -> bytearray:
+    """One batch with offsets counted from `base_offset`, whatever offsets the records have. `timestamp` is for
+    records without one of their own. `attributes` are flags beside the codec."""
+    assert records, "a batch has records"
+    timestamps = [record.timestamp if record.timestamp != NO_TIMESTAMP else timestamp for record in records]
+    base_timestamp = timestamps[0]
+    payload = bytearray()
+    for delta, record in enumerate(records):
+        write_record(payload, record, timestamps[delta] - base_timestamp, delta)
+    return assemble(
+        payload,
+        BatchHeader(
+            base_offset=base_offset,
+            batch_length=0,
+            partition_leader_epoch=partition_leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=attributes | compression,
+            last_offset_delta=len(records) - 1,
+            base_timestamp=base_timestamp,
+            max_timestamp=max(timestamps),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=len(records),
+        ),
+    )
+
+
+def assemble(payload: Buffer, header: BatchHeader) -> bytearray:
+    """A batch of these uncompressed records under this header, compressed as its attributes say. Length and CRC are
+    computed here."""
+    output = bytearray(HEADER_BYTES)
+    HEADER.pack_into(output, 0, *header)
+    output += compress(header.compression, payload) if header.compression else payload
+    _LENGTH.pack_into(output, _LENGTH_AT, len(output) - LENGTH_END)
+    seal_crc(output, 0, len(output))
+    return output
