@@ -192,6 +192,27 @@ def test_a_snapshot_restores_everything(made: list[tuple[int, int, int, int]]) -
     assert copy.last_offsets() == states.last_offsets()
 
 
+@given(appends, st.integers(0, 500))
+def test_a_snapshot_below_an_offset_and_what_follows_make_the_whole(
+    made: list[tuple[int, int, int, int]], below: int
+) -> None:
+    states = ProducerStates()
+    headers = []
+    offset = 0
+    for pid, _, sequence, count in made:
+        headers.append(a_header(sequence, offset, count=count, pid=pid))
+        states.append(headers[-1])
+        offset += count
+    before = states.snapshot()
+    copy = ProducerStates.restore(states.snapshot(below=below))
+    assert states.snapshot() == before
+    for header in headers:
+        if header.last_offset >= below:
+            copy.append(header)
+    assert sorted(copy.describe(), key=str) == sorted(states.describe(), key=str)
+    assert copy.last_offsets() == states.last_offsets()
+
+
 def test_no_producers_take_no_bytes() -> None:
     assert ProducerStates().snapshot() == b""
     assert len(ProducerStates.restore(b"")) == 0

@@ -21,7 +21,7 @@ number; `restore` goes on reading the old one, as segments outlive the release t
 
 import enum
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -143,12 +143,7 @@ class ProducerStates:
 
     def truncate(self, offset: int) -> None:
         """Forget what was appended at or past `offset`: it could not be stored, and will be sent again."""
-        for producer_id, producer in list(self._producers.items()):
-            if producer.dropped_end > offset:
-                # More was taken back than is remembered, so what came before it is unknown.
-                del self._producers[producer_id]
-            else:
-                producer.truncate(offset)
+        self._producers = self._cut(offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers not heard of for that long; say how many."""
@@ -176,11 +171,13 @@ class ProducerStates:
             for producer_id, producer in self._producers.items()
         ]
 
-    def snapshot(self) -> bytes:
-        if not self._producers:
+    def snapshot(self, below: int | None = None) -> bytes:
+        """All of this as bytes; with `below`, as if only the batches below that offset had been appended."""
+        producers = self._producers if below is None else self._cut(below)
+        if not producers:
             return b""
-        parts = [struct.pack(">I", len(self._producers))]
-        for producer_id, producer in self._producers.items():
+        parts = [struct.pack(">I", len(producers))]
+        for producer_id, producer in producers.items():
             parts.append(
                 _PRODUCER.pack(
                     producer_id,
@@ -221,6 +218,14 @@ class ProducerStates:
         if position != len(data):
             raise CorruptSnapshot(f"{len(data) - position} bytes are left over")
         return states
+
+    def _cut(self, offset: int) -> "dict[int, _Producer]":
+        # Where more is taken back than is remembered, what came before it is unknown: such a producer is forgotten.
+        return {
+            producer_id: producer.cut(offset)
+            for producer_id, producer in self._producers.items()
+            if producer.dropped_end <= offset
+        }
 
     def _restore_producer(self, data: Buffer, position: int) -> int:
         producer_id, epoch, last_sequence, last_timestamp, seen_at_ms, dropped_end, batches = _PRODUCER.unpack_from(
@@ -269,14 +274,18 @@ class _Producer:
         if len(self.batches) > KEPT_BATCHES:
             self.dropped_end = self.batches.pop(0).last_offset + 1
 
-    def truncate(self, offset: int) -> None:
+    def cut(self, offset: int) -> "_Producer":
+        """Itself without the batches at or past the offset."""
         kept = [batch for batch in self.batches if batch.last_offset < offset]
         if len(kept) == len(self.batches):
-            return
-        # Below 0 comes either "none" or the largest sequence: 0 follows both, so one word will do.
-        self.last_sequence = self.batches[len(kept)].base_sequence - 1
-        self.last_timestamp = kept[-1].timestamp if kept else NO_TIMESTAMP
-        self.batches = kept
+            return self
+        return replace(
+            self,
+            # Below 0 comes either "none" or the largest sequence: 0 follows both, so one word will do.
+            last_sequence=self.batches[len(kept)].base_sequence - 1,
+            last_timestamp=kept[-1].timestamp if kept else NO_TIMESTAMP,
+            batches=kept,
+        )
 
 
 def _last_sequence(header: BatchHeader) -> int:
