@@ -1,0 +1,132 @@
+"""One configuration key as Kafka users know it: its name, its type, its default, and what values it takes.
+
+Values travel as text. `ConfigKey.parse` turns one into a number, a truth value or a set of words, or says in one
+sentence what is allowed. Nothing here knows which keys exist.
+"""
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
+MAX_VALUE_CHARS: Final = 4_096
+MAX_SHOWN_CHARS: Final = 80
+"""How much of a refused value an error message repeats."""
+
+Value: TypeAlias = bool | int | float | str | frozenset[str]
+
+
+class ConfigType(enum.IntEnum):
+    """The numbers of the protocol (DescribeConfigs, 3 and later)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, in the numbers of the protocol. The one listed first wins."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class InvalidValue(Exception):
+    """The text is no value of the key. The message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    name: str
+    type: ConfigType
+    default: str
+    doc: str
+    read: Callable[[str], Value]
+    """Raises InvalidValue."""
+    broker_name: str | None = None
+    """The broker setting that gives a topic's key its default: Kafka's synonym."""
+    is_read_only: bool = False
+
+    def parse(self, text: str | None) -> Value:
+        if text is None:
+            raise InvalidValue("a value is needed")
+        if len(text) > MAX_VALUE_CHARS:
+            raise InvalidValue(f"at most {MAX_VALUE_CHARS} characters are allowed")
+        return self.read(text.strip())
+
+
+def flag(text: str) -> bool:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise InvalidValue("true or false is allowed")
+
+
+def always_false(text: str) -> bool:
+    if flag(text):
+        raise InvalidValue("only false is allowed, the feature is not there")
+    return False
+
+
+def integer(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        # int() alone would also take "1_000" and the digits of other scripts.
+        digits = text.removeprefix("-").removeprefix("+")
+        if digits.isascii() and digits.isdigit() and len(text) <= 20 and least <= int(text) <= most:
+            return int(text)
+        raise InvalidValue(f"whole numbers {_range(least, most)} are allowed")
+
+    return read
+
+
+def ratio(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 1:
+        raise InvalidValue("numbers from 0 to 1 are allowed")
+    return number
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise InvalidValue(f"{', '.join(words)} are allowed")
+        return text
+
+    return read
+
+
+def some_of(*words: str) -> Callable[[str], frozenset[str]]:
+    def read(text: str) -> frozenset[str]:
+        chosen = [word.strip() for word in text.split(",")]
+        if not set(chosen) <= set(words) or len(set(chosen)) != len(chosen):
+            raise InvalidValue(f"a list, without repetition, of {', '.join(words)} is allowed")
+        return frozenset(chosen)
+
+    return read
+
+
+def words(text: str) -> str:
+    return text
+
+
+def shown(value: str | None) -> str:
+    """A value as an error message repeats it."""
+    if value is None:
+        return "null"
+    return repr(value if len(value) <= MAX_SHOWN_CHARS else value[:MAX_SHOWN_CHARS] + "…")
+
+
+def _range(least: int, most: int) -> str:
+    return f"from {least} up" if most in (MAX_INT, MAX_LONG) else f"from {least} to {most}"

@@ -1,0 +1,171 @@
+"""The configuration of one topic, parsed: what its overrides say, and the broker's defaults for all else.
+
+    the topic's own value  >  the broker's configuration file  >  the default in `TOPIC_KEYS`
+
+An override that does not parse never becomes a TopicConfig, so whoever holds one need not check anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+
+from headwater.broker.config_key import ConfigSource, InvalidValue, Value, shown
+from headwater.broker.topic_keys import ALIASES, DURABILITY, TOPIC_KEYS
+from headwater.broker.topic_name import check_topic_name as check_topic_name
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.replica import Durability
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One attribute for each key of `TOPIC_KEYS`, named like it."""
+
+    cleanup_policy: frozenset[str]
+    retention_ms: int
+    retention_bytes: int
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    max_message_bytes: int
+    min_insync_replicas: int
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    message_timestamp_type: str
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    delete_retention_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    index_interval_bytes: int
+    segment_index_bytes: int
+    preallocate: bool
+    unclean_leader_election_enable: bool
+    remote_storage_enable: bool
+    local_retention_ms: int
+    local_retention_bytes: int
+    durability: Durability
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, str | None], defaults: "BrokerDefaults") -> "TopicConfig":
+        """Raises RequestError(INVALID_CONFIG), naming the key, the value and what is allowed."""
+        if not overrides:
+            return defaults.topic
+        values = {**defaults.values, **_parse_all(canonical(overrides))}
+        return _from_values(values)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDefaults:
+    """What a topic without a word of its own gets. Build one per broker."""
+
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """The broker's own choices, under the topic's key names."""
+    values: Mapping[str, Value] = field(init=False, repr=False)
+    topic: TopicConfig = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises RequestError(INVALID_CONFIG), as for a topic."""
+        overrides = canonical(self.overrides)
+        values = {key.name: key.parse(key.default) for key in TOPIC_KEYS.values()} | _parse_all(overrides)
+        object.__setattr__(self, "overrides", overrides)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "topic", _from_values(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One place where a key's value may come from."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+def candidates(name: str, overrides: Mapping[str, str], defaults: BrokerDefaults) -> list[Candidate]:
+    """Where a topic's value comes from and what it would be without that, the one in force first."""
+    key = TOPIC_KEYS[name]
+    found: list[Candidate] = []
+    if name in overrides:
+        found.append(Candidate(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+    broker_name = key.broker_name or name
+    if name in defaults.overrides:
+        found.append(Candidate(broker_name, defaults.overrides[name], ConfigSource.STATIC_BROKER_CONFIG))
+    found.append(Candidate(broker_name, key.default, ConfigSource.DEFAULT_CONFIG))
+    return found
+
+
+def canonical(overrides: Mapping[str, str | None]) -> dict[str, str]:
+    """The same overrides under their full names. Raises INVALID_CONFIG for an unknown key, a key given twice, or one
+    without a value."""
+    named: dict[str, str] = {}
+    for given, value in overrides.items():
+        name = canonical_name(given)
+        if name in named:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"topic config {name} is given twice")
+        if value is None:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"topic config {name} needs a value")
+        named[name] = value
+    return named
+
+
+def canonical_name(given: str) -> str:
+    name = ALIASES.get(given, given)
+    if name not in TOPIC_KEYS:
+        near = get_close_matches(given[:100], TOPIC_KEYS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown topic config {shown(given)}{hint}")
+    return name
+
+
+def _parse_all(overrides: Mapping[str, str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, text in overrides.items():
+        try:
+            values[name] = TOPIC_KEYS[name].parse(text)
+        except InvalidValue as problem:
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG, f"invalid value {shown(text)} for topic config {name}: {problem}"
+            ) from None
+    return values
+
+
+def _from_values(values: Mapping[str, Value]) -> TopicConfig:
+    lag_ms, longest_lag_ms = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    assert isinstance(lag_ms, int) and isinstance(longest_lag_ms, int), "both lags are numbers"
+    if lag_ms > longest_lag_ms:
+        raise RequestError(
+            ErrorCode.INVALID_CONFIG,
+            f"invalid value '{lag_ms}' for topic config min.compaction.lag.ms: "
+            f"at most max.compaction.lag.ms, which is {longest_lag_ms}, is allowed",
+        )
+    typed: dict[str, object] = {**values, DURABILITY: Durability(values[DURABILITY])}
+    return TopicConfig(**{attribute: typed[name] for attribute, name in _ATTRIBUTES.items()})  # type: ignore[arg-type]
+
+
+def _attribute(name: str) -> str:
+    return name.removeprefix("headwater.").replace(".", "_")
+
+
+_ATTRIBUTES = {_attribute(name): name for name in TOPIC_KEYS}
+assert set(_ATTRIBUTES) == {f.name for f in fields(TopicConfig)}, (
+    "every key has its attribute, and every attribute its key"
+)
