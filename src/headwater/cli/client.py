@@ -1,0 +1,133 @@
+"""How the commands reach a broker: as a Kafka client, with failures turned into advice.
+
+confluent-kafka is imported inside functions: help and `headwater serve` start without it.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.output import Problem
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient, TopicMetadata
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+CONNECT_TIMEOUT_S = 3.0
+REQUEST_TIMEOUT_S = 15.0
+
+Bootstrap = Annotated[
+    str,
+    typer.Option("--bootstrap", "-b", envvar="HEADWATER_BOOTSTRAP", metavar="HOST:PORT", help="A broker to ask."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
+    """Configuration of any confluent-kafka client, once we know that somebody listens there."""
+    _check_that_somebody_listens(bootstrap)
+    quiet = {"log_level": 0, "client.id": "headwater-cli", "error_cb": _ignore}
+    return {"bootstrap.servers": bootstrap, **quiet, **more}
+
+
+@contextmanager
+def admin(bootstrap: str) -> "Iterator[AdminClient]":
+    from confluent_kafka.admin import AdminClient
+
+    config = client_config(bootstrap)
+    with kafka_problems(bootstrap):
+        yield AdminClient(config)
+
+
+@contextmanager
+def kafka_problems(bootstrap: str) -> Iterator[None]:
+    """Turn what Kafka clients raise into a Problem."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise explain(error.args[0], bootstrap) from error
+
+
+def topic_metadata(client: Any, topic: str, bootstrap: str) -> "TopicMetadata":
+    """The topic as the broker knows it. Does not create it; `client` is any confluent-kafka client."""
+    from confluent_kafka import KafkaError
+
+    # Asking for all topics, because asking for one by name may create it.
+    topics = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    if topic not in topics:
+        raise explain(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), bootstrap, topic=topic)
+    metadata: TopicMetadata = topics[topic]
+    return metadata
+
+
+def explain(error: "KafkaError", bootstrap: str, *, topic: str = "", group: str = "") -> Problem:
+    """What a Kafka error means for the person who typed the command."""
+    from confluent_kafka import KafkaError
+
+    code = error.code()
+    subject = f"Topic {topic}" if topic else f"Group {group}" if group else "It"
+    if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+        return no_broker(bootstrap)
+    if code in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._MSG_TIMED_OUT):
+        return Problem(
+            f"The server at {bootstrap} did not answer in time.", "Is it a Kafka broker, and can it write to its disk?"
+        )
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return Problem(
+            f"{subject} does not exist.",
+            "`headwater topic list` shows those that do; `headwater topic create` makes one.",
+        )
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return Problem(f"{subject} exists already.", "Change it with `headwater topic alter`.")
+    if code == KafkaError.GROUP_ID_NOT_FOUND:
+        return Problem(f"{subject} does not exist.", "`headwater group list` shows those that do.")
+    if code in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
+        return Problem(f"{subject} has members that are running.", "Stop them first.")
+    reason = error.str() or error.name()
+    return Problem(f"{subject + ': ' if topic or group else ''}{reason.rstrip('.')} ({error.name()}).")
+
+
+def no_broker(bootstrap: str) -> Problem:
+    return Problem(
+        f"No broker answers at {bootstrap}.", "Start one with `headwater serve`, or name another with --bootstrap."
+    )
+
+
+def parse_assignments(pairs: list[str], option: str) -> dict[str, str]:
+    """The `name=value` arguments of a repeatable option."""
+    parsed = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise Problem(f"{option} {pair!r} is not of the form name=value.", exit_code=2)
+        parsed[name] = value
+    return parsed
+
+
+def default_bootstrap() -> str:
+    return os.environ.get("HEADWATER_BOOTSTRAP", DEFAULT_BOOTSTRAP)
+
+
+def _check_that_somebody_listens(bootstrap: str) -> None:
+    """librdkafka keeps trying in silence; a refused connection is known at once."""
+    for address in bootstrap.split(","):
+        host, separator, port = address.strip().rpartition(":")
+        if not separator or not host or not port.isdigit():
+            raise Problem(f"--bootstrap {bootstrap!r} is not HOST:PORT.", "For example: 127.0.0.1:9092.", exit_code=2)
+        with (
+            suppress(OSError, OverflowError),
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S),
+        ):
+            return
+    raise no_broker(bootstrap)
+
+
+def _ignore(_: object) -> None:
+    """Errors of single connections: librdkafka retries, and the call that matters raises."""

@@ -1,0 +1,161 @@
+"""`headwater consume`: records become lines on stdout.
+
+Without a group it reads every partition from where it is told, and leaves no trace on the broker. With a group it
+shares the partitions with the group's other members and commits what it has written to stdout, at least once: the
+position of a record moves only after its line was flushed.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.client import (
+    DEFAULT_BOOTSTRAP,
+    REQUEST_TIMEOUT_S,
+    Bootstrap,
+    client_config,
+    explain,
+    kafka_problems,
+    topic_metadata,
+)
+from headwater.cli.output import Problem, note
+from headwater.cli.position import HELP, Anchor, Position, parse_position
+from headwater.cli.record_format import DEFAULT_FORMAT, Render, as_json, compile_format
+from headwater.cli.topic import chosen_partitions
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+
+POLL_S = 0.2
+MAX_RECORDS_PER_POLL = 1_000
+OFFSET_TAIL_BASE = -2000
+"""librdkafka's logical offsets "n before the end" are counted down from here."""
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.")],
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help=f"Where to begin: {HELP}.", show_default="beginning")
+    ] = None,
+    partition: Annotated[
+        list[int], typer.Option("--partition", "-p", help="Only this partition. May be repeated.")
+    ] = [],  # noqa: B006
+    max_records: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--exit-at-end", "-f/-e", help="At the end: wait for more, or stop.")
+    ] = True,
+    format: Annotated[
+        str, typer.Option("--format", help="%k key, %v value, %t topic, %p partition, %o offset, %T time, %h headers.")
+    ] = DEFAULT_FORMAT,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Read records from a topic. Ctrl-C ends."""
+    from confluent_kafka import Consumer
+
+    render = as_json if json else compile_format(format)
+    position = parse_position(start, time.time_ns() // 1_000_000) if start is not None else None
+    if group is not None and partition:
+        raise Problem("A group shares out the partitions itself.", "Leave out --partition or --group.", exit_code=2)
+    if group is not None and position is not None and position.anchor not in (Anchor.BEGINNING, Anchor.END):
+        raise Problem(
+            f"A group goes on where it was, so --from {start} has no meaning.",
+            f"Move it first: `headwater group reset-offsets {group} --topic {topic} --to {start}`.",
+            exit_code=2,
+        )
+    config = client_config(bootstrap, **_consumer_config(group, position))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with kafka_problems(bootstrap):
+        consumer = Consumer(config)
+        try:
+            metadata = topic_metadata(consumer, topic, bootstrap)
+            if group is not None:
+                consumer.subscribe([topic])
+            else:
+                indexes = chosen_partitions(metadata, partition)
+                consumer.assign(_starting_places(consumer, topic, indexes, position or Position(Anchor.BEGINNING)))
+            if follow and sys.stdout.isatty():
+                note(f"Reading {topic}; Ctrl-C ends.")
+            _copy(consumer, render, max_records, follow, bootstrap, topic, store=group is not None)
+        except KeyboardInterrupt:
+            sys.stdout.flush()
+        finally:
+            consumer.close()
+
+
+def _consumer_config(group: str | None, position: Position | None) -> dict[str, Any]:
+    at_end = position is not None and position.anchor is Anchor.END
+    return {
+        # librdkafka wants a group even for reading without one; it is never joined and nothing is committed to it.
+        "group.id": group if group is not None else "headwater-cli",
+        "enable.auto.commit": group is not None,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "latest" if at_end else "earliest",
+        "allow.auto.create.topics": False,
+    }
+
+
+def _starting_places(
+    consumer: "Consumer", topic: str, indexes: list[int], position: Position
+) -> "list[TopicPartition]":
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+    if position.anchor is Anchor.TIME:
+        wanted = [TopicPartition(topic, index, position.value) for index in indexes]
+        return list(consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
+    offset = {
+        Anchor.BEGINNING: OFFSET_BEGINNING,
+        Anchor.END: OFFSET_END,
+        Anchor.OFFSET: position.value,
+        Anchor.LAST: OFFSET_TAIL_BASE - position.value,
+    }[position.anchor]
+    return [TopicPartition(topic, index, offset) for index in indexes]
+
+
+def _copy(
+    consumer: "Consumer",
+    render: Render,
+    max_records: int | None,
+    follow: bool,
+    bootstrap: str,
+    topic: str,
+    *,
+    store: bool,
+) -> None:
+    """Write records until there are enough, or all partitions are at their end and nobody wants to wait."""
+    from confluent_kafka import KafkaError
+
+    written = 0
+    at_end: set[int] = set()
+    write: Callable[[bytes], object] = sys.stdout.buffer.write
+    while max_records is None or written < max_records:
+        wanted = MAX_RECORDS_PER_POLL if max_records is None else min(MAX_RECORDS_PER_POLL, max_records - written)
+        records: list[Message] = []
+        for message in consumer.consume(wanted, POLL_S):
+            error = message.error()
+            if error is None:
+                records.append(message)
+                at_end.discard(message.partition())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at_end.add(message.partition())
+            elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                raise explain(error, bootstrap, topic=topic)
+        if records:
+            write(b"".join(map(render, records)))
+            sys.stdout.buffer.flush()
+            written += len(records)
+            if store:
+                for message in records:
+                    consumer.store_offsets(message)
+        if not follow:
+            assigned = {place.partition for place in consumer.assignment()}
+            if assigned and assigned <= at_end:
+                return

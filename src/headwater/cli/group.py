@@ -1,0 +1,218 @@
+"""`headwater group`: who reads, how far they are, and moving them."""
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.client import (
+    DEFAULT_BOOTSTRAP,
+    REQUEST_TIMEOUT_S,
+    Bootstrap,
+    Json,
+    admin,
+    explain,
+    topic_metadata,
+)
+from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
+from headwater.cli.position import HELP, offset_range, parse_position, resolve
+from headwater.cli.topic import chosen_partitions
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+app = typer.Typer(help="Look at consumer groups, and move them.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a group is in one partition. `lag` counts offsets; before the first commit there is none."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end_offset: int
+    lag: int | None
+    member: str | None
+
+
+@app.command("list")
+def list_groups(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """List the groups."""
+    with admin(bootstrap) as client:
+        listed = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
+        if listed.errors:
+            raise listed.errors[0]
+        groups = sorted(listed.valid, key=lambda group: group.group_id)
+    rows = [{"group": group.group_id, "state": _word(group.state), "type": _word(group.type)} for group in groups]
+    if json:
+        print_json(rows)
+        return
+    print_table(("group", "state", "type"), [tuple(row.values()) for row in rows], empty="No groups yet.")
+
+
+@app.command()
+def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Show a group's members, and how far it is in each partition."""
+    with admin(bootstrap) as client:
+        described = _describe(client, group, bootstrap)
+        progress = _progress(client, described)
+    members = [
+        {
+            "member": member.member_id,
+            "client": member.client_id,
+            "host": member.host,
+            "instance": member.group_instance_id,
+            "partitions": len(member.assignment.topic_partitions),
+        }
+        for member in described.members
+    ]
+    state = _word(described.state)
+    if json:
+        rows = [asdict(row) for row in progress]
+        print_json({"group": group, "state": state, "members": members, "partitions": rows})
+        return
+    lag = sum(row.lag or 0 for row in progress)
+    assignor = f", {described.partition_assignor}" if described.partition_assignor else ""
+    say(f"Group {group}: {state}{assignor}, {len(members)} member{'s' * (len(members) != 1)}, lag {lag}")
+    print_table(
+        ("topic", "partition", "committed", "end", "lag", "member"),
+        [(row.topic, row.partition, row.committed, row.end_offset, row.lag, row.member) for row in progress],
+        empty="It has committed nothing.",
+    )
+    if members:
+        say("")
+        print_table(tuple(members[0]), [tuple(member.values()) for member in members])
+
+
+@app.command()
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups' names.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete groups and the offsets they have committed."""
+    from confluent_kafka import KafkaException
+
+    with admin(bootstrap) as client:
+        confirm(f"Delete {', '.join(groups)} and what was committed?", yes)
+        for name, future in client.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                raise explain(error.args[0], bootstrap, group=name) from error
+            say(f"Deleted group {name}.")
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    group: Name,
+    to: Annotated[str, typer.Option("--to", help=f"Where to go: {HELP}.")],
+    topic: Annotated[
+        list[str], typer.Option("--topic", "-t", help="A topic. May be repeated; all it has read if absent.")
+    ] = [],  # noqa: B006
+    partition: Annotated[list[int], typer.Option("--partition", help="Only this partition of the topics.")] = [],  # noqa: B006
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.")] = False,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move a group that is not running to another place. A group that does not exist is created there."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+    position = parse_position(to, time.time_ns() // 1_000_000)
+    with admin(bootstrap) as client:
+        committed = {(place.topic, place.partition): place.offset for place in _committed(client, group)}
+        topics = topic or sorted({name for name, _ in committed})
+        if not topics:
+            raise Problem(f"Group {group} has read no topic yet.", "Name one with --topic.")
+        places = [
+            TopicPartition(name, index)
+            for name in topics
+            for index in chosen_partitions(topic_metadata(client, name, bootstrap), partition)
+        ]
+        targets = resolve(client, places, position)
+        if not dry_run:
+            wanted = [TopicPartition(name, index, offset) for (name, index), offset in targets.items()]
+            request = [ConsumerGroupTopicPartitions(group, wanted)]
+            try:
+                (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
+                _raise_first_error(future.result().topic_partitions)
+            except KafkaException as error:
+                raise explain(error.args[0], bootstrap, group=group) from error
+    rows = [
+        {"topic": name, "partition": index, "from": committed.get((name, index)), "to": offset}
+        for (name, index), offset in sorted(targets.items())
+    ]
+    if json:
+        print_json(rows)
+        return
+    if dry_run:
+        note("Dry run: nothing was changed.")
+    print_table(("topic", "partition", "from", "to"), [tuple(row.values()) for row in rows])
+
+
+def _describe(client: "AdminClient", group: str, bootstrap: str) -> Any:
+    from confluent_kafka import ConsumerGroupState, KafkaException
+
+    (future,) = client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S).values()
+    try:
+        described = future.result()
+    except KafkaException as error:
+        raise explain(error.args[0], bootstrap, group=group) from error
+    # Older versions of the API describe a group that nobody knows as a dead one.
+    if described.state == ConsumerGroupState.DEAD:
+        raise Problem(f"Group {group} does not exist.", "`headwater group list` shows those that do.")
+    return described
+
+
+def _progress(client: "AdminClient", described: Any) -> list[Progress]:
+    from confluent_kafka import TopicPartition
+
+    owners = {
+        (place.topic, place.partition): member.client_id or member.member_id
+        for member in described.members
+        for place in member.assignment.topic_partitions
+    }
+    committed = {(place.topic, place.partition): place.offset for place in _committed(client, described.group_id)}
+    existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    keys = sorted(
+        (topic, index)
+        for topic, index in committed.keys() | owners.keys()
+        if topic in existing and index in existing[topic].partitions
+    )
+    ends = offset_range(client, [TopicPartition(*key) for key in keys])
+    return [
+        Progress(
+            *key,
+            committed=committed.get(key),
+            end_offset=ends[key][1],
+            lag=ends[key][1] - committed[key] if key in committed else None,
+            member=owners.get(key),
+        )
+        for key in keys
+    ]
+
+
+def _committed(client: "AdminClient", group: str) -> "list[TopicPartition]":
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    request = [ConsumerGroupTopicPartitions(group)]
+    (future,) = client.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
+    places = future.result().topic_partitions or []
+    return [place for place in places if place.error is None and place.offset >= 0]
+
+
+def _raise_first_error(places: "list[TopicPartition]") -> None:
+    from confluent_kafka import KafkaException
+
+    for place in places:
+        if place.error is not None:
+            raise KafkaException(place.error)
+
+
+def _word(value: Any) -> str:
+    return str(value.name).lower().replace("_", " ") if value is not None else "unknown"

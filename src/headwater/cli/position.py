@@ -1,0 +1,93 @@
+"""Where in a topic to begin: the words that `consume --from` and `group reset-offsets --to` understand.
+
+beginning | end | 42 (an offset) | -10 (ten before the end) | 15m (a quarter of an hour ago; s, m, h, d)
+2026-01-31T12:00 (a time, local unless it names its zone)
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from headwater.cli.client import REQUEST_TIMEOUT_S
+from headwater.cli.output import Problem
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+HELP = "beginning, end, an offset (42), so many before the end (-10), a time (2026-01-31T12:00) or an age (15m)"
+
+
+class Anchor(enum.Enum):
+    BEGINNING = "beginning"
+    END = "end"
+    OFFSET = "offset"
+    LAST = "last"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    anchor: Anchor
+    value: int = 0
+    """The offset, the count from the end, or milliseconds since the epoch."""
+
+
+def parse_position(text: str, now_ms: int) -> Position:
+    if text in ("beginning", "end"):
+        return Position(Anchor(text))
+    if re.fullmatch(r"\d{1,18}", text):
+        return Position(Anchor.OFFSET, int(text))
+    if re.fullmatch(r"-\d{1,18}", text):
+        return Position(Anchor.LAST, -int(text))
+    if match := re.fullmatch(r"(\d{1,9})([smhd])", text):
+        return Position(Anchor.TIME, max(0, now_ms - int(match[1]) * UNIT_MS[match[2]]))
+    try:
+        return Position(Anchor.TIME, int(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise Problem(f"{text!r} is not a position.", f"Use {HELP}.", exit_code=2) from None
+
+
+def offset_range(client: "AdminClient", partitions: "list[TopicPartition]") -> "dict[tuple[str, int], tuple[int, int]]":
+    """The first offset there is and the next one to be written, by topic and partition."""
+    from confluent_kafka.admin import OffsetSpec
+
+    starts = _list_offsets(client, partitions, OffsetSpec.earliest())
+    ends = _list_offsets(client, partitions, OffsetSpec.latest())
+    return {key: (starts[key], ends[key]) for key in ends}
+
+
+def resolve(
+    client: "AdminClient", partitions: "list[TopicPartition]", position: Position
+) -> "dict[tuple[str, int], int]":
+    """The offset that a position means in each partition, never outside of what the partition holds."""
+    from confluent_kafka.admin import OffsetSpec
+
+    held = offset_range(client, partitions)
+    at_time = {}
+    if position.anchor is Anchor.TIME:
+        at_time = _list_offsets(client, partitions, OffsetSpec.for_timestamp(position.value))
+    resolved = {}
+    for key, (start, end) in held.items():
+        wanted = {
+            Anchor.BEGINNING: start,
+            Anchor.END: end,
+            Anchor.OFFSET: position.value,
+            Anchor.LAST: end - position.value,
+            # Nothing is that young: whoever wants to read from then on waits at the end.
+            Anchor.TIME: end if at_time.get(key, -1) < 0 else at_time[key],
+        }[position.anchor]
+        resolved[key] = min(max(wanted, start), end)
+    return resolved
+
+
+def _list_offsets(
+    client: "AdminClient", partitions: "list[TopicPartition]", spec: object
+) -> "dict[tuple[str, int], int]":
+    if not partitions:
+        return {}
+    futures = client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=REQUEST_TIMEOUT_S)
+    return {(key.topic, key.partition): future.result().offset for key, future in futures.items()}

@@ -1,0 +1,238 @@
+"""`headwater produce`: lines, arguments or a file become records.
+
+Every record is acknowledged by all replicas before the command ends well; one that is not makes the exit code 1.
+Memory is bounded by librdkafka's queue: when that is full, reading waits.
+"""
+
+import enum
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from headwater.cli.client import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    client_config,
+    explain,
+    kafka_problems,
+    parse_assignments,
+)
+from headwater.cli.output import Problem, note, print_json, say, size
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+MAX_QUEUED_RECORDS = 100_000
+MAX_QUEUED_KIB = 256 * 1024
+MAX_REPORTED_FAILURES = 5
+LINGER_MS = 5
+POLL_EVERY_RECORDS = 1_000
+PROGRESS_AFTER_S = 1.0
+
+
+class Compression(enum.StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records so far."""
+
+    delivered: int = 0
+    failed: int = 0
+    sent_bytes: int = 0
+    last_offsets: dict[int, int] = field(default_factory=dict)
+    """The last offset given, by partition."""
+    failures: list["KafkaError"] = field(default_factory=list)
+
+    def on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is not None:
+            self.failed += 1
+            if len(self.failures) < MAX_REPORTED_FAILURES:
+                self.failures.append(error)
+            return
+        self.delivered += 1
+        self.last_offsets[message.partition()] = message.offset()
+
+
+def produce(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Created if it does not exist and the broker allows it.")
+    ],
+    values: Annotated[
+        list[str], typer.Argument(metavar="[VALUE]...", help="Records; read from stdin, one a line, if absent.")
+    ] = [],  # noqa: B006
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read lines from here.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="What parts key and value in a line.")
+    ] = None,
+    empty_is_null: Annotated[
+        bool, typer.Option("--empty-is-null", help="An empty value is a tombstone; an empty key is none.")
+    ] = False,
+    header: Annotated[
+        list[str], typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+    ] = [],  # noqa: B006
+    partition: Annotated[int, typer.Option("--partition", "-p", help="-1 chooses by key.")] = -1,
+    compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
+    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds a record may take to be acknowledged.")] = 30.0,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Write records to a topic."""
+    from confluent_kafka import Producer
+
+    if values and file:
+        raise Problem("VALUE and --file both say what to write.", "Give one of them.", exit_code=2)
+    if key is not None and key_separator is not None:
+        raise Problem("--key and --key-separator both say what the key is.", "Give one of them.", exit_code=2)
+    if key_separator == "":
+        raise Problem("--key-separator is empty.", r"For a tab, use --key-separator $'\t'.", exit_code=2)
+    headers = [(name, value.encode()) for name, value in parse_assignments(header, "--header").items()]
+    separator = key_separator.encode() if key_separator is not None else None
+    fixed_key = key.encode() if key is not None else None
+    config = client_config(
+        bootstrap,
+        **{
+            "acks": "all",
+            "enable.idempotence": True,
+            "compression.type": compression.value,
+            "linger.ms": 0 if values else LINGER_MS,
+            "message.timeout.ms": max(1, int(timeout_s * 1000)),
+            "queue.buffering.max.messages": MAX_QUEUED_RECORDS,
+            "queue.buffering.max.kbytes": MAX_QUEUED_KIB,
+        },
+    )
+    began = time.monotonic()
+    tally = Tally()
+    with kafka_problems(bootstrap):
+        producer = Producer(config)
+        for line in _with_progress(_lines(values, file), file):
+            record_key, value = _split(line, separator) if separator is not None else (fixed_key, line)
+            tally.sent_bytes += len(line)
+            if empty_is_null:
+                record_key = record_key or None
+            body = None if empty_is_null and not value else value
+            _send(
+                producer,
+                tally,
+                {"topic": topic, "partition": partition, "key": record_key, "value": body, "headers": headers},
+            )
+        producer.flush(timeout_s + 1)
+    tally.failed += len(producer)
+    _report(tally, topic, bootstrap, time.monotonic() - began, json=json, one_line=bool(values))
+
+
+def _send(producer: "Producer", tally: Tally, record: dict[str, Any]) -> None:
+    from confluent_kafka import KafkaException
+
+    while True:
+        try:
+            producer.produce(**record, on_delivery=tally.on_delivery)
+        except BufferError:
+            producer.poll(0.1)
+        except KafkaException as error:
+            # Refused before it was queued: too large, or no such partition.
+            tally.failed += 1
+            if len(tally.failures) < MAX_REPORTED_FAILURES:
+                tally.failures.append(error.args[0])
+            return
+        else:
+            if len(producer) % POLL_EVERY_RECORDS == 0:
+                producer.poll(0)
+            return
+
+
+def _report(tally: Tally, topic: str, bootstrap: str, seconds: float, *, json: bool, one_line: bool) -> None:
+    if json:
+        summary = {"topic": topic, "records": tally.delivered, "failed": tally.failed, "bytes": tally.sent_bytes}
+        offsets = {str(partition): offset for partition, offset in sorted(tally.last_offsets.items())}
+        print_json({**summary, "seconds": round(seconds, 3), "last_offsets": offsets})
+    elif one_line and tally.delivered == 1:
+        ((partition, offset),) = tally.last_offsets.items()
+        say(f"{topic} partition {partition} offset {offset}")
+    elif tally.delivered or not tally.failed:
+        plural = "s" * (tally.delivered != 1)
+        note(f"{tally.delivered} record{plural} to {topic}, {size(tally.sent_bytes)} in {seconds:.1f} s")
+    if not tally.failed:
+        return
+    reasons = dict.fromkeys(str(explain(error, bootstrap, topic=topic)) for error in tally.failures)
+    raise Problem(f"{tally.failed} record{'s' * (tally.failed != 1)} not acknowledged.", " ".join(reasons))
+
+
+def _split(line: bytes, separator: bytes) -> tuple[bytes, bytes]:
+    key, found, value = line.partition(separator)
+    if not found:
+        shown = line[:60].decode(errors="replace")
+        raise Problem(
+            f"This line has no key separator {separator.decode()!r}: {shown!r}.", "Nothing after it was sent."
+        )
+    return key, value
+
+
+def _lines(values: list[str], file: Path | None) -> Iterator[bytes]:
+    if values:
+        yield from (value.encode() for value in values)
+    elif file is not None:
+        with file.open("rb") as source:
+            yield from _lines_of(source)
+    else:
+        if sys.stdin.isatty():
+            note("Type records, one a line; Ctrl-D ends.")
+        yield from _lines_of(sys.stdin.buffer)
+
+
+def _lines_of(source: BinaryIO) -> Iterator[bytes]:
+    while line := source.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise Problem(f"A line is longer than {size(MAX_LINE_BYTES)}.", "Records are lines, and need line ends.")
+        yield line.removesuffix(b"\n")
+
+
+def _with_progress(lines: Iterable[bytes], file: Path | None) -> Iterator[bytes]:
+    """A progress bar on stderr for people, once the work has taken a while."""
+    if not sys.stderr.isatty() or (file is None and sys.stdin.isatty()):
+        yield from lines
+        return
+    began = time.monotonic()
+    bar: Any = None
+    pending_bytes = pending_records = 0
+    try:
+        for line in lines:
+            yield line
+            pending_bytes += len(line) + 1
+            pending_records += 1
+            if pending_records % POLL_EVERY_RECORDS:
+                continue
+            if bar is None and time.monotonic() - began > PROGRESS_AFTER_S:
+                bar = _progress_bar(file.stat().st_size if file else None)
+            if bar is not None:
+                bar.advance(bar.task_ids[0], pending_bytes)
+                pending_bytes = 0
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _progress_bar(total_bytes: int | None) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task("produce", total=total_bytes)
+    bar.start()
+    return bar

@@ -1,0 +1,183 @@
+"""`headwater serve`: one broker, until it is asked to stop.
+
+SIGTERM or SIGINT stops it cleanly: what was acknowledged is on disk, and the next start has nothing to repair. A second
+signal ends the process at once, which is safe too: the next start recovers, as after a crash.
+
+The time from the command to the first acknowledged record is short on purpose: nothing is imported here that a
+broker does not need.
+"""
+
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.output import Problem, say
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from headwater.broker.config import BrokerConfig
+    from headwater.broker.server import Broker
+
+EXIT_AT_ONCE = 130
+
+
+def serve(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", envvar="HEADWATER_DATA", metavar="DIR", help="Where records live.", show_default="headwater-data"
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect.", show_default="127.0.0.1:9092"),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option("--advertise", metavar="HOST:PORT", help="The address told to clients, if not the same."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML; options win over them.")
+    ] = None,
+    durability: Annotated[
+        str | None,
+        typer.Option(
+            "--durability", help="sync: acknowledged is on disk. os: with the system, faster.", show_default="sync"
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT|off", help="Prometheus metrics.", show_default="127.0.0.1:9644"),
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")] = False,
+    parent_fd: Annotated[int | None, typer.Option("--parent-fd", hidden=True)] = None,
+) -> None:
+    """Start a broker."""
+    from headwater.cli.logs import LEVELS, start_logging
+    from headwater.cli.runtime import tune_interpreter
+
+    if log_level not in LEVELS:
+        raise Problem(f"--log-level {log_level!r} is unknown.", f"Use one of: {', '.join(LEVELS)}.", exit_code=2)
+    tune_interpreter()
+    import asyncio
+
+    from headwater.broker.config import BrokerConfig, ConfigError
+    from headwater.cli.runtime import new_event_loop
+
+    start_logging(log_level, as_json=log_json)
+    given = {"data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics}
+    try:
+        settings = BrokerConfig.load(config, **{name: value for name, value in given.items() if value is not None})
+    except ConfigError as error:
+        raise Problem(str(error), exit_code=2) from error
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(settings, parent_fd))
+
+
+async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
+    import asyncio
+    import signal
+
+    from headwater.broker.server import Broker
+    from headwater.cli.runtime import settle_garbage_collector
+
+    stop_asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, stop_asked)
+    try:
+        broker = await Broker.start(config)
+    except Exception as error:
+        raise _explain_start(error, config) from error
+    if parent_fd is not None:
+        _tell_parent(parent_fd, broker, stop_asked)
+    say(_banner(broker))
+    sys.stdout.flush()
+    settle_garbage_collector()
+    await _until_stopped(broker, stop_asked)
+
+
+async def _until_stopped(broker: "Broker", stop_asked: "asyncio.Event") -> None:
+    """Wait for a signal, or for the broker to give up; raise why it did."""
+    import asyncio
+
+    from headwater.model.replica import StoreFailed
+
+    asked = asyncio.ensure_future(stop_asked.wait())
+    stopped = asyncio.ensure_future(broker.wait_stopped())
+    await asyncio.wait((asked, stopped), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    try:
+        await broker.stop()
+        await stopped
+    except StoreFailed as error:
+        raise Problem(
+            f"The disk under {broker.config.data_dir} failed: {error}.",
+            "Nothing that was acknowledged depends on it. Check the disk, then start again: the broker recovers.",
+        ) from error
+
+
+def _on_signal(stop_asked: "asyncio.Event") -> None:
+    if stop_asked.is_set():
+        os._exit(EXIT_AT_ONCE)
+    stop_asked.set()
+
+
+def _tell_parent(parent_fd: int, broker: "Broker", stop_asked: "asyncio.Event") -> None:
+    """Whoever started us (headwater.testing) learns the address, and we end when it does."""
+    import asyncio
+
+    host, port = broker.address
+    os.write(parent_fd, f"{host}:{port}\n".encode())
+    asyncio.get_running_loop().add_reader(parent_fd, stop_asked.set)
+
+
+def _banner(broker: "Broker") -> str:
+    from importlib.metadata import version
+
+    config = broker.config
+    host, port = broker.address
+    address = f"{host}:{port}"
+    bootstrap = "" if address == "127.0.0.1:9092" else f" --bootstrap {address}"
+    facts: list[tuple[str, Any]] = [
+        ("listening on", address),
+        ("advertised as", config.advertise or address),
+        ("node", config.node_id),
+        ("cluster", broker.cluster_id),
+        ("data", Path(config.data_dir).absolute()),
+        ("durability", config.durability.value),
+        ("metrics", f"http://{broker.metrics_address}/metrics" if broker.metrics_address else "off"),
+    ]
+    lines = [f"Headwater {version('headwater')}", *(f"  {name:<14}{value}" for name, value in facts)]
+    return "\n".join([*lines, f"  {'try':<14}headwater produce{bootstrap} greetings hello"])
+
+
+def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
+    """A start that failed for a reason outside of the program becomes advice; anything else stays what it is."""
+    from headwater.model.replica import StoreFailed
+
+    if isinstance(error, OSError):
+        if error.errno == errno.EADDRINUSE:
+            return Problem(
+                f"Another program listens on {config.listen}.",
+                "It may be a broker that runs already. Stop it, or choose another port with --listen.",
+            )
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            return Problem(f"{config.listen} is not an address of this machine.", "Choose one with --listen.")
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            place = error.filename or config.listen
+            return Problem(
+                f"No permission to use {place} ({error.strerror}).", "Choose another with --data or --listen."
+            )
+        if error.errno == errno.ENOSPC:
+            return Problem(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
+    if isinstance(error, StoreFailed):
+        return Problem(f"The data in {config.data_dir} cannot be used: {error}.", "Check the disk.")
+    return error
