@@ -1,0 +1,103 @@
+"""A broker as a process of its own: start, wait until it answers a client, measure, stop.
+
+Knows neither Kafka nor Headwater: `kafka.py` and `headwater.py` say what the command is."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+# ApiVersions v0: length, key 18, version 0, correlation 1, no client id. Every Kafka broker answers it first.
+API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class BrokerProcess:
+    """One broker process and the figures the operating system keeps about it."""
+
+    def __init__(self, command: Sequence[str], bootstrap: str, output: Path) -> None:
+        self._command = list(command)
+        self._host, port = bootstrap.rsplit(":", 1)
+        self._port = int(port)
+        self._output = output
+        self._process: subprocess.Popen[bytes] | None = None
+        self.started_at_s = 0.0
+
+    def start(self) -> None:
+        with open(self._output, "ab") as output:
+            self.started_at_s = time.monotonic()
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def wait_until_answering(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        assert self._process is not None, "started before waited for"
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"{self._command[0]} ended with {self._process.returncode}:\n{self.output_tail()}")
+            if self._answers():
+                return
+            time.sleep(0.005)
+        raise TimeoutError(f"{self._command[0]} did not answer within {timeout_s:.0f} s:\n{self.output_tail()}")
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to flush, as in a crash."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the broker and the children it has."""
+        total = 0.0
+        for process in self._family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system
+        return total
+
+    def resident_bytes(self) -> int:
+        total = 0
+        for process in self._family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+        return total
+
+    def output_tail(self) -> str:
+        return self._output.read_text(errors="replace")[-3000:] if self._output.exists() else ""
+
+    def _family(self) -> list[psutil.Process]:
+        assert self._process is not None, "a broker that runs"
+        root = psutil.Process(self._process.pid)
+        return [root, *root.children(recursive=True)]
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((self._host, self._port), timeout=1.0) as connection:
+                connection.settimeout(2.0)
+                connection.sendall(API_VERSIONS_REQUEST)
+                return len(connection.recv(8)) == 8
+        except OSError:
+            return False

@@ -1,0 +1,104 @@
+"""Fixtures of the client suite: one broker and one of each client for all its tests.
+
+With HEADWATER_TEST_BOOTSTRAP=host:port the suite judges another broker instead, to check the suite itself:
+`python -m bench.kafka` starts an Apache Kafka and prints where it listens."""
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from every_client import CLIENTS
+from judged import Client
+from with_confluent import ConfluentClient
+from with_java import compile_judge, maven
+
+OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
+
+TOPIC_TIMEOUT_S = 10.0
+
+NewTopic = Callable[..., str]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.clients)
+
+
+@pytest.fixture(scope="session")
+def bootstrap() -> Iterator[str]:
+    if OTHER_BROKER:
+        yield OTHER_BROKER
+        return
+    from headwater.testing import Broker
+
+    with Broker(subprocess=True) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def ours_only() -> None:
+    """For tests that stop and start the broker."""
+    if OTHER_BROKER:
+        pytest.skip("HEADWATER_TEST_BOOTSTRAP names a broker that this suite may not restart")
+
+
+@pytest.fixture(scope="session")
+def java_class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    try:
+        return compile_judge(tmp_path_factory.mktemp("judge"))
+    except maven.JarsUnavailable as reason:
+        pytest.skip(f"Java's client is not judged: {reason}")
+
+
+@pytest.fixture(scope="session")
+def open_client(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], Client]]:
+    """Opens a client by name for a bootstrap address, once for each pair, and closes all at the end."""
+    opened: dict[tuple[str, str], Any] = {}
+    with ExitStack() as closing:
+
+        def open_one(name: str, bootstrap: str) -> Client:
+            if name == "kcat" and shutil.which("kcat") is None:
+                pytest.skip("kcat is not installed (apt-get install kcat)")
+            if (name, bootstrap) not in opened:
+                extra = (request.getfixturevalue("java_class_path"),) if name == "java" else ()
+                client = opened[name, bootstrap] = CLIENTS[name](bootstrap, *extra)
+                closing.callback(client.close)
+            return opened[name, bootstrap]
+
+        yield open_one
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest, bootstrap: str, open_client: Callable[[str, str], Client]) -> Client:
+    return open_client(request.param, bootstrap)
+
+
+@pytest.fixture(scope="session")
+def confluent(bootstrap: str, open_client: Callable[[str, str], Client]) -> Client:
+    """The client that prepares and cross-checks, whichever client is judged."""
+    client = open_client(ConfluentClient.name, bootstrap)
+    assert isinstance(client, ConfluentClient)
+    return client
+
+
+@pytest.fixture
+def new_topic(confluent: Client) -> NewTopic:
+    """Creates a topic with a name of its own."""
+
+    def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        name = f"judged-{uuid.uuid4().hex[:12]}"
+        confluent.create_topic(name, partitions, config)
+        deadline_s = time.monotonic() + TOPIC_TIMEOUT_S
+        while name not in confluent.topics():  # Kafka answers before its broker knows the topic
+            assert time.monotonic() < deadline_s, f"{name} was created"
+        return name
+
+    return create
