@@ -1,0 +1,274 @@
+"""The configuration of one broker: every setting, every default, read once at the start.
+
+From a TOML file, whose tables are those of `Section`, and from overrides (the command line, a test) under the same
+names:
+
+    listen = "0.0.0.0:9092"
+    advertise = "broker-1.example.com:9092"
+    durability = "sync"
+
+    [topic]                 # defaults for topics, under Kafka's names
+    "retention.ms" = 86400000
+
+    [limits]
+    max_connections = 2000
+
+An unknown key or a value of the wrong kind stops the start: a typing mistake must not become a default. A setting may
+also stand at the top of the file, outside its table.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+from headwater.broker import setting
+from headwater.broker.config_key import MAX_LONG
+from headwater.broker.setting import Address, ConfigError, Section, Setting, described
+from headwater.broker.topic_config import BrokerDefaults
+from headwater.broker.topic_keys import BROKER_NAMES, DURABILITY
+from headwater.model.errors import RequestError
+from headwater.model.replica import Durability
+
+__all__ = ["Address", "BrokerConfig", "ConfigError"]
+
+MIB = 1024 * 1024
+MAX_FILE_BYTES = MIB
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    node_id: int = setting.count(1, "This broker's number in its cluster.", kafka="node.id")
+    data_dir: Path = field(
+        default=Path("headwater-data"),
+        metadata=described("Where everything is kept.", setting.path, kafka="log.dirs"),
+    )
+    listen: Address = field(
+        default=Address("127.0.0.1", 9092),
+        metadata=described("The address to accept clients on. Port 0 takes a free one.", setting.address),
+    )
+    advertise: Address | None = field(
+        default=None,
+        metadata=described("The address that clients are told; the one listened on, unless given.", setting.address),
+    )
+    metrics: Address | None = field(
+        default=Address("127.0.0.1", 9644),
+        metadata=described('The address of the metrics page, or "off".', setting.address_or_off),
+    )
+    metadata: str | None = field(
+        default=None,
+        metadata=described("URL of the metadata store; a file in the data directory, unless given.", setting.text),
+    )
+    durability: Durability = field(
+        default=Durability.SYNC,
+        metadata=described(
+            "What an acknowledgement promises unless the topic says: sync survives a power cut, os the process's end.",
+            setting.durability,
+        ),
+    )
+    auto_create_topics: bool = setting.switch(
+        True, "Whether using a topic that does not exist creates it.", kafka="auto.create.topics.enable"
+    )
+    default_partitions: int = setting.count(
+        1, "Partitions of a topic whose creator does not say.", least=1, kafka="num.partitions"
+    )
+    topic: Mapping[str, str] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=described("Defaults for topics, under Kafka's names.", setting.topic_values),
+    )
+
+    max_connections: int = setting.count(
+        10_000, "Connections at one time.", least=1, section=Section.LIMITS, kafka="max.connections"
+    )
+    max_connections_per_ip: int = setting.count(
+        10_000, "Of them, from one address.", least=1, section=Section.LIMITS, kafka="max.connections.per.ip"
+    )
+    max_request_bytes: int = setting.count(
+        100 * MIB, "The largest request.", least=1024, section=Section.LIMITS, kafka="socket.request.max.bytes"
+    )
+    request_memory_bytes: int = setting.count(
+        512 * MIB,
+        "Memory for requests that are not answered yet; above it no more are read.",
+        least=MIB,
+        most=MAX_LONG,
+        section=Section.LIMITS,
+        kafka="queued.max.request.bytes",
+    )
+    max_requests_per_second: int = setting.count(
+        0, "Requests of one connection in a second; 0 sets no limit.", section=Section.LIMITS
+    )
+    idle_timeout_s: float = setting.seconds(
+        600.0,
+        "A connection without traffic is closed after this.",
+        section=Section.LIMITS,
+        kafka="connections.max.idle.ms",
+    )
+    half_request_timeout_s: float = setting.seconds(
+        30.0, "A request that began to arrive must be complete after this.", section=Section.LIMITS
+    )
+
+    group_min_session_timeout_ms: int = setting.count(
+        6_000,
+        "The shortest session time-out of a consumer.",
+        section=Section.GROUPS,
+        kafka="group.min.session.timeout.ms",
+    )
+    group_max_session_timeout_ms: int = setting.count(
+        1_800_000,
+        "The longest session time-out of a consumer.",
+        section=Section.GROUPS,
+        kafka="group.max.session.timeout.ms",
+    )
+    # Kafka waits 3 s, for a fleet of consumers that starts together. Most groups here are one process on one
+    # machine, whose user would wait those seconds at each start; a second member costs one more, short, rebalance.
+    group_initial_rebalance_delay_ms: int = setting.count(
+        0,
+        "How long an empty group waits for more members before its first generation.",
+        section=Section.GROUPS,
+        kafka="group.initial.rebalance.delay.ms",
+    )
+    group_max_size: int = setting.count(
+        10_000, "Members of one group.", least=1, section=Section.GROUPS, kafka="group.max.size"
+    )
+    offsets_retention_minutes: int = setting.count(
+        10_080,
+        "How long the offsets of a group without members are kept.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="offsets.retention.minutes",
+    )
+    offsets_topic_partitions: int = setting.count(
+        8,
+        "Partitions of the internal topic that keeps group state. Read when that topic is created, never again.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="offsets.topic.num.partitions",
+    )
+
+    tail_cache_bytes: int = setting.count(
+        64 * MIB, "Memory for the newest batches of all partitions.", most=MAX_LONG, section=Section.STORAGE
+    )
+    producer_id_expiration_ms: int = setting.count(
+        86_400_000,
+        "How long an idempotent producer that falls silent is remembered.",
+        least=1,
+        section=Section.STORAGE,
+        kafka="producer.id.expiration.ms",
+    )
+    retention_check_interval_ms: int = setting.count(
+        300_000,
+        "How often old segments are looked for.",
+        least=1,
+        section=Section.STORAGE,
+        kafka="log.retention.check.interval.ms",
+    )
+    cleaner_enabled: bool = setting.switch(
+        True, "Whether compacted topics are compacted.", section=Section.STORAGE, kafka="log.cleaner.enable"
+    )
+    cleaner_interval_ms: int = setting.count(
+        15_000, "How often compaction looks for work.", least=1, section=Section.STORAGE, kafka="log.cleaner.backoff.ms"
+    )
+    cleaner_memory_bytes: int = setting.count(
+        64 * MIB,
+        "Memory for the keys of one compaction.",
+        least=MIB,
+        most=MAX_LONG,
+        section=Section.STORAGE,
+        kafka="log.cleaner.dedupe.buffer.size",
+    )
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, **overrides: Any) -> Self:
+        """From a file, if one is given, and from overrides, which win. An override of None was not given.
+
+        Raises ConfigError."""
+        values: dict[str, Any] = {}
+        if path is not None:
+            for where, name, value in _entries(_read_toml(Path(path)), f"{path}"):
+                if name in values:
+                    raise ConfigError(f"{where}: key '{name}' is given twice")
+                values[name] = _read(where, name, value)
+        for name, value in overrides.items():
+            if value is not None:
+                values[name] = _read("configuration", _known("configuration", name), value)
+        config = cls(**values)
+        config._check(str(path) if path is not None else "configuration")
+        return config
+
+    @property
+    def advertised(self) -> Address:
+        return self.advertise or self.listen
+
+    @property
+    def metadata_url(self) -> str:
+        return self.metadata or f"sqlite:{self.data_dir / 'metadata.db'}"
+
+    def topic_defaults(self) -> BrokerDefaults:
+        """What topics get that do not say otherwise."""
+        overrides = dict(self.topic)
+        if self.durability is not Durability.SYNC:
+            overrides.setdefault(DURABILITY, self.durability.value)
+        return BrokerDefaults(overrides)
+
+    def _check(self, where: str) -> None:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError(f"{where}: group_min_session_timeout_ms is above group_max_session_timeout_ms")
+        if self.advertise is not None and self.advertise.port == 0:
+            raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
+        try:
+            self.topic_defaults()
+        except RequestError as error:
+            raise ConfigError(f"{where}: [topic]: {error.message}") from None
+
+
+SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(BrokerConfig)}
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"{path}: a configuration file has at most {MAX_FILE_BYTES} bytes")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from None
+
+
+def _entries(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, Any]]:
+    """Every setting in the file: where it stands, its name, its value."""
+    sections = {section.value for section in Section} - {Section.TOP, Section.TOPIC}
+    for name, value in table.items():
+        if name not in sections:
+            yield path, _known(path, name, *sections), value
+            continue
+        where = f"{path}: [{name}]"
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where} must be a table")
+        for inner, inner_value in value.items():
+            known = _known(where, inner)
+            if SETTINGS[known].section != name:
+                right = f"[{SETTINGS[known].section}]" if SETTINGS[known].section else "the top of the file"
+                raise ConfigError(f"{where}: key '{inner}' belongs to {right}")
+            yield where, known, inner_value
+
+
+def _known(where: str, name: str, *also: str) -> str:
+    if name in SETTINGS:
+        return name
+    near = get_close_matches(name[:100], [*SETTINGS, *also], 1)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    raise ConfigError(f"{where}: unknown key '{name[:100]}'{hint}")
+
+
+def _read(where: str, name: str, value: object) -> Any:
+    try:
+        read = SETTINGS[name].read(value)
+    except ConfigError as problem:
+        raise ConfigError(f"{where}: {name} = {value!r:.100}: {problem}") from None
+    if name == Section.TOPIC:
+        return {BROKER_NAMES.get(key, key): item for key, item in read.items()}
+    return read

@@ -1,0 +1,169 @@
+"""One setting of the broker's configuration file: how it is declared, and how a TOML value becomes its value."""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headwater.broker.config_key import MAX_INT, ConfigType
+from headwater.model.replica import Durability
+
+MAX_PORT = 65_535
+
+
+class ConfigError(Exception):
+    """The broker cannot start with this configuration. The message names the key, the file, and what is allowed."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """From host:port, with an IPv6 host in brackets."""
+        host, colon, port = text.strip().rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        host = host[1:-1] if bracketed else host
+        if not colon or not host or (":" in host and not bracketed) or not (port.isascii() and port.isdigit()):
+            raise ConfigError("HOST:PORT is needed, such as 127.0.0.1:9092 or [::1]:9092")
+        if int(port) > MAX_PORT:
+            raise ConfigError(f"a port is at most {MAX_PORT}")
+        return cls(host, int(port))
+
+
+class Section(enum.StrEnum):
+    """The tables of the file. What has none stands at its top."""
+
+    TOP = ""
+    LIMITS = "limits"
+    GROUPS = "groups"
+    STORAGE = "storage"
+    TOPIC = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    section: Section
+    doc: str
+    read: Callable[[object], Any]
+    """From a TOML value. Raises ConfigError with what is allowed."""
+    type: ConfigType
+    kafka_name: str | None
+    """Under which name a Kafka administrator finds it."""
+    kafka_value: Callable[[Any], str]
+
+
+def described(
+    doc: str,
+    read: Callable[[object], Any],
+    *,
+    section: Section = Section.TOP,
+    type: ConfigType = ConfigType.STRING,
+    kafka: str | None = None,
+    kafka_value: Callable[[Any], str] = str,
+) -> dict[str, Setting]:
+    """The metadata of a field of the configuration's dataclass."""
+    return {"setting": Setting(section, doc, read, type, kafka, kafka_value)}
+
+
+def count(
+    default: int,
+    doc: str,
+    *,
+    least: int = 0,
+    most: int = MAX_INT,
+    section: Section = Section.TOP,
+    kafka: str | None = None,
+) -> Any:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ConfigError(f"a whole number from {least} to {most} is needed")
+        return value
+
+    about = described(doc, read, section=section, type=ConfigType.LONG, kafka=kafka)
+    return field(default=default, metadata=about)
+
+
+def seconds(default: float, doc: str, *, section: Section = Section.TOP, kafka: str | None = None) -> Any:
+    """Kafka's name for it counts milliseconds."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**31:
+            raise ConfigError("a number of seconds above 0 is needed")
+        return float(value)
+
+    about = described(doc, read, section=section, type=ConfigType.LONG, kafka=kafka, kafka_value=_milliseconds)
+    return field(default=default, metadata=about)
+
+
+def switch(default: bool, doc: str, *, section: Section = Section.TOP, kafka: str | None = None) -> Any:
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ConfigError("true or false is needed")
+        return value
+
+    about = described(doc, read, section=section, type=ConfigType.BOOLEAN, kafka=kafka, kafka_value=_lower)
+    return field(default=default, metadata=about)
+
+
+def address(value: object) -> Address:
+    if isinstance(value, Address):
+        return value
+    if not isinstance(value, str):
+        raise ConfigError("HOST:PORT is needed, such as 127.0.0.1:9092")
+    return Address.parse(value)
+
+
+def address_or_off(value: object) -> Address | None:
+    return None if value == "off" else address(value)
+
+
+def path(value: object) -> Path:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ConfigError("a path is needed")
+    return Path(value)
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError("a text is needed")
+    return value
+
+
+def durability(value: object) -> Durability:
+    try:
+        return Durability(value)
+    except ValueError:
+        raise ConfigError('"sync" or "os" is needed') from None
+
+
+def topic_values(value: object) -> dict[str, str]:
+    """The [topic] table. Dotted names may be quoted, or not, which TOML reads as tables within tables."""
+    if not isinstance(value, Mapping):
+        raise ConfigError("a table of topic configs is needed")
+    flat: dict[str, str] = {}
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            flat |= {f"{name}.{inner}": inner_text for inner, inner_text in topic_values(item).items()}
+        elif isinstance(item, bool):
+            flat[str(name)] = _lower(item)
+        elif isinstance(item, list) and all(isinstance(word, str) for word in item):
+            flat[str(name)] = ",".join(item)
+        elif isinstance(item, str | int | float):
+            flat[str(name)] = str(item)
+        else:
+            raise ConfigError(f"{name} must be a text, a number, true or false, or a list of texts")
+    return flat
+
+
+def _lower(value: object) -> str:
+    return str(value).lower()
+
+
+def _milliseconds(value: float) -> str:
+    return str(round(value * 1000))
