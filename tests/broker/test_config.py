@@ -63,7 +63,7 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(file: Path) -> None:
     assert config.group_initial_rebalance_delay_ms == 3000
     assert config.tail_cache_bytes == 10_000_000_000
     assert config.max_request_bytes == BrokerConfig().max_request_bytes
-    assert config.topic_defaults().topic.durability is Durability.OS
+    assert config.topic_defaults.topic.durability is Durability.OS
 
 
 def test_a_setting_may_stand_outside_its_table(file: Path) -> None:
@@ -89,7 +89,7 @@ def test_topic_defaults_take_kafkas_names_quoted_dotted_or_as_the_brokers_synony
         "headwater.durability" = "os"
         """,
     )
-    topic = config.topic_defaults().topic
+    topic = config.topic_defaults.topic
     assert (topic.retention_ms, topic.segment_bytes, topic.preallocate) == (1000, 2048, True)
     assert topic.is_compacted and topic.is_deleted
     assert topic.min_cleanable_dirty_ratio == 0.25
@@ -97,7 +97,7 @@ def test_topic_defaults_take_kafkas_names_quoted_dotted_or_as_the_brokers_synony
 
 
 def test_the_brokers_durability_is_a_default_that_a_topic_may_override() -> None:
-    defaults = BrokerConfig.load(None, durability="os").topic_defaults()
+    defaults = BrokerConfig.load(None, durability="os").topic_defaults
     assert TopicConfig.parse({}, defaults).durability is Durability.OS
     assert TopicConfig.parse({"durability": "sync"}, defaults).durability is Durability.SYNC
     assert candidates("headwater.durability", {}, defaults)[0].source == ConfigSource.STATIC_BROKER_CONFIG

@@ -206,6 +206,7 @@ class BrokerConfig:
     def metadata_url(self) -> str:
         return self.metadata or f"sqlite:{self.data_dir / 'metadata.db'}"
 
+    @property
     def topic_defaults(self) -> BrokerDefaults:
         """What topics get that do not say otherwise."""
         overrides = dict(self.topic)
@@ -219,7 +220,7 @@ class BrokerConfig:
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
         try:
-            self.topic_defaults()
+            self.topic_defaults
         except RequestError as error:
             raise ConfigError(f"{where}: [topic]: {error.message}") from None
 
