@@ -99,7 +99,8 @@ class SealedSegment:
     replicas: tuple[StoreId, ...]
     size_bytes: int
     max_timestamp: int
-    crc32c: int
+    crc32c: int | None
+    """Of the whole segment; None until the store has flushed and measured it."""
     compacted: bool = False
     adding: tuple[StoreId, ...] = ()
 

@@ -126,5 +126,8 @@ class Store(Protocol):
         """Forget a replica, if it is still the one that was looked at. Called by this node's own garbage
         collection only, never by a peer."""
 
+    def replica(self, segment: SegmentId) -> ReplicaState | None:
+        """One replica, from memory."""
+
     def replicas(self) -> list[ReplicaState]:
         """The inventory, from memory."""

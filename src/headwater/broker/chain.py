@@ -1,0 +1,83 @@
+"""The segments of one partition, in order: sealed ones, then the open one.
+
+Invariants: the chain is contiguous (each segment begins where the one before ends), only the last is open, and epochs
+never decrease.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headwater.metadata.keys import OpenSegment, SealedSegment
+from headwater.model.ids import LeaderEpoch, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    epoch: LeaderEpoch
+    start: Offset
+
+
+class Chain:
+    def __init__(self, sealed: Iterable[SealedSegment], open_segment: OpenSegment) -> None:
+        self._sealed = sorted(sealed, key=lambda segment: segment.base)
+        self._bases = [segment.base for segment in self._sealed]
+        self.open = open_segment
+        self._check()
+
+    @property
+    def sealed(self) -> list[SealedSegment]:
+        return list(self._sealed)
+
+    @property
+    def first_base(self) -> Offset:
+        return self._sealed[0].base if self._sealed else self.open.base
+
+    @property
+    def sealed_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._sealed)
+
+    def find(self, offset: Offset) -> SealedSegment | OpenSegment:
+        """The segment whose range holds `offset`; the first one for anything before the chain."""
+        if offset >= self.open.base or not self._sealed:
+            return self.open
+        return self._sealed[max(bisect_right(self._bases, offset) - 1, 0)]
+
+    def roll(self, sealed: SealedSegment, open_segment: OpenSegment) -> None:
+        """The open segment becomes `sealed`, unless it is empty, and a new one takes its place."""
+        assert sealed.id == self.open.id, "only the open segment can be sealed"
+        if sealed.end > sealed.base:
+            self._sealed.append(sealed)
+            self._bases.append(sealed.base)
+        self.open = open_segment
+        self._check()
+
+    def drop(self, count: int) -> list[SealedSegment]:
+        """Forget the oldest segments."""
+        dropped = self._sealed[:count]
+        del self._sealed[:count]
+        del self._bases[:count]
+        return dropped
+
+    def replace(self, old: Iterable[SealedSegment], new: SealedSegment) -> None:
+        """Put one segment in the place of one or more neighbours (compaction, or new facts about the same one)."""
+        old_ids = {segment.id for segment in old}
+        kept = [segment for segment in self._sealed if segment.id not in old_ids]
+        self._sealed = sorted([*kept, new], key=lambda segment: segment.base)
+        self._bases = [segment.base for segment in self._sealed]
+        self._check()
+
+    def epochs(self) -> list[EpochStart]:
+        """Where each leader epoch began, oldest first."""
+        starts: list[EpochStart] = []
+        for segment in (*self._sealed, self.open):
+            if not starts or segment.epoch > starts[-1].epoch:
+                starts.append(EpochStart(segment.epoch, segment.epoch_start))
+        return starts
+
+    def _check(self) -> None:
+        previous_end = None
+        for segment in self._sealed:
+            assert previous_end is None or segment.base == previous_end, f"gap in the chain before {segment}"
+            previous_end = segment.end
+        assert previous_end is None or self.open.base == previous_end, f"gap in the chain before {self.open}"

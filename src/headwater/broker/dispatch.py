@@ -1,0 +1,166 @@
+"""From a frame to the handler of its API, and back: the one place where errors become answers.
+
+An API is a module in handlers/, and the folder is the list of what is supported. Each has `API`, which names its key
+and versions, and one of
+
+    def handle(broker, request: Message, context: RequestContext) -> Message           (or async def)
+    def handle_frame(broker, frame: bytearray, context: RequestContext) -> Answer      (codecs written by hand)
+
+A `RequestError` that escapes a handler becomes a response with that code at the top, where the response has such a
+field; any other exception is our own mistake: it is logged, answered as UNKNOWN_SERVER_ERROR, and the broker lives on.
+"""
+
+import asyncio
+import importlib
+import inspect
+import logging
+import pkgutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from headwater.broker import handlers
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
+from headwater.wire.messages import API_VERSIONS, Message, RequestHeader, read_body, read_header, write_response
+from headwater.wire.schema import response_schema
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+_logger = logging.getLogger("headwater")
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    advertised_min_version: int | None = None
+    """What ApiVersions says, where that must differ from what is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    header: RequestHeader
+    connection: Connection
+
+    @property
+    def api_version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str:
+        return self.header.client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.peer_host
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    api: Api
+    handle: Callable[..., Any] | None
+    handle_frame: Callable[..., Answer] | None
+
+
+def load_handlers() -> dict[int, _Entry]:
+    entries: dict[int, _Entry] = {}
+    for found in pkgutil.iter_modules(handlers.__path__):
+        module: ModuleType = importlib.import_module(f"{handlers.__name__}.{found.name}")
+        api: Api = module.API
+        assert api.key not in entries, f"two handlers for API {api.key}"
+        entries[api.key] = _Entry(api, getattr(module, "handle", None), getattr(module, "handle_frame", None))
+    return entries
+
+
+class Dispatcher:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._entries = load_handlers()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def apis(self) -> list[Api]:
+        return sorted((entry.api for entry in self._entries.values()), key=lambda api: api.key)
+
+    def __call__(self, connection: Connection, frame: bytearray) -> Answer:
+        started = time.perf_counter()
+        header = read_header(frame)
+        entry = self._entries.get(header.api_key)
+        if entry is None:
+            raise CloseConnection(f"API {header.api_key} is not supported")
+        api = entry.api
+        if not api.min_version <= header.api_version <= api.max_version:
+            if api.key != API_VERSIONS:
+                raise CloseConnection(f"{api.name} version {header.api_version} is not supported")
+            # KIP-511: a client that asks too high is told in version 0 what there is.
+            header = RequestHeader(api.key, 0, header.correlation_id, header.client_id, len(frame))
+            response = Message(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_ranges(self.apis))
+            return [write_response(api.key, 0, header.correlation_id, response)]
+        context = RequestContext(header, connection)
+        if entry.handle_frame is not None:
+            answer = entry.handle_frame(self._broker, frame, context)
+        else:
+            answer = self._handle(entry, frame, context)
+        self._measure(api, header.api_version, started, answer)
+        return answer
+
+    def _handle(self, entry: _Entry, frame: bytearray, context: RequestContext) -> Answer:
+        request = read_body(frame, context.header)
+        assert entry.handle is not None, f"{entry.api.name} has a handler"
+        try:
+            response = entry.handle(self._broker, request, context)
+        except Exception as error:
+            response = self._failed(entry.api, context, error)
+        if inspect.iscoroutine(response):
+            return self._loop.create_task(self._finish(entry.api, context, response))
+        return [self._encode(context, response)]
+
+    async def _finish(self, api: Api, context: RequestContext, coroutine: Any) -> Pieces:
+        try:
+            response = await coroutine
+        except Exception as error:
+            response = self._failed(api, context, error)
+        return [self._encode(context, response)]
+
+    def _encode(self, context: RequestContext, response: Message) -> bytearray:
+        header = context.header
+        return write_response(header.api_key, header.api_version, header.correlation_id, response)
+
+    def _failed(self, api: Api, context: RequestContext, error: Exception) -> Message:
+        if isinstance(error, RequestError):
+            code, message = error.code, error.message
+        else:
+            _logger.error("handler_failed api=%s version=%s", api.name, context.api_version, exc_info=error)
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "The broker made a mistake; its log says more."
+        self._broker.metrics.error(api.name, code)
+        names = {field.name for field in response_schema(api.key, context.api_version).fields}
+        if "error_code" not in names:
+            raise CloseConnection(f"{api.name}: {message}")
+        return Message(error_code=code, error_message=message)
+
+    def _measure(self, api: Api, version: int, started: float, answer: Answer) -> None:
+        metrics = self._broker.metrics
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(
+                lambda _: metrics.request_finished(api.name, version, time.perf_counter() - started)
+            )
+        else:
+            metrics.request_finished(api.name, version, time.perf_counter() - started)
+
+
+def api_ranges(apis: list[Api]) -> list[Message]:
+    """What ApiVersions says of each API."""
+    return [
+        Message(
+            api_key=api.key,
+            min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
+            max_version=api.max_version,
+        )
+        for api in apis
+    ]

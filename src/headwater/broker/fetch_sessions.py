@@ -1,0 +1,124 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and later only what changed.
+
+A session remembers what was asked of each partition and what was last said of it, so that an idle partition costs no
+byte in the response. Sessions are a courtesy: there is a limit to them, the least recently used one goes first, and a client
+whose session is gone starts a new one.
+"""
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import TopicId
+from headwater.wire.fetch import FetchPartition, FetchRequest, PartitionResult
+
+MAX_SESSIONS = 1_000
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_MAX_EPOCH = 2**31 - 1
+
+TopicName: TypeAlias = "tuple[str | None, TopicId | None]"
+"""By name or by id, as the client's version has it."""
+
+
+@dataclass(slots=True)
+class SessionPartition:
+    topic: TopicName
+    asked: FetchPartition
+    said: tuple[int, int] | None = None
+    """High watermark and log start of the last answer that named this partition."""
+
+    def is_news(self, result: PartitionResult) -> bool:
+        return (
+            bool(result.records)
+            or result.error_code != ErrorCode.NONE
+            or result.diverging_epoch is not None
+            or self.said != (result.high_watermark, result.log_start_offset)
+        )
+
+
+class Session:
+    def __init__(self, session_id: int) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self._partitions: dict[tuple[TopicName, int], SessionPartition] = {}
+
+    def __iter__(self) -> Iterator[SessionPartition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def update(self, request: FetchRequest) -> None:
+        for partition in asked_partitions(request):
+            key = (partition.topic, partition.asked.index)
+            known = self._partitions.get(key)
+            if known is None:
+                self._partitions[key] = partition
+            else:
+                known.asked = partition.asked
+        for forgotten in request.forgotten:
+            for index in forgotten.partitions:
+                self._partitions.pop(((forgotten.name, forgotten.topic_id), index), None)
+
+    def answered(self, named: Iterable[tuple[SessionPartition, PartitionResult]]) -> None:
+        """Remember what was said. Partitions that gave data go to the back, so that all get their turn."""
+        for partition, result in named:
+            partition.said = (result.high_watermark, result.log_start_offset)
+            if result.records:
+                key = (partition.topic, partition.asked.index)
+                if self._partitions.pop(key, None) is not None:
+                    self._partitions[key] = partition
+
+    def next_epoch(self) -> None:
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+
+class FetchSessions:
+    def __init__(self, limit: int = MAX_SESSIONS) -> None:
+        self._limit = limit
+        self._sessions: OrderedDict[int, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest) -> tuple[Session | None, bool]:
+        """The session of a request, if it has one, and whether its answer names changes only."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            if request.session_epoch == FINAL_EPOCH:
+                return None, False
+            return self._new(request), False
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise RequestError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.next_epoch()
+        session.update(request)
+        self._sessions.move_to_end(session.id)
+        return session, True
+
+    def _new(self, request: FetchRequest) -> Session | None:
+        if not request.topics:
+            return None
+        while len(self._sessions) >= self._limit:
+            self._sessions.popitem(last=False)
+        session_id = random.randrange(1, _MAX_EPOCH)
+        while session_id in self._sessions:
+            session_id = random.randrange(1, _MAX_EPOCH)
+        session = Session(session_id)
+        session.update(request)
+        self._sessions[session_id] = session
+        return session
+
+
+def asked_partitions(request: FetchRequest) -> Iterator[SessionPartition]:
+    for topic in request.topics:
+        name = (topic.name, topic.topic_id)
+        for partition in topic.partitions:
+            yield SessionPartition(name, partition)

@@ -1,0 +1,159 @@
+"""One fetch under way: read what there is, and if that is too little, wait until there is more.
+
+Too little means fewer than `min_bytes` over all partitions of the request. The wait ends when enough was committed, when
+`max_wait_ms` is over, or when the client goes. What is in memory is read at once; only older data waits for
+the store. Nothing here costs more than a few steps for each partition, however many records it returns.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.broker.catalog import Catalog
+from headwater.broker.fetch_sessions import SessionPartition
+from headwater.broker.partition import Partition
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.replica import StoreError
+from headwater.transport.facts import log_fact
+from headwater.wire.fetch import FetchRequest, PartitionResult
+
+MAX_RESPONSE_BYTES = 57_671_680
+"""Kafka's fetch.max.bytes of a broker."""
+_SMALLEST_READ_BYTES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The state of one partition in one fetch."""
+
+    asked: SessionPartition
+    partition: Partition | None
+    result: PartitionResult
+
+
+class Fetching:
+    def __init__(self, catalog: Catalog, request: FetchRequest, partitions: Sequence[SessionPartition]) -> None:
+        self._catalog = catalog
+        self._partitions = partitions
+        self._min_bytes = max(request.min_bytes, 0)
+        self._max_bytes = min(max(request.max_bytes, 0), MAX_RESPONSE_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + max(request.max_wait_ms, 0) / 1000
+        self._waiting: asyncio.Future[None] | None = None
+        self._watched: list[Partition] = []
+        self._missing_bytes = 0
+
+    def read_memory(self) -> list[Reading] | None:
+        """An answer without waiting for anything, or None if one of the two waits is needed."""
+        readings, size, cold = self._read_tails()
+        if cold:
+            return None
+        if size >= self._min_bytes or self._has_error(readings) or self._loop.time() >= self._deadline:
+            return readings
+        return None
+
+    async def run(self) -> list[Reading]:
+        while True:
+            readings, size, cold = self._read_tails()
+            if cold:
+                size = await self._read_stores(readings, cold, size)
+            time_left = self._deadline - self._loop.time()
+            if size >= self._min_bytes or time_left <= 0 or self._has_error(readings):
+                return readings
+            await self._wait(readings, self._min_bytes - size, time_left)
+
+    # Called by partitions
+
+    def grew(self, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if (self._missing_bytes <= 0 or size_bytes == 0) and self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # In order
+
+    def _read_tails(self) -> tuple[list[Reading], int, list[Reading]]:
+        """Everything that is in memory, its size, and the partitions whose data is not."""
+        readings: list[Reading] = []
+        cold: list[Reading] = []
+        size = 0
+        for asked in self._partitions:
+            reading = self._look_up(asked)
+            readings.append(reading)
+            partition = reading.partition
+            if partition is None or asked.asked.fetch_offset >= partition.high_watermark:
+                continue
+            room = self._room(asked, size)
+            if room <= 0:
+                continue
+            found = partition.read_tail(asked.asked.fetch_offset, room)
+            if found is None:
+                cold.append(reading)
+                continue
+            reading.result.records = found
+            reading.result.size_bytes = sum(map(len, found))
+            size += reading.result.size_bytes
+        return readings, size, cold
+
+    def _look_up(self, asked: SessionPartition) -> Reading:
+        result = PartitionResult(asked.asked.index)
+        try:
+            partition = self._catalog.resolve(*asked.topic).partition(asked.asked.index)
+            if partition.is_deleted:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partition.check_epoch(asked.asked.current_leader_epoch)
+            result.high_watermark = partition.high_watermark
+            result.last_stable_offset = partition.last_stable_offset
+            result.log_start_offset = partition.log_start
+            partition.check_offset(asked.asked.fetch_offset)
+        except RequestError as error:
+            result.error_code = error.code
+            return Reading(asked, None, result)
+        return Reading(asked, partition, result)
+
+    def _room(self, asked: SessionPartition, size: int) -> int:
+        """How much of a partition still fits. The first batch of a response is sent however large it is."""
+        left = min(asked.asked.max_bytes, self._max_bytes - size)
+        return max(left, _SMALLEST_READ_BYTES) if size == 0 else left
+
+    async def _read_stores(self, readings: list[Reading], cold: list[Reading], size: int) -> int:
+        for reading in cold:
+            partition = reading.partition
+            assert partition is not None, "only a known partition has data"
+            room = self._room(reading.asked, size)
+            if room <= 0:
+                continue
+            try:
+                found = await partition.read(reading.asked.asked.fetch_offset, room)
+            except StoreError as error:
+                log_fact("read_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
+                reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            if len(found):
+                reading.result.records = [found]
+                reading.result.size_bytes = len(found)
+                size += len(found)
+        return size
+
+    async def _wait(self, readings: list[Reading], missing_bytes: int, seconds: float) -> None:
+        if any(
+            reading.partition.high_watermark > reading.result.high_watermark
+            for reading in readings
+            if reading.partition
+        ):
+            return  # more arrived while the store was reading
+        self._missing_bytes = missing_bytes
+        self._waiting = self._loop.create_future()
+        self._watched = [reading.partition for reading in readings if reading.partition is not None]
+        for partition in self._watched:
+            partition.watchers.add(self)
+        timer = self._loop.call_later(seconds, self.grew, 0)
+        try:
+            await self._waiting
+        finally:
+            timer.cancel()
+            for partition in self._watched:
+                partition.watchers.discard(self)
+
+    @staticmethod
+    def _has_error(readings: list[Reading]) -> bool:
+        return any(reading.result.error_code for reading in readings)

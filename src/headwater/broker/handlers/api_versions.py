@@ -1,0 +1,27 @@
+"""ApiVersions (18): what this broker serves, taken from the handlers themselves.
+
+The response's header is always version 0, and an unknown version is answered in version 0 (KIP-511), because the client
+does not know yet what the broker speaks.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext, api_ranges
+from headwater.model.errors import ErrorCode
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=18, name="ApiVersions", min_version=0, max_version=4)
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if context.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(name is not None and _SOFTWARE.fullmatch(name) for name in names):
+            return Message(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software = "/".join(names)
+    return Message(error_code=ErrorCode.NONE, api_keys=api_ranges(broker.dispatcher.apis))

@@ -1,0 +1,31 @@
+"""CreatePartitions (37), versions 0 to 3: more partitions for a topic, never fewer."""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    results = []
+    for asked in request.topics:
+        result = Message(name=asked.name, error_code=ErrorCode.NONE, error_message=None)
+        try:
+            topic = broker.catalog.topic(asked.name)
+            added = asked.count - len(topic.partitions)
+            if asked.assignments is not None and len(asked.assignments) != max(added, 0):
+                raise RequestError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{added} partitions would be added, but {len(asked.assignments)} are assigned.",
+                )
+            await broker.catalog.add_partitions(topic, asked.count, validate_only=request.validate_only)
+        except RequestError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return Message(results=results)

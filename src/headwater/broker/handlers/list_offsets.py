@@ -1,0 +1,63 @@
+"""ListOffsets (2): where a point in time is in the log. Versions 1 to 10.
+
+timestamp  -1 latest, -2 earliest, -3 the record with the largest timestamp, -4 earliest on local disk,
+           -5 latest in remote storage (there is none), else the first record at or after it
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.offset_search import find_max_timestamp, find_timestamp
+from headwater.broker.partition import Partition
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=2, name="ListOffsets", min_version=1, max_version=10)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    topics = []
+    for topic in request.topics:
+        partitions = [await _answer(broker, topic.name, asked, request.isolation_level) for asked in topic.partitions]
+        topics.append(Message(name=topic.name, partitions=partitions))
+    return Message(topics=topics)
+
+
+async def _answer(broker: "Broker", topic: str, asked: Message, isolation_level: int) -> Message:
+    result = Message(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+    try:
+        partition = broker.catalog.topic(topic).partition(asked.partition_index)
+        partition.check_epoch(asked.current_leader_epoch)
+        result.offset, result.timestamp, result.leader_epoch = await _search(
+            partition, asked.timestamp, isolation_level
+        )
+    except RequestError as error:
+        result.error_code = error.code
+    return result
+
+
+async def _search(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch), each -1 if there is none."""
+    if timestamp == LATEST:
+        end = partition.last_stable_offset if isolation_level else partition.high_watermark
+        return end, -1, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return partition.log_start, -1, partition.epoch_at(partition.log_start)
+    if timestamp == MAX_TIMESTAMP:
+        found = await find_max_timestamp(partition)
+    elif timestamp >= 0:
+        found = await find_timestamp(partition, timestamp)
+    elif timestamp == LATEST_TIERED:
+        found = None
+    else:
+        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {timestamp} has no meaning.")
+    return (found.offset, found.timestamp, found.leader_epoch) if found is not None else (-1, -1, -1)

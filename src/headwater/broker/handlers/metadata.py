@@ -1,0 +1,68 @@
+"""Metadata (3): where the partitions are. Versions 0 to 13: null topics mean all (in version 0, none do); from 10 on
+topics may be asked for by id, and since 12 without a name.
+
+An unknown topic is created here when the broker and the request allow it, as clients expect of their first message.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.catalog import Topic
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+from headwater.wire.schema import NULL_UUID
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=3, name="Metadata", min_version=0, max_version=13)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    asked = request.topics
+    if asked is None or (context.api_version == 0 and not asked):
+        topics = [describe(topic) for topic in broker.catalog]
+    else:
+        may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics
+        topics = [await _find(broker, topic, may_create) for topic in asked]
+    host, port = broker.advertised
+    node = Message(node_id=broker.config.node_id, host=host, port=port, rack=None)
+    return Message(brokers=[node], cluster_id=broker.cluster_id, controller_id=broker.config.node_id, topics=topics)
+
+
+async def _find(broker: "Broker", asked: Message, may_create: bool) -> Message:
+    name: str | None = asked.name
+    try:
+        if name is None:
+            return describe(broker.catalog.topic_by_id(asked.topic_id))
+        topic = broker.catalog.find(name)
+        if topic is None:
+            if not may_create:
+                broker.catalog.topic(name)
+            topic = await broker.create_on_use(name)
+        return describe(topic)
+    except RequestError as error:
+        topic_id = asked.topic_id if name is None else NULL_UUID
+        return Message(error_code=error.code, name=name, topic_id=topic_id, is_internal=False, partitions=())
+
+
+def describe(topic: Topic) -> Message:
+    return Message(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            Message(
+                error_code=ErrorCode.NONE,
+                partition_index=partition.id.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=(partition.leader,),
+                isr_nodes=(partition.leader,),
+                offline_replicas=(),
+            )
+            for partition in topic.partitions
+        ],
+        topic_authorized_operations=-(2**31),
+    )

@@ -1,0 +1,380 @@
+"""One partition, led by this node: it assigns offsets, writes through the store, and serves what is committed.
+
+Appends are taken in the order of the calls. One writer at a time sends everything that waits to the open segment's
+store; what the store acknowledges becomes readable. A write that fails (full disk) fails everything behind it, and the
+log end goes back to what is on disk, so that no offset is promised twice with different content to a reader.
+
+All state belongs to the broker's event loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from headwater.broker.register import LostLeadership, Register
+from headwater.broker.tail_cache import Tail, TailCache
+from headwater.broker.topic_config import TopicConfig
+from headwater.metadata.keys import OpenSegment, SealedSegment
+from headwater.metadata.store import Unavailable, Unknown
+from headwater.model.clock import Clock
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import LeaderEpoch, NodeId, Offset, PartitionId, SegmentId
+from headwater.model.replica import Buffer, Durability, Fenced, NoSpace, Store, StoreError
+from headwater.records.batch import BatchHeader, stamp, stamp_log_append_time
+from headwater.replication.ack_tracker import AckTracker
+from headwater.transactions.producer_state import Duplicate, ProducerStates
+from headwater.transport.facts import log_fact
+
+WINDOW_BYTES = 8 * 1024 * 1024
+"""What one append to a store carries at most."""
+ROLL_RETRY_MS = 1_000
+
+
+class Watcher(Protocol):
+    """Somebody who waits for a partition to grow."""
+
+    def grew(self, size_bytes: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a partition needs of the node it lives on."""
+
+    node_id: NodeId
+    store: Store
+    clock: Clock
+    tail_cache: TailCache
+    spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+    new_segment_id: Callable[[], SegmentId]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    base_offset: Offset
+    log_append_time_ms: int
+    committed: "asyncio.Future[None] | None"
+    """Done when the batch is committed; fails with RequestError. None if it is committed already."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    base: Offset
+    end: Offset
+    batch: Buffer
+    max_timestamp: int
+    committed: "asyncio.Future[None]"
+
+
+class Partition:
+    def __init__(
+        self,
+        environment: Environment,
+        partition_id: PartitionId,
+        topic_name: str,
+        register: Register,
+        config: TopicConfig,
+        producers: ProducerStates,
+        end: Offset,
+        durability: Durability,
+        open_bytes: int,
+    ) -> None:
+        """`end` is the end of the open segment: everything below is committed."""
+        self.id = partition_id
+        self.topic_name = topic_name
+        self.register = register
+        self.config = config
+        self.producers = producers
+        self.log_end = end
+        self.max_timestamp = max((segment.max_timestamp for segment in register.chain.sealed), default=-1)
+        self.watchers: set[Watcher] = set()
+        self.is_deleted = False
+        self._environment = environment
+        self._store = environment.store
+        self._acks = AckTracker(register.chain.open.replicas, end)
+        self._sent = end
+        self._open_bytes = open_bytes
+        self._open_since_ms = environment.clock.now_ms()
+        self._open_max_timestamp = -1
+        self._open_durability = durability
+        self._next_roll_ms = 0
+        self._queue: deque[_Waiting] = deque()
+        self._tail = Tail()
+        self._writer: asyncio.Task[None] | None = None
+        self._roll_asked = False
+
+    # What is there
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._acks.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self._acks.high_watermark
+
+    @property
+    def log_start(self) -> Offset:
+        return self.register.head.start
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return self.register.head.epoch
+
+    @property
+    def leader(self) -> NodeId:
+        return self.register.head.leader
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def size_bytes(self) -> int:
+        return self.register.chain.sealed_bytes + self._open_bytes
+
+    @property
+    def open_bytes(self) -> int:
+        return self._open_bytes
+
+    @property
+    def open_max_timestamp(self) -> int:
+        return self._open_max_timestamp
+
+    # Writing
+
+    def append(self, batch: bytearray | memoryview, header: BatchHeader) -> Appended:
+        """Give a checked batch its offsets and queue it. Idempotent: a batch that was appended before is not again."""
+        if self.is_deleted:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if header.producer_id >= 0:
+            verdict = self.producers.check(header)
+            if isinstance(verdict, Duplicate):
+                return self._appended_before(verdict)
+        base = self.log_end
+        end = base + header.last_offset_delta + 1
+        append_time = -1
+        if self.config.uses_log_append_time:
+            append_time = self._environment.clock.now_ms()
+            stamp_log_append_time(batch, 0, append_time)
+            header = header._replace(max_timestamp=append_time)
+        stamp(batch, 0, base, self.leader_epoch)
+        if header.producer_id >= 0:
+            self.producers.append(header._replace(base_offset=base))
+        self.log_end = end
+        committed = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(base, end, batch, header.max_timestamp, committed))
+        self._environment.tail_cache.add(self._tail, base, end, batch)
+        self._wake_writer()
+        return Appended(base, append_time, committed)
+
+    def _appended_before(self, duplicate: Duplicate) -> Appended:
+        """The first copy may not be committed yet; the second is acknowledged no earlier."""
+        committed = None
+        if duplicate.last_offset >= self.high_watermark:
+            original = next(entry for entry in self._queue if entry.end > duplicate.last_offset)
+            committed = original.committed
+        return Appended(duplicate.base_offset, -1, committed)
+
+    def _wake_writer(self) -> None:
+        if self._writer is None:
+            self._writer = self._environment.spawn(self._write())
+
+    async def _write(self) -> None:
+        """Send everything that waits, in order, then end. Entries leave the queue when they are committed."""
+        try:
+            while self._queue or self._roll_asked:
+                if self._is_roll_due():
+                    await self._roll()
+                if self._queue:
+                    await self._write_some()
+        except StoreError as error:
+            self._give_up(error)
+        finally:
+            self._writer = None
+
+    async def _write_some(self) -> None:
+        batches: list[Buffer] = []
+        size = 0
+        end = first = self._sent
+        max_timestamp = self._open_max_timestamp
+        for entry in self._queue:
+            if batches and size + len(entry.batch) > WINDOW_BYTES:
+                break
+            batches.append(entry.batch)
+            size += len(entry.batch)
+            end = entry.end
+            max_timestamp = max(max_timestamp, entry.max_timestamp)
+        acked = await self._store.append(self.register.chain.open.id, first, end, self.high_watermark, batches)
+        assert acked >= end, f"the store holds {acked}, less than the {end} it was given"
+        self._sent = end
+        self._open_bytes += size
+        self._open_max_timestamp = max_timestamp
+        if self._acks.acknowledged(self._store.store_id, acked):
+            self._commit(size)
+
+    def _commit(self, size_bytes: int) -> None:
+        queue, high_watermark = self._queue, self.high_watermark
+        while queue and queue[0].end <= high_watermark:
+            committed = queue.popleft().committed
+            if not committed.done():
+                committed.set_result(None)
+        for watcher in tuple(self.watchers):
+            watcher.grew(size_bytes)
+
+    def _give_up(self, error: StoreError) -> None:
+        """Nothing that waits was kept: forget it everywhere and tell its producers."""
+        log_fact("append_failed", partition=self.id, error=f"{type(error).__name__}: {error}")
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if isinstance(error, Fenced) else ErrorCode.KAFKA_STORAGE_ERROR
+        waiting, self._queue = self._queue, deque()
+        self.log_end = self._sent
+        self.producers.truncate(self._sent)
+        self._environment.tail_cache.clear(self._tail)
+        for entry in waiting:
+            if not entry.committed.done():
+                entry.committed.set_exception(RequestError(code, f"The disk did not take the batch: {error}"))
+                entry.committed.exception()  # nobody may be waiting (acks=0)
+
+    # Rolling
+
+    def ask_roll(self) -> None:
+        """Start a new segment soon, if the open one holds anything."""
+        if self._open_bytes:
+            self._roll_asked = True
+            self._wake_writer()
+
+    def _is_roll_due(self) -> bool:
+        now_ms = self._environment.clock.now_ms()
+        if now_ms < self._next_roll_ms:
+            self._roll_asked = False
+            return False
+        if self._open_durability is not self.config.durability:
+            return True
+        if not self._open_bytes:
+            self._roll_asked = False
+            return False
+        next_bytes = len(self._queue[0].batch) if self._queue else 0
+        return (
+            self._roll_asked
+            or self._open_bytes + next_bytes > self.config.segment_bytes
+            or now_ms - self._open_since_ms >= self.config.segment_ms
+        )
+
+    def is_older_than_segment_ms(self) -> bool:
+        age_ms = self._environment.clock.now_ms() - self._open_since_ms
+        return self._open_bytes > 0 and age_ms >= self.config.segment_ms
+
+    async def _roll(self) -> None:
+        """Nothing is in flight here, so the open segment ends at what is committed. If a new one cannot be had
+        (full disk, metadata out of reach), the old one goes on and another try follows later."""
+        self._roll_asked = False
+        end = self._sent
+        old = self.register.chain.open
+        new = OpenSegment(self._environment.new_segment_id(), end, self.leader_epoch, end, (self._store.store_id,))
+        durability = self.config.durability
+        sealed = SealedSegment(
+            old.id, old.base, end, old.epoch, old.epoch_start, old.replicas, self._open_bytes,
+            self._open_max_timestamp, crc32c=None,
+        )  # fmt: skip
+        try:
+            await self._store.create(
+                new.id, str(self.id), end, new.epoch, self.producers.snapshot(below=end), durability
+            )
+            await self.register.roll(sealed, new)
+        except (NoSpace, Unavailable, Unknown) as error:
+            log_fact("roll_failed", partition=self.id, error=f"{type(error).__name__}: {error}")
+            self._next_roll_ms = self._environment.clock.now_ms() + ROLL_RETRY_MS
+            return
+        except LostLeadership as error:
+            raise Fenced(str(error)) from error
+        self._acks = AckTracker(new.replicas, end)
+        self._open_bytes = 0
+        self._open_max_timestamp = -1
+        self._open_since_ms = self._environment.clock.now_ms()
+        self._open_durability = durability
+        if sealed.end > sealed.base:
+            self.max_timestamp = max(self.max_timestamp, sealed.max_timestamp)
+            self._environment.spawn(self.measure(sealed))
+
+    async def measure(self, sealed: SealedSegment) -> None:
+        """Have the store flush and measure a sealed segment, and note the figures."""
+        try:
+            measured = await self._store.seal(sealed.id, sealed.end)
+            await self.register.update(
+                replace(
+                    sealed,
+                    size_bytes=measured.size_bytes,
+                    max_timestamp=measured.max_timestamp,
+                    crc32c=measured.crc32c,
+                )
+            )
+        except (StoreError, Unavailable, Unknown, LostLeadership) as error:
+            log_fact("measure_failed", partition=self.id, segment=sealed.id, error=f"{type(error).__name__}: {error}")
+
+    # Reading
+
+    def check_offset(self, offset: Offset) -> None:
+        if not self.log_start <= offset <= self.log_end:
+            raise RequestError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} is not in the log, which holds {self.log_start} to {self.log_end}.",
+            )
+
+    def check_epoch(self, epoch: LeaderEpoch) -> None:
+        """A client that says which leader it believes in learns if it is wrong (KIP-320). -1: it does not say."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        code = ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise RequestError(code, f"The leader epoch is {self.leader_epoch}, not {epoch}.")
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch in which the record at `offset` was written, or would be."""
+        starts = self.register.chain.epochs()
+        return max((start.epoch for start in starts if start.start <= offset), default=starts[0].epoch)
+
+    def read_tail(self, offset: Offset, max_bytes: int) -> list[Buffer] | None:
+        """Committed batches from memory, or None if `offset` is not there."""
+        return self._tail.read(offset, self.high_watermark, max_bytes)
+
+    async def read(self, offset: Offset, max_bytes: int) -> Buffer:
+        """Committed batches from the store; empty if there are none at or after `offset`."""
+        while offset < self.high_watermark:
+            segment = self.register.chain.find(offset)
+            limit = self.high_watermark
+            if isinstance(segment, SealedSegment):
+                limit = min(limit, segment.end)
+            found = await self._store.read(segment.id, max(offset, segment.base), limit, max_bytes)
+            if len(found) or isinstance(segment, OpenSegment):
+                return found
+            offset = segment.end  # compaction left nothing here
+        return b""
+
+    # Ending
+
+    async def trim(self, start: Offset) -> None:
+        """Nothing below `start` is readable any more; whole segments below it go."""
+        for segment in await self.register.advance_start(start):
+            await self.delete_replica(segment.id)
+
+    async def delete_replica(self, segment: SegmentId) -> None:
+        state = self._store.replica(segment)
+        if state is not None:
+            await self._store.delete(segment, state.instance)
+
+    async def close(self) -> None:
+        """The topic is gone: refuse what comes, fail what waits."""
+        self.is_deleted = True
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+        self._environment.tail_cache.clear(self._tail)
+        for watcher in tuple(self.watchers):
+            watcher.grew(0)
+
+    async def settle(self) -> None:
+        """Before a clean stop: let the writer finish, then tell the store that everything is committed, so that the
+        next start has no tail to carry over."""
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+        if self._open_bytes and not self.is_deleted:
+            await self._store.append(self.register.chain.open.id, self._sent, self._sent, self.high_watermark, [])

@@ -1,0 +1,227 @@
+"""A broker: one node with everything it needs, started and stopped as a whole.
+
+The order of the start is the order of trust: the store first (what is on disk), then the metadata (what it means), then
+the partitions (who leads them), then the groups, and last the listener, so that no client meets a half-started broker.
+A stop goes the other way.
+"""
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Coroutine
+from typing import Any, Self
+
+from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.config import BrokerConfig
+from headwater.broker.dispatch import Dispatcher
+from headwater.broker.fetch_sessions import FetchSessions
+from headwater.broker.metrics import Metrics
+from headwater.broker.metrics_server import MetricsServer
+from headwater.broker.partition import Environment
+from headwater.broker.producer_ids import ProducerIds
+from headwater.broker.tail_cache import TailCache
+from headwater.metadata import keys
+from headwater.metadata.connect import open_metadata
+from headwater.metadata.store import Is, MetaStore, Put
+from headwater.model.clock import Clock
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import SegmentId, segment_id
+from headwater.storage.options import StoreOptions
+from headwater.storage.segment_store import SegmentStore
+from headwater.transport.facts import log_fact
+from headwater.transport.server import Server, ServerLimits
+from headwater.transport.system_clock import SystemClock
+
+METADATA_FILE = "metadata.db"
+STORE_DIRECTORY = "store"
+QUIET_WAIT_S = 1.0
+"""How long a stop waits for requests that are under way."""
+
+
+class Broker:
+    config: BrokerConfig
+    catalog: Catalog
+    dispatcher: Dispatcher
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.metrics = Metrics()
+        self.fetch_sessions = FetchSessions()
+        self.cluster_id = ""
+        self.address: tuple[str, int] = ("", 0)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
+        self._is_stopping = False
+        self._failure: BaseException | None = None
+        self._store: SegmentStore | None = None
+        self._metadata: MetaStore | None = None
+        self._server: Server | None = None
+        self._metrics_server: MetricsServer | None = None
+
+    @classmethod
+    async def start(
+        cls, config: BrokerConfig, *, clock: Clock | None = None, store_options: StoreOptions | None = None
+    ) -> Self:
+        broker = cls(config, clock or SystemClock())
+        try:
+            await broker._start(store_options or StoreOptions())
+        except BaseException:
+            await broker._close()
+            raise
+        return broker
+
+    async def _start(self, store_options: StoreOptions) -> None:
+        data_dir = self.config.data_dir
+        data_dir.mkdir(parents=True, exist_ok=True)
+        self._store = await SegmentStore.open(data_dir / STORE_DIRECTORY, options=store_options, on_failure=self._fail)
+        url = self.config.metadata or f"sqlite:{data_dir / METADATA_FILE}"
+        self._metadata = metadata = await open_metadata(url)
+        self.cluster_id = await _cluster_id(metadata)
+        environment = Environment(
+            self.config.node_id,
+            self._store,
+            self.clock,
+            TailCache(self.config.tail_cache_bytes),
+            self.spawn,
+            self._new_segment_id,
+        )
+        self.producer_ids = ProducerIds(metadata)
+        self.catalog = Catalog(metadata, environment, self.config.topic_defaults)
+        await self.catalog.load()
+        self.dispatcher = Dispatcher(self)
+        self._server = self._new_server()
+        self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)
+        if self.config.metrics is not None:
+            self._metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics)
+        log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
+
+    def _new_server(self) -> Server:
+        config = self.config
+        limits = ServerLimits(
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+            max_request_bytes=config.max_request_bytes,
+            request_memory_bytes=config.request_memory_bytes,
+            max_requests_per_second=config.max_requests_per_second,
+            idle_timeout_s=config.idle_timeout_s,
+            half_request_timeout_s=config.half_request_timeout_s,
+        )
+        return Server(self.dispatcher, limits, self.metrics)
+
+    async def stop(self) -> None:
+        """Finish what is under way, flush, and close. Nothing that was acknowledged depends on it."""
+        if self._is_stopping:
+            await self._stopped.wait()
+            return
+        self._is_stopping = True
+        if self._server is not None:
+            self._server.stop_accepting()
+            await self._wait_until_quiet(self._server)
+        await self._close()
+        self._stopped.set()
+
+    async def wait_stopped(self) -> None:
+        """Return after a stop; raise what made the broker give up, if anything did."""
+        await self._stopped.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """What clients are told. A port of 0 was replaced by the one that was bound."""
+        if self.config.advertise is not None:
+            return self.config.advertise.host, self.config.advertise.port or self.address[1]
+        return self.config.listen.host, self.address[1]
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        return self._metrics_server.address if self._metrics_server is not None else None
+
+    @property
+    def metadata(self) -> MetaStore:
+        assert self._metadata is not None, "a started broker has its metadata"
+        return self._metadata
+
+    @property
+    def store(self) -> SegmentStore:
+        assert self._store is not None, "a started broker has its store"
+        return self._store
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """A task that belongs to the broker: it is cancelled at the stop, and its failure is the broker's."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    async def create_on_use(self, name: str) -> Topic:
+        """A topic that came into being because somebody named it."""
+        if name.startswith("__"):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} does not exist.")
+        try:
+            topic = await self.catalog.create(name, self.config.default_partitions, {})
+        except RequestError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            return self.catalog.topic(name)
+        assert topic is not None, "a topic that was not only validated"
+        return topic
+
+    async def delete_topic(self, topic: Topic) -> None:
+        await self.catalog.delete(topic)
+        self.metrics.topic_deleted(topic.name)
+
+    def _new_segment_id(self) -> SegmentId:
+        return segment_id(self.clock.now_ms(), secrets.randbits(80))
+
+    def _task_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Something broke that the broker cannot go on without: stop, and let the process say why."""
+        if self._failure is None:
+            self._failure = error
+            log_fact("broker_failed", error=f"{type(error).__name__}: {error}")
+            if not self._is_stopping:
+                self._is_stopping = True
+                self._stopped.set()
+
+    async def _wait_until_quiet(self, server: Server) -> None:
+        for _ in range(100):
+            if server.is_quiet:
+                return
+            await asyncio.sleep(QUIET_WAIT_S / 100)
+
+    async def _close(self) -> None:
+        if self._metrics_server is not None:
+            await self._metrics_server.stop()
+        if self._server is not None:
+            await self._server.close()
+        if self._failure is None and self._store is not None and hasattr(self, "catalog"):
+            await asyncio.gather(*(partition.settle() for partition in self.catalog.partitions()))
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._store is not None:
+            await self._store.close()
+        if self._metadata is not None:
+            await self._metadata.close()
+
+
+async def _cluster_id(metadata: MetaStore) -> str:
+    """The cluster's name for itself, drawn by whoever comes first."""
+    found = await metadata.get(keys.CLUSTER)
+    if found is None:
+        cluster = keys.Cluster(uuid.uuid4().hex)
+        await metadata.txn([Is(keys.CLUSTER, 0)], [Put(keys.CLUSTER, keys.encode(cluster))])
+        found = await metadata.get(keys.CLUSTER)
+        assert found is not None, "a cluster that was named keeps its name"
+    cluster = keys.decode_cluster(found.value)
+    if cluster.format != keys.FORMAT:
+        raise RuntimeError(
+            f"the metadata has format {cluster.format}, this version reads {keys.FORMAT}: use the version that wrote it"
+        )
+    return cluster.cluster_id
