@@ -99,7 +99,9 @@ def payload(
 
 def layouts(data: bytes, header: BatchHeader) -> Iterator[Layout]:
     """Walk over a payload once. Offsets must rise within what the header claims; the payload must end with the last
-    record. What lies behind the value is not looked at."""
+    record. What lies behind the value is not looked at.
+
+    Varints of one and two bytes, which are nearly all, are read in place: with a call for each this took thrice as long."""
     position = 0
     size = len(data)
     previous_offset = -1
@@ -110,8 +112,12 @@ def layouts(data: bytes, header: BatchHeader) -> Iterator[Layout]:
             start = position
             byte = data[position]
             position += 1
-            length = (byte >> 1) ^ -(byte & 1)
-            if byte > 0x7F:
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+            elif (high := data[position]) < 0x80:
+                length = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
+                position += 1
+            else:
                 length, position = read_varint(data, position - 1, _INT32_BYTES)
             end = position + length
             if length <= 0 or end > size:
@@ -120,15 +126,23 @@ def layouts(data: bytes, header: BatchHeader) -> Iterator[Layout]:
 
             byte = data[position]
             position += 1
-            timestamp_delta = (byte >> 1) ^ -(byte & 1)
-            if byte > 0x7F:
+            if byte < 0x80:
+                timestamp_delta = (byte >> 1) ^ -(byte & 1)
+            elif (high := data[position]) < 0x80:
+                timestamp_delta = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
+                position += 1
+            else:
                 timestamp_delta, position = read_varint(data, position - 1, _INT64_BYTES)
             timestamp_end = position
 
             byte = data[position]
             position += 1
-            offset_delta = (byte >> 1) ^ -(byte & 1)
-            if byte > 0x7F:
+            if byte < 0x80:
+                offset_delta = (byte >> 1) ^ -(byte & 1)
+            elif (high := data[position]) < 0x80:
+                offset_delta = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
+                position += 1
+            else:
                 offset_delta, position = read_varint(data, position - 1, _INT32_BYTES)
             if not previous_offset < offset_delta <= last_offset:
                 raise CorruptBatch(f"offset delta {offset_delta} after {previous_offset}, last is {last_offset}")
@@ -136,8 +150,12 @@ def layouts(data: bytes, header: BatchHeader) -> Iterator[Layout]:
 
             byte = data[position]
             position += 1
-            length = (byte >> 1) ^ -(byte & 1)
-            if byte > 0x7F:
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+            elif (high := data[position]) < 0x80:
+                length = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
+                position += 1
+            else:
                 length, position = read_varint(data, position - 1, _INT32_BYTES)
             if length >= 0:
                 key_start = position
@@ -150,8 +168,12 @@ def layouts(data: bytes, header: BatchHeader) -> Iterator[Layout]:
 
             byte = data[position]
             position += 1
-            length = (byte >> 1) ^ -(byte & 1)
-            if byte > 0x7F:
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+            elif (high := data[position]) < 0x80:
+                length = ((byte & 0x7F | high << 7) >> 1) ^ -(byte & 1)
+                position += 1
+            else:
                 length, position = read_varint(data, position - 1, _INT32_BYTES)
             if length >= 0:
                 value_start = position
