@@ -101,7 +101,7 @@ def layouts(data: bytes, header: BatchHeader) -> Iterator[Layout]:
     """Walk over a payload once. Offsets must rise within what the header claims; the payload must end with the last
     record. What lies behind the value is not looked at.
 
-    Varints of one and two bytes, which are nearly all, are read in place: with a call for each this took thrice as long."""
+    Nearly all varints have one or two bytes. They are read in place: with a call for each this took thrice as long."""
     position = 0
     size = len(data)
     previous_offset = -1
