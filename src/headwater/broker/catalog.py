@@ -175,11 +175,7 @@ class Catalog:
         """Delete replicas that no head and no sealed segment names: leftovers of crashes and deletions. The inventory
         is taken first, so that what is created meanwhile is not in it (REPLICATION.md, 1.9)."""
         inventory = self._environment.store.replicas()
-        known = {
-            segment.id
-            for partition in self.partitions()
-            for segment in (*partition.register.chain.sealed, partition.register.chain.open)
-        }
+        known = {segment.id for partition in self.partitions() for segment in partition.register.chain}
         for state in inventory:
             if state.segment not in known:
                 log_fact("orphan_deleted", segment=state.segment, partition=state.partition)
@@ -230,7 +226,7 @@ class Catalog:
             await partition.close()
         await self._remove(leftovers)
         for partition in topic.partitions:
-            for segment in (*partition.register.chain.sealed, partition.register.chain.open):
+            for segment in partition.register.chain:
                 await partition.delete_replica(segment.id)
 
     async def add_partitions(self, topic: Topic, total: int, *, validate_only: bool = False) -> None:

@@ -5,7 +5,7 @@ never decrease.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headwater.metadata.keys import OpenSegment, SealedSegment
@@ -28,6 +28,10 @@ class Chain:
     @property
     def sealed(self) -> list[SealedSegment]:
         return list(self._sealed)
+
+    def __iter__(self) -> Iterator[SealedSegment | OpenSegment]:
+        yield from self._sealed
+        yield self.open
 
     @property
     def first_base(self) -> Offset:
@@ -70,9 +74,11 @@ class Chain:
     def epochs(self) -> list[EpochStart]:
         """Where each leader epoch began, oldest first."""
         starts: list[EpochStart] = []
-        for segment in (*self._sealed, self.open):
-            if not starts or segment.epoch > starts[-1].epoch:
-                starts.append(EpochStart(segment.epoch, segment.epoch_start))
+        for segment in self:
+            earlier = segment.earlier_epochs if isinstance(segment, SealedSegment) else ()
+            for epoch, start in (*earlier, (segment.epoch, segment.epoch_start)):
+                if not starts or epoch > starts[-1].epoch:
+                    starts.append(EpochStart(epoch, start))
         return starts
 
     def _check(self) -> None:

@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, and later only what changed.
 
 A session remembers what was asked of each partition and what was last said of it, so that an idle partition costs no
-byte in the response. Sessions are a courtesy: there is a limit to them, the least recently used one goes first, and a client
-whose session is gone starts a new one.
+byte in the response. Sessions are a courtesy: there is a limit to them, the least recently used one goes first, and a
+client whose session is gone starts a new one.
 """
 
 import random

@@ -1,7 +1,7 @@
 """One fetch under way: read what there is, and if that is too little, wait until there is more.
 
-Too little means fewer than `min_bytes` over all partitions of the request. The wait ends when enough was committed, when
-`max_wait_ms` is over, or when the client goes. What is in memory is read at once; only older data waits for
+Too little means fewer than `min_bytes` over all partitions of the request. The wait ends when enough was committed,
+when `max_wait_ms` is over, or when the client goes. What is in memory is read at once; only older data waits for
 the store. Nothing here costs more than a few steps for each partition, however many records it returns.
 """
 

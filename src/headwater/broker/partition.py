@@ -21,7 +21,7 @@ from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, NodeId, Offset, PartitionId, SegmentId
-from headwater.model.replica import Buffer, Durability, Fenced, NoSpace, Store, StoreError
+from headwater.model.replica import Buffer, Durability, Fenced, NoSpace, Store, StoreError, UnknownSegment
 from headwater.records.batch import BatchHeader, stamp, stamp_log_append_time
 from headwater.replication.ack_tracker import AckTracker
 from headwater.transactions.producer_state import Duplicate, ProducerStates
@@ -261,6 +261,10 @@ class Partition:
             or now_ms - self._open_since_ms >= self.config.segment_ms
         )
 
+    @property
+    def open_since_ms(self) -> int:
+        return self._open_since_ms
+
     def is_older_than_segment_ms(self) -> bool:
         age_ms = self._environment.clock.now_ms() - self._open_since_ms
         return self._open_bytes > 0 and age_ms >= self.config.segment_ms
@@ -344,7 +348,12 @@ class Partition:
             limit = self.high_watermark
             if isinstance(segment, SealedSegment):
                 limit = min(limit, segment.end)
-            found = await self._store.read(segment.id, max(offset, segment.base), limit, max_bytes)
+            try:
+                found = await self._store.read(segment.id, max(offset, segment.base), limit, max_bytes)
+            except UnknownSegment:
+                if self.register.chain.find(offset).id == segment.id:
+                    raise
+                continue  # retention or compaction was faster
             if len(found) or isinstance(segment, OpenSegment):
                 return found
             offset = segment.end  # compaction left nothing here

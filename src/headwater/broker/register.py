@@ -22,6 +22,10 @@ class LostLeadership(Exception):
     """The head is not what this leader last wrote."""
 
 
+class SegmentsChanged(Exception):
+    """Some of the segments are not in the chain any more."""
+
+
 class Register:
     def __init__(
         self,
@@ -92,6 +96,8 @@ class Register:
         """One new segment covers what the old ones did (compaction)."""
         assert len(old) <= MAX_SEGMENTS_PER_CHANGE, "a swap fits into one transaction"
         async with self._lock:
+            if any(segment.id not in self._sealed_versions for segment in old):
+                raise SegmentsChanged(f"segments of {self._partition} were dropped meanwhile")
             conditions, operations = self._deletions(old)
             key = keys.sealed_key(self._partition, new.id)
             operations.append(Put(key, keys.encode(new)))

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.cleaner import Cleaner
 from headwater.broker.config import BrokerConfig
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch_sessions import FetchSessions
@@ -39,9 +40,10 @@ QUIET_WAIT_S = 1.0
 
 
 class Broker:
-    config: BrokerConfig
     catalog: Catalog
+    cleaner: Cleaner
     dispatcher: Dispatcher
+    producer_ids: ProducerIds
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
@@ -51,7 +53,8 @@ class Broker:
         self.cluster_id = ""
         self.address: tuple[str, int] = ("", 0)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopped = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._closed = asyncio.Event()
         self._is_stopping = False
         self._failure: BaseException | None = None
         self._store: SegmentStore | None = None
@@ -89,6 +92,8 @@ class Broker:
         self.producer_ids = ProducerIds(metadata)
         self.catalog = Catalog(metadata, environment, self.config.topic_defaults)
         await self.catalog.load()
+        self.cleaner = Cleaner(environment, self.catalog, self.config)
+        self.spawn(self.cleaner.run())
         self.dispatcher = Dispatcher(self)
         self._server = self._new_server()
         self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)
@@ -112,18 +117,19 @@ class Broker:
     async def stop(self) -> None:
         """Finish what is under way, flush, and close. Nothing that was acknowledged depends on it."""
         if self._is_stopping:
-            await self._stopped.wait()
+            await self._closed.wait()
             return
         self._is_stopping = True
-        if self._server is not None:
+        if self._server is not None and self._failure is None:
             self._server.stop_accepting()
             await self._wait_until_quiet(self._server)
         await self._close()
-        self._stopped.set()
+        self._closed.set()
+        self._ended.set()
 
     async def wait_stopped(self) -> None:
-        """Return after a stop; raise what made the broker give up, if anything did."""
-        await self._stopped.wait()
+        """Return after a stop, or raise what makes the broker give up; it must still be stopped then."""
+        await self._ended.wait()
         if self._failure is not None:
             raise self._failure
 
@@ -185,9 +191,7 @@ class Broker:
         if self._failure is None:
             self._failure = error
             log_fact("broker_failed", error=f"{type(error).__name__}: {error}")
-            if not self._is_stopping:
-                self._is_stopping = True
-                self._stopped.set()
+            self._ended.set()
 
     async def _wait_until_quiet(self, server: Server) -> None:
         for _ in range(100):

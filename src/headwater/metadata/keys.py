@@ -102,6 +102,8 @@ class SealedSegment:
     crc32c: int | None
     """Of the whole segment; None until the store has flushed and measured it."""
     compacted: bool = False
+    earlier_epochs: tuple[tuple[LeaderEpoch, Offset], ...] = ()
+    """Epochs before `epoch` and where they began, in a segment that compaction made of several."""
     adding: tuple[StoreId, ...] = ()
 
 
@@ -130,7 +132,11 @@ def decode_sealed(data: bytes) -> SealedSegment:
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return {name: _tuple(value) for name, value in fields.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
 def _plain(value: object) -> str:

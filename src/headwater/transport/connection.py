@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_started = None
         elif frames or self.frame_started is None:
             self.frame_started = now
-        server.bytes_received(nbytes)
+        server.traffic.bytes_in(nbytes)
         self._account_pending()
         if frames:
             if server.max_requests_per_second:
@@ -198,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(_LENGTH.pack(size) + pieces[0])
         else:
             transport.writelines([_LENGTH.pack(size), *pieces])
-        self._server.bytes_sent(size + 4)
+        self._server.traffic.bytes_out(size + 4)
 
     def _account_pending(self) -> None:
         """Memory of a frame that is still arriving counts, too."""

@@ -10,7 +10,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from headwater.transport.connection import Answer, Connection
 from headwater.transport.facts import log_fact
@@ -20,6 +20,18 @@ SWEEP_INTERVAL_S = 5.0
 BACKLOG = 1024
 
 Handle: TypeAlias = Callable[[Connection, bytearray], Answer]
+
+
+class Traffic(Protocol):
+    """Who is told of what crosses the sockets."""
+
+    def connection_opened(self) -> None: ...
+
+    def connection_closed(self) -> None: ...
+
+    def bytes_in(self, count: int) -> None: ...
+
+    def bytes_out(self, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +46,13 @@ class ServerLimits:
 
 
 class Server:
-    def __init__(self, handle: Handle, limits: ServerLimits) -> None:
+    def __init__(self, handle: Handle, limits: ServerLimits, traffic: Traffic) -> None:
         self.handle = handle
         self.loop = asyncio.get_running_loop()
         self.scratch = bytearray(SCRATCH_BYTES)
         self.max_request_bytes = limits.max_request_bytes
         self.max_requests_per_second = limits.max_requests_per_second
-        self.received_bytes = 0
-        self.sent_bytes = 0
-        self.on_disconnect: Callable[[Connection], None] = _nothing
+        self.traffic = traffic
         self._limits = limits
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
@@ -98,6 +108,7 @@ class Server:
             return False
         self._connections.add(connection)
         self._per_ip[connection.peer_host] += 1
+        self.traffic.connection_opened()
         return True
 
     def forget(self, connection: Connection) -> None:
@@ -108,13 +119,7 @@ class Server:
         self._per_ip[connection.peer_host] -= 1
         if not self._per_ip[connection.peer_host]:
             del self._per_ip[connection.peer_host]
-        self.on_disconnect(connection)
-
-    def bytes_received(self, size: int) -> None:
-        self.received_bytes += size
-
-    def bytes_sent(self, size: int) -> None:
-        self.sent_bytes += size
+        self.traffic.connection_closed()
 
     def hold_bytes(self, connection: Connection, size: int) -> bool:
         """Count memory of a request; say whether its connection must wait until others have given theirs back."""
@@ -141,7 +146,3 @@ class Server:
                 connection.close("half_request", "a started request did not arrive in time")
             elif connection.is_idle and now - connection.last_active > self._limits.idle_timeout_s:
                 connection.close("idle_connection")
-
-
-def _nothing(_connection: Connection) -> None:
-    pass

@@ -44,6 +44,8 @@ class Message:
 
         def __getattr__(self, name: str) -> Any: ...
 
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
 
 class Cursor:
     """A place in the bytes of one request."""

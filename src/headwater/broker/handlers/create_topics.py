@@ -1,5 +1,5 @@
-"""CreateTopics (19). Versions 2 to 7: from 4 on -1 means the broker's default for partitions and replicas, from 5 on the
-answer tells the configuration, from 7 on the topic id.
+"""CreateTopics (19). Versions 2 to 7: from 4 on -1 means the broker's default for partitions and replicas, from 5 on
+the answer tells the configuration, from 7 on the topic id.
 
 One node keeps one replica. A higher replication factor is refused as Kafka would with too few brokers.
 """

@@ -1,0 +1,96 @@
+"""The housekeeper: rolls segments that are old, drops what retention allows, compacts, forgets silent producers.
+
+One task for all of it, one partition at a time, so that housekeeping never competes with itself for a segment.
+A partition that fails is logged and tried again the next time; the others go on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from headwater.broker.catalog import Catalog
+from headwater.broker.compactor import Compaction, dirty_log, is_due
+from headwater.broker.config import BrokerConfig
+from headwater.broker.partition import Environment, Partition
+from headwater.broker.register import LostLeadership
+from headwater.broker.retention import is_expired, retention_start
+from headwater.metadata.store import Unavailable, Unknown
+from headwater.model.replica import StoreError, StoreFailed
+from headwater.transport.facts import log_fact
+
+
+class Cleaner:
+    def __init__(self, environment: Environment, catalog: Catalog, config: BrokerConfig) -> None:
+        self._environment = environment
+        self._catalog = catalog
+        self._config = config
+
+    async def run(self) -> None:
+        """Until cancelled. Retention and compaction have intervals of their own."""
+        clock = self._environment.clock
+        next_retention = clock.monotonic() + self._config.retention_check_interval_ms / 1000
+        next_compaction = clock.monotonic() + self._config.cleaner_interval_ms / 1000
+        while True:
+            await asyncio.sleep(max(min(next_retention, next_compaction) - clock.monotonic(), 0.01))
+            if clock.monotonic() >= next_retention:
+                await self.retain()
+                next_retention = clock.monotonic() + self._config.retention_check_interval_ms / 1000
+            if clock.monotonic() >= next_compaction:
+                if self._config.cleaner_enabled:
+                    await self.compact()
+                next_compaction = clock.monotonic() + self._config.cleaner_interval_ms / 1000
+
+    async def retain(self) -> None:
+        """Age and size: roll what is old, drop what is expired, forget producers that fell silent."""
+        for partition in self._catalog.partitions():
+            await self._guarded(partition, self._retain)
+            await asyncio.sleep(0)
+
+    async def compact(self) -> None:
+        """Every partition that is dirty enough, the dirtiest first."""
+        now_ms = self._environment.clock.now_ms()
+        due = []
+        for partition in self._catalog.partitions():
+            if partition.config.is_compacted:
+                self._roll_for_compaction(partition, now_ms)
+                log = dirty_log(partition, now_ms)
+                if is_due(partition, log, now_ms):
+                    due.append((log.dirty_ratio, partition))
+        for _, partition in sorted(due, key=lambda entry: -entry[0]):
+            await self._guarded(partition, self._compact)
+
+    async def _guarded(self, partition: Partition, work: Callable[[Partition], Awaitable[None]]) -> None:
+        if partition.is_deleted:
+            return
+        try:
+            await work(partition)
+        except StoreFailed:
+            raise
+        except (StoreError, Unavailable, Unknown, LostLeadership) as error:
+            if not partition.is_deleted:
+                log_fact("cleaning_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
+
+    async def _retain(self, partition: Partition) -> None:
+        now_ms = self._environment.clock.now_ms()
+        config = partition.config
+        if partition.is_older_than_segment_ms():
+            partition.ask_roll()
+        newest = partition.open_max_timestamp
+        if config.is_deleted and newest >= 0 and is_expired(newest, config.retention_ms, now_ms):
+            partition.ask_roll()
+        chain = partition.register.chain
+        start = retention_start(chain.sealed, chain.open.id, partition.open_bytes, config, now_ms)
+        if start is not None:
+            log_fact("retention", topic=partition.topic_name, partition=partition.id.index, start=start)
+            await partition.trim(start)
+        partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    def _roll_for_compaction(self, partition: Partition, now_ms: int) -> None:
+        """The open segment is never compacted; when a record in it has waited for too long, it must end."""
+        lag_ms = partition.config.max_compaction_lag_ms
+        waited_ms = now_ms - partition.open_since_ms
+        if waited_ms > lag_ms or partition.is_older_than_segment_ms():
+            partition.ask_roll()
+
+    async def _compact(self, partition: Partition) -> None:
+        log = dirty_log(partition, self._environment.clock.now_ms())
+        await Compaction(self._environment, partition, self._config.cleaner_memory_bytes).run(log)

@@ -1,0 +1,191 @@
+"""Log compaction: of each key only the last record stays.
+
+Two passes over sealed segments, both streaming. The first reads the dirty ones (not compacted yet) into a map from key
+to last offset, as far as the map's memory reaches; what is left waits for another two. The second writes what survives, from the start of the log
+to where the first pass came, into new segments, and swaps each for the ones it replaces. Old segments are deleted
+after the swap; a crash before it leaves an orphan, a crash after it an old replica, and garbage collection finds both.
+
+Decoding records is work for a thread: the event loop only moves the pieces.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from headwater.broker.partition import Environment, Partition
+from headwater.broker.register import MAX_SEGMENTS_PER_CHANGE, SegmentsChanged
+from headwater.metadata.keys import OpenSegment, SealedSegment
+from headwater.model.ids import LeaderEpoch, Offset
+from headwater.model.replica import Buffer
+from headwater.records.batch import split
+from headwater.records.compaction import OffsetMap, compact_batch, scan_batch
+from headwater.transport.facts import log_fact
+
+READ_BYTES = 256 * 1024
+BYTES_PER_KEY = 160
+"""What one entry of the map costs in memory, measured roughly: digest, integer, and its share of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirtyLog:
+    """What compaction could do in a partition now."""
+
+    clean: tuple[SealedSegment, ...]
+    dirty: tuple[SealedSegment, ...]
+
+    @property
+    def dirty_ratio(self) -> float:
+        dirty_bytes = sum(segment.size_bytes for segment in self.dirty)
+        total = dirty_bytes + sum(segment.size_bytes for segment in self.clean)
+        return dirty_bytes / total if total else 0.0
+
+
+def dirty_log(partition: Partition, now_ms: int) -> DirtyLog:
+    """Segments whose newest record is younger than min.compaction.lag.ms are left alone, and all behind them."""
+    sealed = partition.register.chain.sealed
+    clean_count = next((index for index, segment in enumerate(sealed) if not segment.compacted), len(sealed))
+    dirty = []
+    for segment in sealed[clean_count:]:
+        if now_ms - segment.max_timestamp < partition.config.min_compaction_lag_ms:
+            break
+        dirty.append(segment)
+    return DirtyLog(tuple(sealed[:clean_count]), tuple(dirty))
+
+
+def is_due(partition: Partition, log: DirtyLog, now_ms: int) -> bool:
+    if not log.dirty:
+        return False
+    if log.dirty_ratio >= partition.config.min_cleanable_dirty_ratio:
+        return True
+    oldest = min(segment.max_timestamp for segment in log.dirty)
+    return oldest >= 0 and now_ms - oldest > partition.config.max_compaction_lag_ms
+
+
+class Compaction:
+    """One run over one partition: as many passes as the keys need, each within the memory of one map."""
+
+    def __init__(self, environment: Environment, partition: Partition, memory_bytes: int) -> None:
+        self._environment = environment
+        self._partition = partition
+        self._now_ms = environment.clock.now_ms()
+        self._max_keys = max(memory_bytes // BYTES_PER_KEY, 1)
+        self._map = OffsetMap(self._max_keys)
+        self._last_of_producer = partition.producers.last_offsets()
+
+    async def run(self, log: DirtyLog) -> None:
+        chain = self._partition.register.chain
+        before = chain.sealed_bytes
+        start, end = log.dirty[0].base, log.dirty[-1].end
+        try:
+            while start < end:
+                reached = await self._scan(start, end)
+                if reached <= start:
+                    log_fact("compaction_stuck", partition=self._partition.id, reason="a batch has too many keys")
+                    return
+                covered = [segment for segment in chain.sealed if segment.base < reached]
+                for group in _groups(covered, self._partition.config.segment_bytes, reached):
+                    await self._rewrite(group)
+                start = reached
+        except SegmentsChanged as error:
+            log_fact("compaction_stopped", partition=self._partition.id, reason=str(error))
+            return
+        log_fact("compacted", partition=self._partition.id, before_bytes=before, after_bytes=chain.sealed_bytes)
+
+    async def _scan(self, start: Offset, end: Offset) -> Offset:
+        """Fill a new map from `start` on; return how far it reaches."""
+        self._map = OffsetMap(self._max_keys)
+        for segment in self._partition.register.chain.sealed:
+            if segment.end <= start or segment.base >= end:
+                continue
+            async for chunk in self._chunks(segment, max(start, segment.base)):
+                if not await asyncio.to_thread(_scan_chunk, chunk, self._map):
+                    return self._map.latest_offset + 1
+        self._map.latest_offset = end - 1
+        return end
+
+    async def _rewrite(self, group: Sequence[SealedSegment]) -> None:
+        environment, partition = self._environment, self._partition
+        store = environment.store
+        first, last = group[0], group[-1]
+        new = OpenSegment(environment.new_segment_id(), first.base, last.epoch, last.epoch_start, (store.store_id,))
+        await store.create(new.id, str(partition.id), first.base, last.epoch, b"", partition.config.durability)
+        end = first.base
+        for segment in group:
+            async for chunk in self._chunks(segment, segment.base):
+                kept, chunk_end = await asyncio.to_thread(self._compact_chunk, chunk)
+                if chunk_end > end:
+                    await store.append(new.id, end, chunk_end, chunk_end, kept)
+                    end = chunk_end
+            if segment.end > end:
+                await store.append(new.id, end, segment.end, segment.end, [])
+                end = segment.end
+        measured = await store.seal(new.id, end)
+        sealed = SealedSegment(
+            new.id, first.base, end, last.epoch, last.epoch_start, new.replicas, measured.size_bytes,
+            measured.max_timestamp, measured.crc32c,
+            compacted=self._map.latest_offset >= last.end - 1,
+            earlier_epochs=_earlier_epochs(group),
+        )  # fmt: skip
+        try:
+            await partition.register.swap(group, sealed)
+        except SegmentsChanged:
+            await partition.delete_replica(new.id)
+            raise
+        for segment in group:
+            await partition.delete_replica(segment.id)
+
+    def _compact_chunk(self, chunk: Buffer) -> tuple[list[Buffer], Offset]:
+        kept: list[Buffer] = []
+        end = 0
+        retention_ms = self._partition.config.delete_retention_ms
+        for header, batch in split(chunk):
+            end = header.last_offset + 1
+            is_last = self._last_of_producer.get(header.producer_id) == header.last_offset
+            survivor = compact_batch(
+                batch,
+                header,
+                self._map,
+                is_last_batch_of_producer=is_last,
+                now_ms=self._now_ms,
+                delete_retention_ms=retention_ms,
+            )
+            if survivor is not None:
+                kept.append(survivor)
+        return kept, end
+
+    async def _chunks(self, segment: SealedSegment, offset: Offset) -> AsyncIterator[Buffer]:
+        while offset < segment.end:
+            chunk = await self._environment.store.read(segment.id, offset, segment.end, READ_BYTES)
+            if not len(chunk):
+                return
+            yield chunk
+            *_, (last, _) = split(chunk)
+            offset = last.last_offset + 1
+
+
+def _scan_chunk(chunk: Buffer, offsets: OffsetMap) -> bool:
+    return all(scan_batch(batch, header, offsets) for header, batch in split(chunk))
+
+
+def _groups(segments: Sequence[SealedSegment], max_bytes: int, reached: Offset) -> list[list[SealedSegment]]:
+    """Neighbours that together are not larger than one segment may be. A segment that the map covers in part stays
+    by itself, because it stays dirty."""
+    groups: list[list[SealedSegment]] = []
+    size = 0
+    for segment in segments:
+        is_full = not groups or size + segment.size_bytes > max_bytes or len(groups[-1]) == MAX_SEGMENTS_PER_CHANGE
+        if is_full or segment.end > reached:
+            groups.append([])
+            size = 0
+        groups[-1].append(segment)
+        size += segment.size_bytes
+    return groups
+
+
+def _earlier_epochs(group: Sequence[SealedSegment]) -> tuple[tuple[LeaderEpoch, Offset], ...]:
+    starts: list[tuple[LeaderEpoch, Offset]] = []
+    for segment in group:
+        for start in (*segment.earlier_epochs, (segment.epoch, segment.epoch_start)):
+            if not starts or start[0] > starts[-1][0]:
+                starts.append(start)
+    return tuple(starts[:-1])
