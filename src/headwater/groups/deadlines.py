@@ -1,0 +1,82 @@
+"""Many deadlines that mostly move later, at the price of one dictionary write per move.
+
+A heartbeat postpones its member's deadline long before it falls due. The heap therefore holds at most one live
+entry per key, usually an early one; when that entry comes up, the key goes back at its present deadline.
+`next_ms` may thus be early, never late.
+"""
+
+import heapq
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+
+_MAX_SPARE_ORPHANS = 64
+
+
+class _Deadline:
+    __slots__ = ("at_ms", "queued_ms")
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+        self.queued_ms = at_ms
+
+
+class Deadlines(Generic[K]):
+    def __init__(self) -> None:
+        self._deadlines: dict[K, _Deadline] = {}
+        self._heap: list[tuple[int, int, K, _Deadline]] = []
+        self._entries = 0
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._deadlines
+
+    def set(self, key: K, at_ms: int) -> None:
+        deadline = self._deadlines.get(key)
+        if deadline is None:
+            deadline = self._deadlines[key] = _Deadline(at_ms)
+            self._push(key, deadline)
+            return
+        deadline.at_ms = at_ms
+        if at_ms < deadline.queued_ms:
+            # The entry in the heap is now too late: leave it there, orphaned, and queue a new one.
+            deadline = self._deadlines[key] = _Deadline(at_ms)
+            self._push(key, deadline)
+            self._bound_orphans()
+
+    def clear(self, key: K) -> None:
+        if self._deadlines.pop(key, None) is not None:
+            self._bound_orphans()
+
+    def next_ms(self) -> int | None:
+        """Not after the earliest deadline; None if there is none."""
+        while self._heap and self._is_orphan(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now_ms: int) -> K | None:
+        """Take out the key with the earliest deadline that has come, if there is one."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            entry = heapq.heappop(self._heap)
+            _, _, key, deadline = entry
+            if self._is_orphan(entry):
+                continue
+            if deadline.at_ms > now_ms:
+                self._push(key, deadline)
+                continue
+            del self._deadlines[key]
+            return key
+        return None
+
+    def _push(self, key: K, deadline: _Deadline) -> None:
+        deadline.queued_ms = deadline.at_ms
+        self._entries += 1
+        heapq.heappush(self._heap, (deadline.at_ms, self._entries, key, deadline))
+
+    def _is_orphan(self, entry: tuple[int, int, K, _Deadline]) -> bool:
+        return self._deadlines.get(entry[2]) is not entry[3]
+
+    def _bound_orphans(self) -> None:
+        if len(self._heap) <= 2 * len(self._deadlines) + _MAX_SPARE_ORPHANS:
+            return
+        self._heap = [entry for entry in self._heap if not self._is_orphan(entry)]
+        heapq.heapify(self._heap)

@@ -1,0 +1,46 @@
+"""Why members left a group: the first question when a group will not settle."""
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headwater.groups.settings import MAX_DEPARTURES
+
+MAX_EXPLANATION_CHARS = 255
+
+
+class DepartureReason(enum.Enum):
+    LEFT = "left"
+    SESSION_EXPIRED = "session expired"
+    REBALANCE_TIMEOUT = "did not rejoin in time"
+    SYNC_TIMEOUT = "did not sync in time"
+    FENCED = "replaced by a new member with the same instance id"
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    at_ms: int
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    reason: DepartureReason
+    explanation: str = ""
+    """In the client's own words, when it gave any."""
+
+
+class Departures:
+    """The last MAX_DEPARTURES of them, oldest first. In memory only: a restart forgets."""
+
+    def __init__(self) -> None:
+        self._departures: deque[Departure] = deque(maxlen=MAX_DEPARTURES)
+
+    def __iter__(self) -> Iterator[Departure]:
+        return iter(self._departures)
+
+    def __len__(self) -> int:
+        return len(self._departures)
+
+    def note(self, departure: Departure) -> None:
+        self._departures.append(departure)

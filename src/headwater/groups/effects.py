@@ -1,0 +1,78 @@
+"""What a decision asks for: events to log, and replies to give once they are logged.
+
+`ReplyTo` is the caller's own token for a request that waits; the core only hands it back. Every token given to the
+core comes back exactly once, unless the whole shard is dropped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from headwater.groups.events import Event
+from headwater.model.errors import ErrorCode
+
+ReplyTo: TypeAlias = object
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    error: ErrorCode
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+    """All members of the generation, for its leader; nothing for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswer:
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAnswer:
+    error: ErrorCode
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAnswer:
+    error: ErrorCode
+    topic: str
+    partition: int
+
+
+Answer: TypeAlias = JoinAnswer | SyncAnswer | ErrorCode | Sequence[LeaveAnswer] | Sequence[OffsetAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    to: ReplyTo
+    answer: Answer
+
+
+@dataclass(slots=True)
+class Effects:
+    events: list[Event] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+    def reply(self, to: ReplyTo, answer: Answer) -> None:
+        self.replies.append(Reply(to, answer))
+
+    def add(self, other: "Effects") -> None:
+        self.events += other.events
+        self.replies += other.replies

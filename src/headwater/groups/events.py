@@ -1,0 +1,68 @@
+"""What the log of a shard remembers about its groups.
+
+Each event is the newest state of one key, and a later one replaces an earlier one whole: the log may be compacted,
+and replaying it twice, or from any compacted form, ends in the same state. `event_records` has their bytes.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    """The member's metadata for the protocol that the group chose."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStored:
+    """A generation was completed, or the group became empty, or a static member got a new member id."""
+
+    group_id: str
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    """When the group entered the state that is stored. Of an empty group: when it became empty."""
+    members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeleted:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    """Set only by old clients, which ask for a retention of their own (OffsetCommit 2 to 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitted:
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleted:
+    group_id: str
+    topic: str
+    partition: int
+
+
+Event: TypeAlias = GroupStored | GroupDeleted | OffsetCommitted | OffsetDeleted

@@ -1,0 +1,86 @@
+"""What members ask of a classic group, freed of wire versions: what a version leaves out is filled in."""
+
+from dataclasses import dataclass
+
+from headwater.groups.members import MemberProtocol
+from headwater.groups.settings import MAX_PROTOCOLS, MAX_STRING_BYTES, GroupSettings
+from headwater.model.errors import ErrorCode, RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[MemberProtocol, ...]
+    needs_known_id: bool = True
+    """The client can be told to come back with an id that it was given (KIP-394, JoinGroup 4)."""
+    can_skip_assignment: bool = True
+    """A static leader that comes back understands that nothing has to be assigned (KIP-814, JoinGroup 9)."""
+
+    def check(self, settings: GroupSettings) -> None:
+        """Raise RequestError for what no group would accept."""
+        if not settings.min_session_timeout_ms <= self.session_timeout_ms <= settings.max_session_timeout_ms:
+            raise RequestError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"The session timeout must be between {settings.min_session_timeout_ms} "
+                f"and {settings.max_session_timeout_ms} ms.",
+            )
+        if not self.protocol_type or not self.protocols:
+            raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "A member must offer at least one protocol.")
+        if len(self.protocols) > MAX_PROTOCOLS:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"A member may offer at most {MAX_PROTOCOLS} protocols.")
+        size_bytes = sum(len(protocol.metadata) for protocol in self.protocols)
+        if size_bytes > settings.max_member_metadata_bytes:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"The member's metadata has {size_bytes} bytes, more than {settings.max_member_metadata_bytes}.",
+            )
+        names = (self.instance_id or "", self.client_id, self.protocol_type, *(each.name for each in self.protocols))
+        if any(not fits_string(name) for name in names) or self.instance_id == "":
+            raise RequestError(ErrorCode.INVALID_REQUEST, "A name is empty or too long.")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: dict[str, bytes]
+    """By member id; filled in by the leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequest:
+    member_id: str
+    instance_id: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    member_id: str
+    instance_id: str | None
+    generation: int
+    offsets: tuple[OffsetToCommit, ...]
+    retention_ms: int | None = None
+    """Asked for by old clients only; None is the broker's own retention."""
+
+
+def fits_string(text: str) -> bool:
+    return len(text) <= MAX_STRING_BYTES and len(text.encode(errors="replace")) <= MAX_STRING_BYTES

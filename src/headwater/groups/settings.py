@@ -1,0 +1,31 @@
+"""What an operator may set about groups, with every default, and the limits on what clients can make us keep."""
+
+from dataclasses import dataclass
+
+MAX_STRING_BYTES = 32_767
+"""Group, member, instance and protocol names are stored with a 16-bit length."""
+MAX_MEMBER_ID_PREFIX_CHARS = 255
+MAX_PROTOCOLS = 64
+"""Assignment strategies that one member may offer."""
+MAX_DEPARTURES = 50
+"""How many members that left a group remembers."""
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""A member that has never completed a join sends no heartbeats: it is given this long to be let in."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    """How long an empty group waits for more members before its first generation."""
+    max_members: int = 10_000
+    """Members of one group; as many again may hold an id without having joined."""
+    max_groups: int = 100_000
+    """Groups of one shard."""
+    max_member_metadata_bytes: int = 262_144
+    """All protocols of one member together."""
+    max_group_bytes: int = 4_194_304
+    """The group's record: subscriptions and assignments of all members."""
+    max_offset_metadata_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000

@@ -1,0 +1,292 @@
+"""The groups whose state lives in one partition of the internal topic: finds the group, asks it, keeps its deadlines.
+
+Decide, log, apply: a decision returns the events to log and has applied them already, in the order in which they
+are to be logged. Whoever runs the shard must not let a reply out before the events decided up to then are
+durable; if they cannot be made durable, it must drop the shard and replay the log into a new one.
+
+    shard = GroupShard(settings)
+    for event in log: shard.apply(event)
+    shard.resume(now)                        then join, sync, commit, ..., tick
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from headwater.groups.classic import ClassicGroup
+from headwater.groups.deadlines import Deadlines
+from headwater.groups.effects import Effects, LeaveAnswer, OffsetAnswer, ReplyTo
+from headwater.groups.events import CommittedOffset, Event, GroupDeleted, GroupStored, OffsetCommitted, OffsetDeleted
+from headwater.groups.moment import Moment
+from headwater.groups.offsets import GroupOffsets
+from headwater.groups.rebalance import GroupState
+from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest, fits_string
+from headwater.groups.settings import GroupSettings
+from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
+from headwater.groups.views import DescribedGroup, ListedGroup, describe
+from headwater.model.errors import ErrorCode, RequestError
+
+
+class GroupShard:
+    def __init__(self, settings: GroupSettings) -> None:
+        self._settings = settings
+        self._groups: dict[str, ClassicGroup] = {}
+        self._offsets: dict[str, GroupOffsets] = {}
+        """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
+        self._deadlines: Deadlines[str] = Deadlines()
+
+    # What is remembered
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case OffsetCommitted() | OffsetDeleted():
+                offsets = self._offsets.get(event.group_id)
+                if offsets is None:
+                    if isinstance(event, OffsetDeleted):
+                        return
+                    offsets = self._offsets[event.group_id] = GroupOffsets(event.group_id)
+                offsets.apply(event)
+                if not offsets:
+                    del self._offsets[event.group_id]
+            case GroupStored():
+                self._group(event.group_id).apply(event)
+            case GroupDeleted():
+                self._groups.pop(event.group_id, None)
+                self._deadlines.clear(event.group_id)
+
+    def resume(self, now: Moment) -> None:
+        """The log has been replayed: take up the groups that it told of."""
+        for group in self._groups.values():
+            group.resume(now)
+            self._rearm(group)
+
+    def durable_state(self) -> tuple[dict[str, GroupStored], dict[str, dict[tuple[str, int], CommittedOffset]]]:
+        """What a replay of the log would bring back."""
+        stored = {group_id: group.stored for group_id, group in self._groups.items() if group.stored is not None}
+        committed = {
+            group_id: {(topic, partition): each for topic, partition, each in offsets}
+            for group_id, offsets in self._offsets.items()
+        }
+        return stored, committed
+
+    # What members ask
+
+    def join(self, group_id: str, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
+        check_group_id(group_id)
+        request.check(self._settings)
+        group = self._groups.get(group_id)
+        if group is None:
+            if request.member_id != "":
+                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+            self._check_group_count(group_id)
+            group = self._group(group_id)
+        effects = group.join(request, unique, to, now)
+        self._rearm(group)
+        return effects
+
+    def sync(self, group_id: str, request: SyncRequest, to: ReplyTo, now: Moment) -> Effects:
+        group = self._known(group_id)
+        effects = group.sync(request, to, now)
+        self._rearm(group)
+        return effects
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Moment
+    ) -> ErrorCode:
+        # A heartbeat only moves deadlines later: nothing to arm.
+        return self._known(group_id).heartbeat(member_id, instance_id, generation, now)
+
+    def leave(self, group_id: str, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
+        check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            effects = Effects()
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            effects.reply(to, [LeaveAnswer(unknown, each.member_id, each.instance_id) for each in requests])
+            return effects
+        effects = group.leave(requests, to, now)
+        self._rearm(group)
+        return effects
+
+    # Offsets
+
+    def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> Effects:
+        """Commit what can be committed, and tell of each offset whether it was."""
+        check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.check_commit(request.member_id, request.instance_id, request.generation, now)
+        elif request.generation >= 0:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        elif group_id not in self._offsets:
+            self._check_group_count(group_id)
+        effects = Effects()
+        answers = []
+        expire_timestamp_ms = now.wall_ms + request.retention_ms if request.retention_ms is not None else None
+        for each in request.offsets:
+            error = ErrorCode.NONE
+            if len(each.metadata.encode(errors="replace")) > self._settings.max_offset_metadata_bytes:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                committed = CommittedOffset(
+                    each.offset, each.leader_epoch, each.metadata, now.wall_ms, expire_timestamp_ms
+                )
+                self._log(OffsetCommitted(group_id, each.topic, each.partition, committed), effects)
+            answers.append(OffsetAnswer(error, each.topic, each.partition))
+        effects.reply(to, answers)
+        if group is not None:
+            self._rearm(group)
+        return effects
+
+    def offsets(self, group_id: str) -> GroupOffsets:
+        """For reading. An unknown group has committed nothing."""
+        return self._offsets.get(group_id) or GroupOffsets(group_id)
+
+    def delete_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]], to: ReplyTo) -> Effects:
+        """Forget offsets of topics that the group does not read."""
+        group = self._groups.get(group_id)
+        if group is None and group_id not in self._offsets:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
+        is_used = group is not None and group.state is not GroupState.EMPTY
+        if group is not None and is_used and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise RequestError(ErrorCode.NON_EMPTY_GROUP)
+        subscribed = group.subscribed_topics if group is not None and is_used else frozenset()
+        effects = Effects()
+        answers = []
+        for topic, partition in partitions:
+            error = ErrorCode.NONE
+            if subscribed is None or topic in subscribed:
+                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            elif self.offsets(group_id).get(topic, partition) is not None:
+                self._log(OffsetDeleted(group_id, topic, partition), effects)
+            answers.append(OffsetAnswer(error, topic, partition))
+        effects.reply(to, answers)
+        return effects
+
+    def forget_topic(self, topic: str) -> Effects:
+        """The topic was deleted, and with it every position in it."""
+        effects = Effects()
+        for offsets in list(self._offsets.values()):
+            for event in offsets.deleted(topic):
+                self._log(event, effects)
+        return effects
+
+    # The life of groups
+
+    def delete_group(self, group_id: str, to: ReplyTo) -> Effects:
+        group = self._groups.get(group_id)
+        if group is None and group_id not in self._offsets:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group is not None and group.state is not GroupState.EMPTY:
+            raise RequestError(ErrorCode.NON_EMPTY_GROUP)
+        effects = Effects()
+        for event in self.offsets(group_id).deleted():
+            self._log(event, effects)
+        self._drop(group_id, effects)
+        effects.reply(to, ErrorCode.NONE)
+        return effects
+
+    def expire(self, group_id: str, now: Moment) -> Effects:
+        """Forget offsets that outlived their retention; with the last of them, an empty group."""
+        group, offsets = self._groups.get(group_id), self._offsets.get(group_id)
+        effects = Effects()
+        if offsets is not None:
+            for event in self._expired(group, offsets, now):
+                self._log(event, effects)
+        if group is not None and group.is_idle and group_id not in self._offsets:
+            self._drop(group_id, effects)
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        return self._deadlines.next_ms()
+
+    def tick(self, now: Moment) -> Effects:
+        effects = Effects()
+        while (group_id := self._deadlines.take_due(now.monotonic_ms)) is not None:
+            group = self._groups[group_id]
+            effects.add(group.tick(now))
+            self._rearm(group)
+        return effects
+
+    def kill(self, error: ErrorCode) -> Effects:
+        """This shard is no longer ours to run: answer everyone who waits."""
+        effects = Effects()
+        for group in self._groups.values():
+            effects.add(group.kill(error))
+        return effects
+
+    # Views
+
+    def group_ids(self) -> list[str]:
+        return [*self._groups, *(group_id for group_id in self._offsets if group_id not in self._groups)]
+
+    def listed(self) -> Iterator[ListedGroup]:
+        for group_id in self.group_ids():
+            group = self._groups.get(group_id)
+            if group is None:
+                yield ListedGroup(group_id, "", GroupState.EMPTY)
+            else:
+                yield ListedGroup(group_id, group.protocol_type, group.state)
+
+    def described(self, group_id: str) -> DescribedGroup:
+        """A group that is not known is described as dead."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            return describe(group)
+        return DescribedGroup(group_id, GroupState.EMPTY if group_id in self._offsets else GroupState.DEAD)
+
+    # Inside
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = ClassicGroup(group_id, self._settings)
+        return group
+
+    def _known(self, group_id: str) -> ClassicGroup:
+        check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    def _check_group_count(self, group_id: str) -> None:
+        if group_id not in self._offsets and len(self._groups) + len(self._offsets) >= self._settings.max_groups:
+            raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of groups.")
+
+    def _expired(self, group: ClassicGroup | None, offsets: GroupOffsets, now: Moment) -> list[OffsetDeleted]:
+        retention_ms = self._settings.offsets_retention_ms
+        nothing: frozenset[str] = frozenset()
+        if group is None or (group.is_idle and group.stored is None):
+            return offsets.expired(now.wall_ms, retention_ms, 0, nothing)
+        if group.is_idle and group.stored is not None:
+            return offsets.expired(now.wall_ms, retention_ms, group.stored.state_timestamp_ms, nothing)
+        if group.state is GroupState.STABLE and group.subscribed_topics is not None:
+            return offsets.expired(now.wall_ms, retention_ms, 0, group.subscribed_topics)
+        return []
+
+    def _drop(self, group_id: str, effects: Effects) -> None:
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        effects.add(group.kill(ErrorCode.UNKNOWN_MEMBER_ID))
+        if group.stored is not None:
+            self._log(GroupDeleted(group_id), effects)
+            return
+        del self._groups[group_id]
+        self._deadlines.clear(group_id)
+
+    def _log(self, event: Event, effects: Effects) -> None:
+        effects.events.append(event)
+        self.apply(event)
+
+    def _rearm(self, group: ClassicGroup) -> None:
+        at_ms = group.next_deadline_ms()
+        if at_ms is None:
+            self._deadlines.clear(group.group_id)
+        else:
+            self._deadlines.set(group.group_id, at_ms)
+
+
+def check_group_id(group_id: str) -> None:
+    """What clients that join or commit may call a group."""
+    if not group_id or not fits_string(group_id):
+        raise RequestError(ErrorCode.INVALID_GROUP_ID)

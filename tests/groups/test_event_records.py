@@ -1,0 +1,114 @@
+import contextlib
+
+import pytest
+from driven_group import subscription
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.groups.byte_reader import Malformed
+from headwater.groups.event_records import decode, encode
+from headwater.groups.events import (
+    CommittedOffset,
+    Event,
+    GroupDeleted,
+    GroupStored,
+    OffsetCommitted,
+    OffsetDeleted,
+    StoredMember,
+)
+from headwater.groups.subscriptions import subscribed_topics
+
+names = st.text(max_size=20)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+commits = st.builds(CommittedOffset, int64, int32, names, int64)
+members = st.builds(
+    StoredMember, names, st.none() | names, names, names, int32, int32, st.binary(max_size=20), st.binary(max_size=20)
+)
+events = st.one_of(
+    st.builds(OffsetCommitted, names, names, int32, commits),
+    st.builds(OffsetDeleted, names, names, int32),
+    st.builds(GroupDeleted, names),
+    st.builds(
+        GroupStored,
+        names,
+        names,
+        int32,
+        st.none() | names,
+        st.none() | names,
+        int64,
+        st.lists(members, max_size=4).map(tuple),
+    ),
+)
+
+
+@given(events)
+def test_every_event_comes_back_from_its_bytes(event: Event) -> None:
+    assert decode(*encode(event)) == event
+
+
+@given(st.binary(max_size=60), st.none() | st.binary(max_size=60))
+def test_hostile_bytes_are_refused_or_read_but_never_fatal(key: bytes, value: bytes | None) -> None:
+    with contextlib.suppress(Malformed):
+        decode(key, value)
+
+
+@given(events, st.data())
+def test_every_shortened_record_is_refused(event: Event, data: st.DataObject) -> None:
+    key, value = encode(event)
+    with pytest.raises(Malformed):
+        decode(key[: data.draw(st.integers(0, len(key) - 1))], value)
+    if value is not None:
+        with pytest.raises(Malformed):
+            decode(key, value[: data.draw(st.integers(0, len(value) - 1))])
+
+
+def test_the_bytes_of_a_commit_are_kafkas() -> None:
+    key, value = encode(OffsetCommitted("g", "t", 3, CommittedOffset(42, 5, "m", 1000)))
+    assert key == bytes.fromhex("0001 0001 67 0001 74 00000003")
+    assert value == bytes.fromhex("0003 000000000000002a 00000005 0001 6d 00000000000003e8")
+
+
+def test_the_bytes_of_a_group_are_kafkas() -> None:
+    member = StoredMember("m", None, "c", "h", 2, 1, b"s", b"a")
+    key, value = encode(GroupStored("g", "consumer", 7, "range", "m", 9, (member,)))
+    assert key == bytes.fromhex("0002 0001 67")
+    assert value == bytes.fromhex(
+        "0003 0008 636f6e73756d6572 00000007 0005 72616e6765 0001 6d 0000000000000009 00000001"
+        "0001 6d ffff 0001 63 0001 68 00000002 00000001 00000001 73 00000001 61"
+    )
+
+
+def test_a_commit_with_an_expiry_of_its_own_keeps_it() -> None:
+    event = OffsetCommitted("g", "t", 0, CommittedOffset(42, -1, "", 1000, expire_timestamp_ms=2000))
+    assert decode(*encode(event)) == event
+
+
+def test_old_versions_are_read() -> None:
+    key = bytes.fromhex("0000 0001 67 0001 74 00000003")
+    value = bytes.fromhex("0000 000000000000002a 0001 6d 00000000000003e8")
+    assert decode(key, value) == OffsetCommitted("g", "t", 3, CommittedOffset(42, -1, "m", 1000))
+    group = bytes.fromhex("0000 0001 63 00000007 ffff ffff 00000001 0001 6d 0001 63 0001 68 00000001 00000000 00000000")
+    stored = decode(bytes.fromhex("0002 0001 67"), group)
+    assert stored == GroupStored("g", "c", 7, None, None, -1, (StoredMember("m", None, "c", "h", 1, 1, b"", b""),))
+
+
+def test_records_of_other_kinds_of_groups_are_not_ours() -> None:
+    assert decode(bytes.fromhex("0003 0001 67"), b"whatever") is None
+
+
+def test_unknown_versions_of_values_are_refused() -> None:
+    with pytest.raises(Malformed):
+        decode(bytes.fromhex("0002 0001 67"), bytes.fromhex("0005"))
+    with pytest.raises(Malformed):
+        decode(bytes.fromhex("0001 0001 67 0001 74 00000003"), bytes.fromhex("ffff"))
+
+
+def test_topics_are_read_from_a_consumers_metadata() -> None:
+    assert subscribed_topics(subscription("a", "b")) == {"a", "b"}
+    assert subscribed_topics(subscription()) == frozenset()
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00", b"\xff\xff\x00\x00\x00\x00", b"\x00\x01\x7f\xff\xff\xff", b"junk"])
+def test_metadata_that_cannot_be_read_says_nothing(metadata: bytes) -> None:
+    assert subscribed_topics(metadata) is None
