@@ -220,7 +220,7 @@ class BrokerConfig:
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
         try:
-            self.topic_defaults
+            BrokerDefaults(self.topic)
         except RequestError as error:
             raise ConfigError(f"{where}: [topic]: {error.message}") from None
 

@@ -120,9 +120,9 @@ def canonical(overrides: Mapping[str, str | None]) -> dict[str, str]:
     for given, value in overrides.items():
         name = canonical_name(given)
         if name in named:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"topic config {name} is given twice")
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"Topic config {name} is given twice.")
         if value is None:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"topic config {name} needs a value")
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"Topic config {name} needs a value.")
         named[name] = value
     return named
 
@@ -131,8 +131,8 @@ def canonical_name(given: str) -> str:
     name = ALIASES.get(given, given)
     if name not in TOPIC_KEYS:
         near = get_close_matches(given[:100], TOPIC_KEYS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown topic config {shown(given)}{hint}")
+        hint = f"; did you mean {near[0]}?" if near else "."
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown topic config {shown(given)}{hint}")
     return name
 
 
@@ -143,7 +143,7 @@ def _parse_all(overrides: Mapping[str, str]) -> dict[str, Value]:
             values[name] = TOPIC_KEYS[name].parse(text)
         except InvalidValue as problem:
             raise RequestError(
-                ErrorCode.INVALID_CONFIG, f"invalid value {shown(text)} for topic config {name}: {problem}"
+                ErrorCode.INVALID_CONFIG, f"Invalid value {shown(text)} for topic config {name}: {problem}."
             ) from None
     return values
 
@@ -154,8 +154,8 @@ def _from_values(values: Mapping[str, Value]) -> TopicConfig:
     if lag_ms > longest_lag_ms:
         raise RequestError(
             ErrorCode.INVALID_CONFIG,
-            f"invalid value '{lag_ms}' for topic config min.compaction.lag.ms: "
-            f"at most max.compaction.lag.ms, which is {longest_lag_ms}, is allowed",
+            f"Invalid value '{lag_ms}' for topic config min.compaction.lag.ms: "
+            f"at most max.compaction.lag.ms, which is {longest_lag_ms}, is allowed.",
         )
     typed: dict[str, object] = {**values, DURABILITY: Durability(values[DURABILITY])}
     return TopicConfig(**{attribute: typed[name] for attribute, name in _ATTRIBUTES.items()})  # type: ignore[arg-type]

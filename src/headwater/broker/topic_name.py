@@ -28,7 +28,7 @@ def check_topic_name(name: str) -> None:
         problem = "has characters other than ASCII letters, digits, '.', '_' and '-'"
     else:
         return
-    raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {shown(name)} {problem}")
+    raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {shown(name)} {problem}.")
 
 
 def colliding_form(name: str) -> str:
@@ -45,5 +45,5 @@ def check_no_collision(name: str, existing: Iterable[str]) -> None:
         if other != name and colliding_form(other) == form:
             raise RequestError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic name {shown(name)} collides with the topic {shown(other)}: they differ only in '.' and '_'",
+                f"Topic name {shown(name)} collides with the topic {shown(other)}: they differ only in '.' and '_'.",
             )

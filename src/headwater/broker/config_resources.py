@@ -1,0 +1,174 @@
+"""What administrators describe and alter: topics and brokers as lists of configuration entries.
+
+Topics can be altered, and a change holds at once. A broker's settings come from its file and are read-only here.
+Decisions only: the handlers of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs carry them out.
+"""
+
+import enum
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headwater.broker.config import SETTINGS, BrokerConfig
+from headwater.broker.config_key import ConfigSource, ConfigType, shown
+from headwater.broker.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
+from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
+from headwater.model.errors import ErrorCode, RequestError
+
+LOGGER = "headwater"
+
+
+class ResourceType(enum.IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class AlterOperation(enum.IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    type: ConfigType
+    doc: str
+    is_read_only: bool
+    candidates: tuple[Candidate, ...]
+    """Where the value may come from, the one in force first."""
+
+    @property
+    def value(self) -> str:
+        return self.candidates[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        return self.candidates[0].source
+
+
+def describe_topic(overrides: Mapping[str, str], defaults: BrokerDefaults) -> list[ConfigEntry]:
+    named = canonical(overrides)
+    return [
+        ConfigEntry(key.name, key.type, key.doc, False, tuple(candidates(key.name, named, defaults)))
+        for key in TOPIC_KEYS.values()
+    ]
+
+
+def describe_broker(config: BrokerConfig, name: str, advertised: str) -> list[ConfigEntry]:
+    """The broker's settings under Kafka's names. The empty name asks for what was altered for all brokers: nothing."""
+    if not name:
+        return []
+    check_broker(config, name)
+    entries = [
+        _static("broker.id", ConfigType.INT, SETTINGS["node_id"].doc, str(config.node_id), str(BrokerConfig().node_id)),
+        _static("listeners", ConfigType.STRING, SETTINGS["listen"].doc, f"PLAINTEXT://{config.listen}", ""),
+        _static("advertised.listeners", ConfigType.STRING, SETTINGS["advertise"].doc, f"PLAINTEXT://{advertised}", ""),
+    ]
+    unset = BrokerConfig()
+    for field_name, setting in SETTINGS.items():
+        if setting.kafka_name is not None:
+            value, default = (setting.kafka_value(getattr(which, field_name)) for which in (config, unset))
+            entries.append(_static(setting.kafka_name, setting.type, setting.doc, value, default))
+    defaults = config.topic_defaults
+    for broker_name, topic_name in BROKER_NAMES.items():
+        key = TOPIC_KEYS[topic_name]
+        value = defaults.overrides.get(topic_name, key.default)
+        entries.append(_static(broker_name, key.type, key.doc, value, key.default))
+    return entries
+
+
+def describe_logger(config: BrokerConfig, name: str) -> list[ConfigEntry]:
+    """The broker's loggers and their levels. There is one."""
+    check_broker(config, name)
+    level = logging.getLevelName(logging.getLogger(LOGGER).getEffectiveLevel())
+    found = Candidate(LOGGER, str(level), ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG)
+    return [ConfigEntry(LOGGER, ConfigType.STRING, "The level from which on facts are logged.", True, (found,))]
+
+
+def check_broker(config: BrokerConfig, name: str) -> None:
+    if name != str(config.node_id):
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"This is broker {config.node_id}; {shown(name)} is not its number."
+        )
+
+
+def refuse_kind(resource_type: int) -> RequestError:
+    """The answer for a resource that has no configuration here."""
+    try:
+        kind = ResourceType(resource_type).name
+    except ValueError:
+        kind = str(resource_type)
+    return RequestError(
+        ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no configuration on this broker; topics do."
+    )
+
+
+def refuse_alteration(resource_type: int) -> RequestError:
+    """The answer for a resource that cannot be altered here."""
+    if resource_type == ResourceType.BROKER:
+        return RequestError(
+            ErrorCode.INVALID_REQUEST,
+            "A broker's settings come from its file, at the start; they cannot be altered.",
+        )
+    return refuse_kind(resource_type)
+
+
+def replaced(configs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """A topic's overrides after AlterConfigs: what is named, and nothing else."""
+    configs = list(configs)
+    _check_unique(name for name, _ in configs)
+    return canonical(dict(configs))
+
+
+def changed(
+    overrides: Mapping[str, str], changes: Iterable[tuple[str, int, str | None]], defaults: BrokerDefaults
+) -> dict[str, str]:
+    """A topic's overrides after IncrementalAlterConfigs. Values are not parsed here."""
+    changes = list(changes)
+    _check_unique(name for name, _, _ in changes)
+    result = canonical(overrides)
+    for given, operation, value in changes:
+        name = canonical_name(given)
+        if operation == AlterOperation.DELETE:
+            result.pop(name, None)
+            continue
+        if value is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic config {name} needs a value.")
+        if operation == AlterOperation.SET:
+            result[name] = value
+        elif operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+            current = candidates(name, result, defaults)[0].value
+            result[name] = _list_with(name, current, value, operation == AlterOperation.APPEND)
+        else:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Operation {operation} on topic config {name} is unknown.")
+    return result
+
+
+def _list_with(name: str, current: str, value: str, appended: bool) -> str:
+    if TOPIC_KEYS[name].type is not ConfigType.LIST:
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"Topic config {name} is no list; it can only be set or deleted.")
+    words = [word.strip() for word in current.split(",")]
+    given = [word.strip() for word in value.split(",")]
+    if appended:
+        return ",".join([*words, *(word for word in given if word not in words)])
+    return ",".join(word for word in words if word not in given)
+
+
+def _check_unique(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Config {shown(name)} is named twice.")
+        seen.add(name)
+
+
+def _static(name: str, type: ConfigType, doc: str, value: str, default: str) -> ConfigEntry:
+    found = [Candidate(name, default, ConfigSource.DEFAULT_CONFIG)]
+    if value != default:
+        found.insert(0, Candidate(name, value, ConfigSource.STATIC_BROKER_CONFIG))
+    return ConfigEntry(name, type, doc, True, tuple(found))

@@ -1,0 +1,66 @@
+"""DeleteRecords (21), versions 0 to 2: everything before an offset goes; -1 means everything that is committed.
+
+Refused, as by Kafka, for internal topics and for topics that are only compacted, where old records are what the topic
+is for.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.catalog import Topic
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.partition import Partition
+from headwater.broker.register import LostLeadership
+from headwater.metadata.store import Unavailable, Unknown
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import Offset
+from headwater.model.replica import StoreError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2)
+
+HIGH_WATERMARK = -1
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    topics = []
+    for asked in request.topics:
+        partitions = [await _answer(broker, asked.name, partition) for partition in asked.partitions]
+        topics.append(Message(name=asked.name, partitions=partitions))
+    return Message(topics=topics)
+
+
+async def _answer(broker: "Broker", name: str, asked: Message) -> Message:
+    result = Message(partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE)
+    try:
+        topic = broker.catalog.topic(name)
+        partition = topic.partition(asked.partition_index)
+        _check_policy(topic)
+        await _delete_before(partition, asked.offset)
+        result.low_watermark = partition.log_start
+    except RequestError as error:
+        result.error_code = error.code
+    except LostLeadership:
+        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    except (Unavailable, Unknown, StoreError):
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return result
+
+
+def _check_policy(topic: Topic) -> None:
+    if topic.is_internal:
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {topic.name} is internal.")
+    if not topic.config.is_deleted:
+        raise RequestError(ErrorCode.POLICY_VIOLATION, f"Topic {topic.name} is compacted, not deleted from.")
+
+
+async def _delete_before(partition: Partition, offset: Offset) -> None:
+    start = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= start <= partition.high_watermark:
+        raise RequestError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset} is past the committed end, {partition.high_watermark}."
+        )
+    if start > partition.log_start:
+        await partition.trim(start)

@@ -1,0 +1,37 @@
+"""DescribeCluster (60): the brokers and who controls them. Versions 0 to 2: from 1 on the client says whether it asks
+a broker or a controller; this listener is a broker's.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2)
+
+BROKERS = 1
+CONTROLLERS = 2
+NOT_ASKED = -(2**31)
+# Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite: all that a cluster knows.
+ALL_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if request.endpoint_type == CONTROLLERS:
+        raise RequestError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker's listener, not a controller's.")
+    if request.endpoint_type != BROKERS:
+        raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Endpoint type {request.endpoint_type} is unknown.")
+    host, port = broker.advertised
+    return Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        endpoint_type=BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.config.node_id,
+        brokers=[Message(broker_id=broker.config.node_id, host=host, port=port, rack=None, is_fenced=False)],
+        cluster_authorized_operations=ALL_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+    )

@@ -1,0 +1,74 @@
+"""DescribeTopicPartitions (75), version 0: partitions of topics, in the order of their names, a page at a time.
+
+A page holds at most as many partitions as asked for, and never more than MAX_PARTITIONS; a cursor in the answer says
+where the next one begins. No topics asked for means all. Lists of replicas are empty, never null: Java's client fails
+on null.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.catalog import Topic
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.topic_name import check_topic_name
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+from headwater.wire.schema import NULL_UUID
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=75, name="DescribeTopicPartitions", min_version=0, max_version=0)
+
+MAX_PARTITIONS = 2_000
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    names = sorted({topic.name for topic in request.topics or broker.catalog})
+    room = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    first_name, first_index = "", 0
+    if request.cursor is not None:
+        first_name, first_index = request.cursor.topic_name, max(0, request.cursor.partition_index)
+    topics: list[Message] = []
+    for name in names:
+        if name < first_name:
+            continue
+        first = first_index if name == first_name else 0
+        if room == 0:
+            return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=first))
+        try:
+            check_topic_name(name)
+            topic = broker.catalog.topic(name)
+        except RequestError as error:
+            # An unknown topic takes room, too: the answer stays bounded whatever is asked for.
+            topics.append(Message(error_code=error.code, name=name, topic_id=NULL_UUID, partitions=()))
+            room -= 1
+            continue
+        end = min(len(topic.partitions), first + room)
+        topics.append(_describe(topic, first, end))
+        room -= max(0, end - first)
+        if end < len(topic.partitions):
+            return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=end))
+    return Message(topics=topics, next_cursor=None)
+
+
+def _describe(topic: Topic, first: int, end: int) -> Message:
+    return Message(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            Message(
+                error_code=ErrorCode.NONE,
+                partition_index=partition.id.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=(partition.leader,),
+                isr_nodes=(partition.leader,),
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=(),
+            )
+            for partition in topic.partitions[first:end]
+        ],
+    )

@@ -1,0 +1,28 @@
+"""IncrementalAlterConfigs (44), versions 0 and 1: set, delete, append to or subtract from single configs of topics.
+
+The changes to one topic are made together or not at all. Other resources are refused as INVALID_REQUEST.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.config_resources import ResourceType, changed, refuse_alteration
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.topic_alterations import alter_each
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=44, name="IncrementalAlterConfigs", min_version=0, max_version=1)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    async def alter(resource: Message) -> None:
+        if resource.resource_type != ResourceType.TOPIC:
+            raise refuse_alteration(resource.resource_type)
+        topic = broker.catalog.topic(resource.resource_name)
+        changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        overrides = changed(topic.overrides, changes, broker.config.topic_defaults)
+        await broker.catalog.alter_config(topic, overrides, validate_only=request.validate_only)
+
+    return Message(responses=await alter_each(broker.catalog, request.resources, alter))

@@ -1,0 +1,36 @@
+"""ListConfigResources (74): what DescribeConfigs can be asked about. Version 0 lists client metrics alone, of which
+there are none; version 1 takes the types to list, and none means all.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.config_resources import ResourceType
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=74, name="ListConfigResources", min_version=0, max_version=1)
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if context.api_version == 0:
+        return Message(error_code=ErrorCode.NONE, config_resources=())
+    wanted = set(request.resource_types) or set(ResourceType)
+    if not wanted <= set(ResourceType):
+        return Message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
+    node = str(broker.config.node_id)
+    names = {
+        ResourceType.TOPIC: sorted(topic.name for topic in broker.catalog),
+        ResourceType.BROKER: [node],
+        ResourceType.BROKER_LOGGER: [node],
+    }
+    found = [
+        Message(resource_name=name, resource_type=kind)
+        for kind, kind_names in names.items()
+        if kind in wanted
+        for name in kind_names
+    ]
+    return Message(error_code=ErrorCode.NONE, config_resources=found)

@@ -1,0 +1,42 @@
+"""OffsetForLeaderEpoch (23), versions 2 to 4: where a leader epoch ended, by which a consumer finds out whether what
+it has read was truncated (KIP-320). Here nothing that was readable ever is; the answers say so.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.leader_epochs import end_of_epoch
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=23, name="OffsetForLeaderEpoch", min_version=2, max_version=4)
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    return Message(
+        topics=[
+            Message(
+                topic=asked.topic,
+                partitions=[_answer(broker, asked.topic, partition) for partition in asked.partitions],
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+def _answer(broker: "Broker", topic: str, asked: Message) -> Message:
+    result = Message(partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=-1, end_offset=-1)
+    try:
+        partition = broker.catalog.topic(topic).partition(asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+    except RequestError as error:
+        result.error_code = error.code
+        return result
+    # The current epoch's end is what is committed: the rest could still be taken back.
+    result.leader_epoch, result.end_offset = end_of_epoch(
+        partition.register.chain.epochs(), partition.log_start, partition.high_watermark, asked.leader_epoch
+    )
+    return result
