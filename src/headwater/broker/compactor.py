@@ -1,9 +1,10 @@
 """Log compaction: of each key only the last record stays.
 
 Two passes over sealed segments, both streaming. The first reads the dirty ones (not compacted yet) into a map from key
-to last offset, as far as the map's memory reaches; what is left waits for another two. The second writes what survives, from the start of the log
-to where the first pass came, into new segments, and swaps each for the ones it replaces. Old segments are deleted
-after the swap; a crash before it leaves an orphan, a crash after it an old replica, and garbage collection finds both.
+to last offset, as far as the map's memory reaches; what is left waits for another two. The second writes what survives,
+from the start of the log to where the first pass came, into new segments, and swaps each for the ones it replaces. Old
+segments are deleted after the swap; a crash before it leaves an orphan, a crash after it an old replica, and garbage
+collection finds both.
 
 Decoding records is work for a thread: the event loop only moves the pieces.
 """
