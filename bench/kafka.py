@@ -90,6 +90,9 @@ class KafkaServer:
             self.stop()
             raise
 
+    def kill(self) -> None:
+        self.process.kill()
+
     def stop(self) -> None:
         self.process.stop()
         shutil.rmtree(self._folder, ignore_errors=True)

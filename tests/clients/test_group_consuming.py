@@ -130,8 +130,10 @@ def test_a_static_member_returns_to_its_share_without_a_rebalance(
     client: Client, new_topic: NewTopic, confluent: Client
 ) -> None:
     topic, group = new_topic(PARTITIONS), new_group()
-    reading = Reading(*(client.member(topic, group, instance_id=name) for name in ("first", "second")))
+    reading = Reading(client.member(topic, group, instance_id="first"))
     try:
+        reading.until_shared()
+        reading.members.append(client.member(topic, group, instance_id="second"))
         reading.until_shared()
         feed(confluent, topic, 0, 10)
         reading.until_received(10 * PARTITIONS)

@@ -4,11 +4,11 @@ import base64
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import maven
 from judged import (
     EVERY_ABILITY,
     EVERY_CODEC,
@@ -22,11 +22,6 @@ from judged import (
     Record,
     Refused,
 )
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from bench import maven  # noqa: E402
 
 SOURCES = Path(__file__).parent / "java"
 COMPILE_TIMEOUT_S = 120
