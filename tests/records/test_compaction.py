@@ -97,13 +97,13 @@ def a_log(draw: st.DrawFn) -> Log:
     return log
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(a_log())
 def test_of_each_key_the_last_record_stays_in_its_place(log: Log) -> None:
     assert contents(compacted(log)) == naive(log)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(a_log())
 def test_compacting_again_changes_nothing(log: Log) -> None:
     once = compacted(log)
@@ -112,7 +112,7 @@ def test_compacting_again_changes_nothing(log: Log) -> None:
     assert all(new is old for new, old in zip(again, once, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(a_log())
 def test_tombstones_go_when_their_time_has_come(log: Log) -> None:
     once = compacted(log)
@@ -120,7 +120,7 @@ def test_tombstones_go_when_their_time_has_come(log: Log) -> None:
     assert contents(later) == [record for record in naive(log) if record.value is not None]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(a_log(), st.integers(1, 4))
 def test_a_full_map_leaves_the_state_of_every_key_as_it_was(log: Log, max_entries: int) -> None:
     def state(some: Log) -> dict[bytes, Record]:
@@ -134,7 +134,7 @@ def test_a_full_map_leaves_the_state_of_every_key_as_it_was(log: Log, max_entrie
         assert offsets == sorted(offsets)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(a_log())
 def test_headers_keep_what_others_rely_on(log: Log) -> None:
     before = {header.base_offset: header for raw in log if (header := batch.parse_header(raw))}
@@ -221,6 +221,18 @@ def test_a_map_that_fills_in_the_middle_of_a_batch_covers_the_records_before() -
     assert [record.offset for record in contents(compacted([raw], max_entries=2))] == [1, 3, 4, 5]
 
 
+def test_a_scan_goes_on_in_the_middle_of_a_batch_larger_than_the_map() -> None:
+    raw = build_batch([Record(b"%d" % n, b"1") for n in range(5)], base_offset=10)
+    reached = []
+    start = 0
+    while start < 15:
+        offsets = OffsetMap(2)
+        scan_batch(raw, batch.parse_header(raw), offsets, start=start)
+        start = offsets.latest_offset + 1
+        reached.append(start)
+    assert reached == [12, 14, 15]
+
+
 def test_the_map_knows_long_keys_apart_and_has_a_limit() -> None:
     offsets = OffsetMap(3)
     assert offsets.add(LONG_KEY, 1) and offsets.add(LONG_KEY + b"!", 2) and offsets.add(b"", 3)
@@ -249,7 +261,7 @@ def test_a_tombstone_stays_while_a_value_before_it_cannot_be_read() -> None:
     assert compacted([unreadable(0), tombstone], now_ms=much_later)[1] is tombstone
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.binary(max_size=60),
     st.integers(0, (1 << 31) - 1),

@@ -298,7 +298,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps)
 def test_every_sequence_is_stored_once_and_in_order(made: list[tuple[str, int]]) -> None:
     log = Log()

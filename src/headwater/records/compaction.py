@@ -17,6 +17,7 @@ from it. As long as a batch before it could not be read, a tombstone stays: it m
 from hashlib import blake2b
 from typing import Final
 
+from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import (
     CODEC_MASK,
@@ -76,8 +77,13 @@ def scan_batch(
     offsets: OffsetMap,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     max_ratio: int = MAX_RATIO,
+    *,
+    start: Offset = 0,
 ) -> bool:
-    """Note the keys of one batch, the batches being taken in order. False when the map is full: the scan ends here."""
+    """Note the keys of one batch, the batches being taken in order. False when the map is full: the scan ends here.
+
+    Records below `start` are passed over. A scan that goes on in the middle of a batch thus gets further each time,
+    even if the batch has more keys than the map has room for."""
     if not header.is_control and header.record_count:
         base_offset = header.base_offset
         add = offsets.add
@@ -88,8 +94,13 @@ def scan_batch(
         except _UNREADABLE:
             offsets.unread_batches += 1
             found = []
+        first_delta = start - base_offset
         for _, _, _, _, offset_delta, key_start, key_end, _, _ in found:
-            if key_start >= 0 and not add(data[key_start:key_end], base_offset + offset_delta):
+            if (
+                key_start >= 0
+                and offset_delta >= first_delta
+                and not add(data[key_start:key_end], base_offset + offset_delta)
+            ):
                 offsets.latest_offset = base_offset + offset_delta - 1
                 return False
     offsets.latest_offset = header.last_offset
