@@ -8,7 +8,8 @@ position of a record moves only after its line was flushed.
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,8 +72,7 @@ def consume(
             exit_code=2,
         )
     config = client_config(bootstrap, **_consumer_config(group, position))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with kafka_problems(bootstrap):
+    with kafka_problems(bootstrap), _terminated_like_ctrl_c():
         consumer = Consumer(config)
         try:
             metadata = topic_metadata(consumer, topic, bootstrap)
@@ -88,6 +88,16 @@ def consume(
             sys.stdout.flush()
         finally:
             consumer.close()
+
+
+@contextmanager
+def _terminated_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends the command as Ctrl-C does: a member leaves its group, and what was written is committed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _consumer_config(group: str | None, position: Position | None) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headwater.cli import group, topic
 from headwater.cli.consume import consume
+from headwater.cli.group import app as group
 from headwater.cli.output import Problem, note, say
 from headwater.cli.produce import produce
 from headwater.cli.serve import serve
+from headwater.cli.topic import app as topic
 
 EXIT_BROKEN_PIPE = 128 + 13
 
@@ -44,8 +45,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
+app.add_typer(topic, name="topic")
+app.add_typer(group, name="group")
 app.command()(produce)
 app.command()(consume)
 

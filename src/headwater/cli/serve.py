@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headwater.broker.config import BrokerConfig
     from headwater.broker.server import Broker
 
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXIT_AT_ONCE = 130
 
 
@@ -134,8 +135,7 @@ def _tell_parent(parent_fd: int, broker: "Broker", stop_asked: "asyncio.Event") 
     """Whoever started us (headwater.testing) learns the address, and we end when it does."""
     import asyncio
 
-    host, port = broker.address
-    os.write(parent_fd, f"{host}:{port}\n".encode())
+    os.write(parent_fd, f"{_shown(broker.address)}\n".encode())
     asyncio.get_running_loop().add_reader(parent_fd, stop_asked.set)
 
 
@@ -143,41 +143,49 @@ def _banner(broker: "Broker") -> str:
     from importlib.metadata import version
 
     config = broker.config
-    host, port = broker.address
-    address = f"{host}:{port}"
-    bootstrap = "" if address == "127.0.0.1:9092" else f" --bootstrap {address}"
+    address = _shown(broker.address)
+    bootstrap = "" if address == DEFAULT_BOOTSTRAP else f" --bootstrap {address}"
+    metrics = broker.metrics_address
     facts: list[tuple[str, Any]] = [
         ("listening on", address),
-        ("advertised as", config.advertise or address),
+        ("advertised as", _shown(broker.advertised)),
         ("node", config.node_id),
         ("cluster", broker.cluster_id),
-        ("data", Path(config.data_dir).absolute()),
+        ("data", config.data_dir.absolute()),
         ("durability", config.durability.value),
-        ("metrics", f"http://{broker.metrics_address}/metrics" if broker.metrics_address else "off"),
+        ("metrics", f"http://{_shown(metrics)}/metrics" if metrics is not None else "off"),
     ]
     lines = [f"Headwater {version('headwater')}", *(f"  {name:<14}{value}" for name, value in facts)]
     return "\n".join([*lines, f"  {'try':<14}headwater produce{bootstrap} greetings hello"])
 
 
+def _shown(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
     """A start that failed for a reason outside of the program becomes advice; anything else stays what it is."""
-    from headwater.model.replica import StoreFailed
+    from headwater.model.replica import StoreError
+    from headwater.storage.files import DirectoryInUse
 
-    if isinstance(error, OSError):
-        if error.errno == errno.EADDRINUSE:
-            return Problem(
-                f"Another program listens on {config.listen}.",
-                "It may be a broker that runs already. Stop it, or choose another port with --listen.",
-            )
-        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-            return Problem(f"{config.listen} is not an address of this machine.", "Choose one with --listen.")
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            place = error.filename or config.listen
-            return Problem(
-                f"No permission to use {place} ({error.strerror}).", "Choose another with --data or --listen."
-            )
-        if error.errno == errno.ENOSPC:
-            return Problem(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
-    if isinstance(error, StoreFailed):
+    if isinstance(error, DirectoryInUse):
+        return Problem(
+            f"Another broker uses the data in {config.data_dir}.", "Stop it, or choose another directory with --data."
+        )
+    if isinstance(error, StoreError):
         return Problem(f"The data in {config.data_dir} cannot be used: {error}.", "Check the disk.")
-    return error
+    if not isinstance(error, OSError):
+        return error
+    if error.errno == errno.EADDRINUSE:
+        return Problem(
+            f"Another program listens on {config.listen}.",
+            "It may be a broker that runs already. Stop it, or choose another port with --listen.",
+        )
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return Problem(f"{config.listen} is not an address of this machine.", "Choose one with --listen.")
+    if error.errno == errno.ENOSPC:
+        return Problem(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
+    if error.filename is None:
+        return Problem(f"Cannot listen on {config.listen}: {error.strerror or error}.", "Choose another with --listen.")
+    return Problem(f"Cannot use {error.filename}: {error.strerror}.", "Choose another directory with --data.")

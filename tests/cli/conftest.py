@@ -1,0 +1,57 @@
+"""The command line, called as a person would, against a real broker."""
+
+import json
+import socket
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headwater.cli.main import app
+from headwater.testing import Broker
+
+
+class Cli:
+    """Runs `headwater …` in this process, asking one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def __call__(self, *args: str, input: str | bytes | None = None) -> Any:
+        return CliRunner().invoke(app, args, input=input, env={"HEADWATER_BOOTSTRAP": self.bootstrap})
+
+    def ok(self, *args: str, input: str | bytes | None = None) -> str:
+        """The output of a command that must succeed."""
+        result = self(*args, input=input)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return str(result.stdout)
+
+    def json(self, *args: str) -> Any:
+        return json.loads(self.ok(*args, "--json"))
+
+
+@pytest.fixture
+def cli(headwater_session: Broker) -> Cli:
+    return Cli(headwater_session.bootstrap)
+
+
+@pytest.fixture
+def cli_at() -> Callable[[str], Cli]:
+    return Cli
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

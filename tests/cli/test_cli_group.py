@@ -1,0 +1,91 @@
+"""`headwater group`, against a real broker."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from headwater.testing import Broker
+
+
+@contextlib.contextmanager
+def member(broker: Broker, group: str, topic: str) -> Iterator[Consumer]:
+    """A running member that owns its partitions."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    try:
+        for _ in range(100):
+            consumer.poll(0.1)
+            if consumer.assignment():
+                break
+        assert consumer.assignment()
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_a_group_shows_how_far_it_is_and_what_it_lacks(cli: Any, name: str) -> None:
+    cli.ok("topic", "create", name, "--partitions", "2")
+    cli.ok("produce", name, "--partition", "0", *"abc")
+    cli.ok("consume", name, "--group", name, "--exit-at-end")
+    cli.ok("produce", name, "--partition", "0", *"de")
+    described = cli.json("group", "describe", name)
+    assert described["state"] == "empty"
+    (progress,) = [row for row in described["partitions"] if row["partition"] == 0]
+    assert (progress["committed"], progress["end_offset"], progress["lag"], progress["member"]) == (3, 5, 2, None)
+    assert "lag 2" in cli.ok("group", "describe", name).splitlines()[0]
+    assert {"group": name, "state": "empty"}.items() <= next(
+        row for row in cli.json("group", "list") if row["group"] == name
+    ).items()
+
+
+def test_running_members_are_shown_with_what_they_own(cli: Any, name: str, headwater_session: Broker) -> None:
+    cli.ok("topic", "create", name, "--partitions", "2")
+    with member(headwater_session, name, name):
+        described = cli.json("group", "describe", name)
+        assert described["state"] == "stable"
+        assert [owner["partitions"] for owner in described["members"]] == [2]
+        assert all(row["member"] for row in described["partitions"])
+        refused = cli("group", "delete", name, "--yes")
+        assert refused.exit_code == 1 and "Stop them first." in refused.stderr
+        moved = cli("group", "reset-offsets", name, "--topic", name, "--to", "end")
+        assert moved.exit_code == 1 and "Stop them first." in moved.stderr
+
+
+def test_a_group_is_moved_by_word_offset_count_and_time(cli: Any, name: str) -> None:
+    cli.ok("topic", "create", name)
+    cli.ok("produce", name, *"abcde")
+    cli.ok("consume", name, "--group", name, "--exit-at-end")
+    for to, offset in (("beginning", 0), ("2", 2), ("-1", 4), ("end", 5), ("1h", 0), ("99", 5), ("2099-01-01", 5)):
+        (row,) = cli.json("group", "reset-offsets", name, "--to", to)
+        assert row["to"] == offset, to
+    cli.ok("group", "reset-offsets", name, "--to", "3")
+    assert cli.ok("consume", name, "--group", name, "--exit-at-end") == "d\ne\n"
+
+
+def test_a_dry_run_changes_nothing(cli: Any, name: str) -> None:
+    cli.ok("topic", "create", name)
+    cli.ok("produce", name, *"abc")
+    cli.ok("consume", name, "--group", name, "--exit-at-end")
+    (row,) = cli.json("group", "reset-offsets", name, "--topic", name, "--to", "beginning", "--dry-run")
+    assert (row["from"], row["to"]) == (3, 0)
+    assert cli.json("group", "describe", name)["partitions"][0]["committed"] == 3
+
+
+def test_a_group_can_be_placed_before_its_first_member_comes(cli: Any, name: str) -> None:
+    cli.ok("topic", "create", name)
+    cli.ok("produce", name, *"abc")
+    cli.ok("group", "reset-offsets", name, "--topic", name, "--to", "1")
+    assert cli.ok("consume", name, "--group", name, "--exit-at-end") == "b\nc\n"
+
+
+def test_a_deleted_group_is_gone(cli: Any, name: str) -> None:
+    cli.ok("topic", "create", name)
+    cli.ok("produce", name, "a")
+    cli.ok("consume", name, "--group", name, "--exit-at-end")
+    assert cli("group", "delete", name).exit_code == 2
+    assert cli.ok("group", "delete", name, "--yes") == f"Deleted group {name}.\n"
+    gone = cli("group", "describe", name)
+    assert gone.exit_code == 1 and gone.stderr.startswith(f"headwater: Group {name} does not exist.")
+    assert cli("group", "delete", name, "--yes").exit_code == 1
