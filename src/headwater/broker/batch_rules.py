@@ -71,6 +71,8 @@ def _validated(batch: memoryview) -> BatchHeader:
 
 
 def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    if header.uses_log_append_time:
+        raise RequestError(ErrorCode.INVALID_TIMESTAMP, "Only the broker stamps the time of the append.")
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         raise RequestError(
             ErrorCode.INVALID_TIMESTAMP,

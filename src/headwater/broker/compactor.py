@@ -19,12 +19,10 @@ from headwater.metadata.keys import OpenSegment, SealedSegment
 from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import split
-from headwater.records.compaction import OffsetMap, compact_batch, scan_batch
+from headwater.records.compaction import ENTRY_BYTES, OffsetMap, compact_batch, scan_batch
 from headwater.transport.facts import log_fact
 
 READ_BYTES = 256 * 1024
-BYTES_PER_KEY = 160
-"""What one entry of the map costs in memory, measured roughly: digest, integer, and its share of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,8 @@ def dirty_log(partition: Partition, now_ms: int) -> DirtyLog:
     clean_count = next((index for index, segment in enumerate(sealed) if not segment.compacted), len(sealed))
     dirty = []
     for segment in sealed[clean_count:]:
-        if now_ms - segment.max_timestamp < partition.config.min_compaction_lag_ms:
+        lag_ms = partition.config.min_compaction_lag_ms
+        if lag_ms and now_ms - segment.max_timestamp < lag_ms:
             break
         dirty.append(segment)
     return DirtyLog(tuple(sealed[:clean_count]), tuple(dirty))
@@ -69,7 +68,7 @@ class Compaction:
         self._environment = environment
         self._partition = partition
         self._now_ms = environment.clock.now_ms()
-        self._max_keys = max(memory_bytes // BYTES_PER_KEY, 1)
+        self._max_keys = max(memory_bytes // ENTRY_BYTES, 1)
         self._map = OffsetMap(self._max_keys)
         self._last_of_producer = partition.producers.last_offsets()
 
@@ -99,7 +98,7 @@ class Compaction:
             if segment.end <= start or segment.base >= end:
                 continue
             async for chunk in self._chunks(segment, max(start, segment.base)):
-                if not await asyncio.to_thread(_scan_chunk, chunk, self._map):
+                if not await asyncio.to_thread(_scan_chunk, chunk, self._map, start):
                     return self._map.latest_offset + 1
         self._map.latest_offset = end - 1
         return end
@@ -110,19 +109,15 @@ class Compaction:
         first, last = group[0], group[-1]
         new = OpenSegment(environment.new_segment_id(), first.base, last.epoch, last.epoch_start, (store.store_id,))
         await store.create(new.id, str(partition.id), first.base, last.epoch, b"", partition.config.durability)
-        end = first.base
+        written = first.base
         for segment in group:
             async for chunk in self._chunks(segment, segment.base):
                 kept, chunk_end = await asyncio.to_thread(self._compact_chunk, chunk)
-                if chunk_end > end:
-                    await store.append(new.id, end, chunk_end, chunk_end, kept)
-                    end = chunk_end
-            if segment.end > end:
-                await store.append(new.id, end, segment.end, segment.end, [])
-                end = segment.end
-        measured = await store.seal(new.id, end)
+                if kept:
+                    written = await store.append(new.id, written, chunk_end, chunk_end, kept)
+        measured = await store.seal(new.id, written)
         sealed = SealedSegment(
-            new.id, first.base, end, last.epoch, last.epoch_start, new.replicas, measured.size_bytes,
+            new.id, first.base, last.end, last.epoch, last.epoch_start, new.replicas, measured.size_bytes,
             measured.max_timestamp, measured.crc32c,
             compacted=self._map.latest_offset >= last.end - 1,
             earlier_epochs=_earlier_epochs(group),
@@ -164,8 +159,8 @@ class Compaction:
             offset = last.last_offset + 1
 
 
-def _scan_chunk(chunk: Buffer, offsets: OffsetMap) -> bool:
-    return all(scan_batch(batch, header, offsets) for header, batch in split(chunk))
+def _scan_chunk(chunk: Buffer, offsets: OffsetMap, start: Offset) -> bool:
+    return all(scan_batch(batch, header, offsets, start=start) for header, batch in split(chunk))
 
 
 def _groups(segments: Sequence[SealedSegment], max_bytes: int, reached: Offset) -> list[list[SealedSegment]]:

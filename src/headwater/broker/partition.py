@@ -161,7 +161,7 @@ class Partition:
             header = header._replace(max_timestamp=append_time)
         stamp(batch, 0, base, self.leader_epoch)
         if header.producer_id >= 0:
-            self.producers.append(header._replace(base_offset=base))
+            self.producers.append(header._replace(base_offset=base), self._environment.clock.now_ms())
         self.log_end = end
         committed = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(base, end, batch, header.max_timestamp, committed))

@@ -1,0 +1,47 @@
+from headwater.broker.retention import retention_start
+from headwater.broker.topic_config import BrokerDefaults, TopicConfig
+from headwater.metadata.keys import SealedSegment
+from headwater.model.ids import SegmentId, StoreId, segment_id
+
+OPEN = segment_id(1_000, 0)
+
+
+def config(**overrides: str) -> TopicConfig:
+    return TopicConfig.parse({name.replace("_", "."): value for name, value in overrides.items()}, BrokerDefaults())
+
+
+def sealed(number: int, size: int, max_timestamp: int, created_ms: int = 0) -> SealedSegment:
+    id_ = SegmentId(segment_id(created_ms, number))
+    return SealedSegment(id_, number * 10, number * 10 + 10, 0, 0, (StoreId("s"),), size, max_timestamp, None)
+
+
+def test_segments_whose_newest_record_is_too_old_go() -> None:
+    segments = [sealed(0, 100, 100), sealed(1, 100, 200), sealed(2, 100, 950)]
+    assert retention_start(segments, OPEN, 0, config(retention_ms="500"), 1_000) == 20
+
+
+def test_an_old_segment_behind_a_young_one_stays() -> None:
+    segments = [sealed(0, 100, 900), sealed(1, 100, 100)]
+    assert retention_start(segments, OPEN, 0, config(retention_ms="500"), 1_000) is None
+
+
+def test_the_oldest_segments_go_while_the_rest_is_still_large_enough() -> None:
+    segments = [sealed(0, 100, 900), sealed(1, 100, 900), sealed(2, 100, 900)]
+    assert retention_start(segments, OPEN, 50, config(retention_bytes="200"), 1_000) == 10
+    assert retention_start(segments, OPEN, 50, config(retention_bytes="250"), 1_000) == 10
+    assert retention_start(segments, OPEN, 50, config(retention_bytes="251"), 1_000) is None
+
+
+def test_minus_one_keeps_everything() -> None:
+    segments = [sealed(0, 100, 0)]
+    assert retention_start(segments, OPEN, 0, config(retention_ms="-1"), 10**15) is None
+
+
+def test_a_topic_that_is_only_compacted_loses_nothing_by_age() -> None:
+    segments = [sealed(0, 100, 0)]
+    assert retention_start(segments, OPEN, 0, config(retention_ms="1", cleanup_policy="compact"), 10**15) is None
+
+
+def test_records_without_a_timestamp_are_as_old_as_the_end_of_their_segment() -> None:
+    segments = [sealed(0, 100, -1, created_ms=0), sealed(1, 100, -1, created_ms=400)]
+    assert retention_start(segments, OPEN, 0, config(retention_ms="500"), 950) == 10
