@@ -1,0 +1,229 @@
+"""The entries of a journal: how they are written, and how they are found again after a crash.
+
+    offset size
+       0    4  magic "HWJ1"
+       4    8  generation of the file     a recycled file still holds entries of its former lives
+      12    4  crc32c                     of all but itself, seeded with the store's salt
+      16    8  group                      entries flushed together; groups are numbered without gaps
+      24    4  ordinal in the group
+      28    4  entries in the group
+      32    4  kind
+      36    4  payload length
+      40   16  segment id
+      56    8  instance of the replica
+      64    8  first      72    8  end      80    8  lac
+      88    8  position in the segment file
+      96    8  max timestamp
+     104    .  payload
+
+All integers are big-endian. A group is followed by a mark of zeros, which the next group overwrites. A group is
+written only after the one before it was flushed. So, where entries stop:
+
+* zeros at the end of a group: nothing more was flushed. What lies behind can only be the rest of a group
+  whose first sector never came to the disk, and which therefore nobody was promised.
+* anything else: a write was cut off, or flushed bytes are damaged. The two cannot be told apart for sure
+  unless a later group is there, so both are reported as damage. Entries behind the damage are found by
+  their magic, and given out: what was promised and can still be read is not thrown away.
+
+The salt is known to the store alone: bytes that a producer sends cannot pose as an entry.
+"""
+
+import enum
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from headwater.model.ids import SegmentId
+from headwater.model.replica import Buffer
+
+MAGIC: Final = b"HWJ1"
+_OPENING: Final = struct.Struct(">4sQI")
+_BODY: Final = struct.Struct(">QIIII16sQqqqQq")
+PREFIX_BYTES: Final = _OPENING.size + _BODY.size
+END_MARK: Final = bytes(PREFIX_BYTES)
+assert PREFIX_BYTES == 104, "the prefix has the size that is drawn"
+
+NO_SEGMENT: Final = SegmentId("0" * 32)
+
+
+class Kind(enum.IntEnum):
+    START = 1
+    """First in each file: names its generation. Belongs to no group."""
+    STATE = 2
+    """All that is known of a replica, replacing what was known of that segment before."""
+    APPEND = 3
+    FENCE = 4
+    SEAL = 5
+    DELETE = 6
+    DOUBT = 7
+    CHECKPOINT = 8
+
+
+class Entry(NamedTuple):
+    kind: int
+    segment: SegmentId = NO_SEGMENT
+    instance: int = 0
+    first: int = 0
+    end: int = 0
+    lac: int = 0
+    position: int = 0
+    max_timestamp: int = 0
+    payload: Sequence[Buffer] = ()
+
+    @property
+    def payload_bytes(self) -> int:
+        return sum(map(len, self.payload))
+
+
+class Place(NamedTuple):
+    """Where an entry stands among the others."""
+
+    group: int
+    ordinal: int
+    total: int
+
+    def is_followed_by(self, other: "Place") -> bool:
+        if self.ordinal + 1 < self.total:
+            return other.group == self.group and other.ordinal == self.ordinal + 1 and other.total == self.total
+        return other.group == self.group + 1 and other.ordinal == 0
+
+    @property
+    def ends_group(self) -> bool:
+        return self.ordinal + 1 == self.total
+
+
+class Found(NamedTuple):
+    entry: Entry
+    place: Place
+    stop: int
+
+
+class Scan(NamedTuple):
+    """What a file holds of one generation. `last` is the place of the last entry, or where it was to begin."""
+
+    entries: list[Entry]
+    last: Place
+    damage: str
+    """Empty if the file ends as a sound one does."""
+    has_gap: bool
+    """Entries were found behind the damage, so it is not just a write that was cut off."""
+    stop: int
+    """Behind the last entry."""
+
+
+def encode(entry: Entry, place: Place, generation: int, salt: int) -> list[Buffer]:
+    """The entry as buffers to be written one after the other. The payload is not copied."""
+    body = _BODY.pack(
+        place.group,
+        place.ordinal,
+        place.total,
+        entry.kind,
+        entry.payload_bytes,
+        bytes.fromhex(entry.segment),
+        entry.instance,
+        entry.first,
+        entry.end,
+        entry.lac,
+        entry.position,
+        entry.max_timestamp,
+    )
+    crc = crc32c(body, _seed(generation, salt))
+    for part in entry.payload:
+        crc = crc32c(part, crc)
+    return [_OPENING.pack(MAGIC, generation, crc) + body, *entry.payload]
+
+
+def decode(data: bytes, position: int, generation: int, salt: int) -> Found | None:
+    """The entry at this place, if there is a whole one of this generation."""
+    if len(data) - position < PREFIX_BYTES:
+        return None
+    magic, its_generation, crc = _OPENING.unpack_from(data, position)
+    if magic != MAGIC or its_generation != generation:
+        return None
+    body_at = position + _OPENING.size
+    (group, ordinal, count, kind, length, segment, instance, first, end, lac, where, max_timestamp) = _BODY.unpack_from(
+        data, body_at
+    )
+    start = position + PREFIX_BYTES
+    stop = start + length
+    if stop > len(data):
+        return None
+    view = memoryview(data)
+    if crc32c(view[body_at:stop], _seed(generation, salt)) != crc:
+        return None
+    payload = (view[start:stop],) if length else ()
+    entry = Entry(kind, SegmentId(segment.hex()), instance, first, end, lac, where, max_timestamp, payload)
+    return Found(entry, Place(group, ordinal, count), stop)
+
+
+def generation_of(data: bytes, salt: int) -> tuple[int, int] | None:
+    """The generation a file was started with, and where its entries begin."""
+    if len(data) < PREFIX_BYTES or data[: len(MAGIC)] != MAGIC:
+        return None
+    generation = _OPENING.unpack_from(data, 0)[1]
+    found = decode(data, 0, generation, salt)
+    if found is None or found.entry.kind != Kind.START:
+        return None
+    return generation, found.stop
+
+
+def newest_generation(data: bytes, salt: int) -> int | None:
+    """The highest generation of which any entry is left, in a file whose start cannot be read."""
+    newest: int | None = None
+    at = data.find(MAGIC)
+    while at >= 0:
+        if len(data) - at >= PREFIX_BYTES:
+            generation = _OPENING.unpack_from(data, at)[1]
+            if (newest is None or generation > newest) and decode(data, at, generation, salt) is not None:
+                newest = generation
+        at = data.find(MAGIC, at + 1)
+    return newest
+
+
+def scan(data: bytes, start: int, generation: int, salt: int, before: Place) -> Scan:
+    """All entries of this generation from `start` on; `before` is the place of the entry that precedes them."""
+    entries: list[Entry] = []
+    damage = ""
+    has_gap = False
+    last = before
+    position = start
+    while True:
+        found = decode(data, position, generation, salt)
+        if found is not None and last.is_followed_by(found.place):
+            entries.append(found.entry)
+            last = found.place
+            position = found.stop
+            continue
+        is_clean = last.ends_group and not any(data[position : position + PREFIX_BYTES])
+        stray = _next_stray(data, position, generation, salt, last, last.group + 1 if is_clean else last.group)
+        if stray is None:
+            if not is_clean:
+                damage = damage or f"generation {generation} breaks off at {position}"
+            return Scan(entries, last, damage, has_gap, position)
+        has_gap = True
+        damage = damage or f"generation {generation} is damaged between {position} and later entries"
+        entries.append(stray.entry)
+        last = stray.place
+        position = stray.stop
+
+
+def _next_stray(data: bytes, position: int, generation: int, salt: int, last: Place, ignored: int) -> Found | None:
+    """The next entry behind a place where entries stopped, if its group is later than `ignored` or, within the
+    group that broke off, its ordinal is later."""
+    pattern = MAGIC + generation.to_bytes(8, "big")
+    at = data.find(pattern, position)
+    while at >= 0:
+        found = decode(data, at, generation, salt)
+        if found is not None:
+            place = found.place
+            if place.group > ignored or (ignored == last.group == place.group and place.ordinal > last.ordinal):
+                return found
+        at = data.find(pattern, at + 1)
+    return None
+
+
+def _seed(generation: int, salt: int) -> int:
+    seed: int = crc32c(generation.to_bytes(8, "big"), salt)
+    return seed

@@ -1,0 +1,396 @@
+"""A store on a directory: keeps replicas of segments, knows no topics.
+
+    store.json      identity and format        lock         held by the process that has the store open
+    state           checkpoints                reserve      given up when the disk is full
+    N.journal       the journal                segments/    <segment>-<instance>.log and .index
+
+All state is owned by the event loop that opened the store. Appends in `sync` mode, and everything that changes
+what a replica is, go through the writer's thread and the journal; appends in `os` mode are written to the
+segment file and are not flushed. Appends to one replica keep the order of the calls.
+
+After a failed flush nothing is promised any more: every call raises StoreFailed, and the process must stop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
+from headwater.model.replica import (
+    Buffer,
+    CorruptReplica,
+    Durability,
+    Fenced,
+    NoSpace,
+    OutOfSequence,
+    ReplicaState,
+    SealedReplica,
+    StoreFailed,
+    UnknownSegment,
+)
+from headwater.storage.batches import AppendTooLarge, Run, check
+from headwater.storage.block_index import BlockIndex
+from headwater.storage.engine import Engine
+from headwater.storage.entry import Entry, Kind
+from headwater.storage.files import Files, SystemFiles, is_no_space
+from headwater.storage.options import StoreOptions
+from headwater.storage.replica import Replica
+from headwater.storage.segment_file import execute, find_in_block, locate, measure, plan
+from headwater.storage.writer import Work
+
+log = logging.getLogger(__name__)
+
+
+class SegmentStore:
+    """The `Store` of headwater.model.replica, on local files."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._options = engine.options
+        self._replicas = engine.replicas
+        self._queue = engine.queue
+        self._shelf = engine.shelf
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        *,
+        files: Files | None = None,
+        options: StoreOptions | None = None,
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> "SegmentStore":
+        """Open the store in this directory, or format one. `on_failure` is called once, on the event loop, when the
+        store has failed and the process must stop. Raises DirectoryInUse if another process has it open."""
+        return cls(await Engine.open(directory, files or SystemFiles(), options or StoreOptions(), on_failure))
+
+    async def close(self) -> None:
+        """Finish what waits, and leave everything so that the next start has nothing to do."""
+        await self._engine.close()
+
+    @property
+    def store_id(self) -> StoreId:
+        return self._engine.identity.store_id
+
+    def replicas(self) -> list[ReplicaState]:
+        return [replica.state() for replica in self._replicas.values() if replica.created is None]
+
+    def replica(self, segment: SegmentId) -> ReplicaState | None:
+        """One replica, from memory."""
+        replica = self._replicas.get(segment)
+        return None if replica is None else replica.state()
+
+    def size_bytes(self, segment: SegmentId) -> int:
+        return self._known(segment).size_bytes
+
+    def max_timestamp(self, segment: SegmentId) -> int:
+        """The largest of the segment, or -1 if it is empty."""
+        return self._known(segment).max_timestamp
+
+    async def create(
+        self,
+        segment: SegmentId,
+        partition: str,
+        base: Offset,
+        epoch: LeaderEpoch,
+        header: bytes,
+        durability: Durability,
+    ) -> None:
+        self._queue.check()
+        _check_id(segment)
+        existing = self._replicas.get(segment)
+        if existing is not None:
+            if existing.is_fenced:
+                raise Fenced(f"segment {segment} was fenced before it was created here")
+            if not existing.is_same_create(partition, base, epoch, header, durability):
+                raise OutOfSequence(f"segment {segment} was created differently before")
+            if existing.created is not None:
+                await asyncio.shield(existing.created)
+            return
+        self._engine.low_water.check()
+        replica = Replica(segment, self._engine.next_instance(), partition, base, epoch, header, durability)
+        await self._log_new(replica)
+
+    async def append(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset:
+        await self._queue.room()
+        replica = self._writable(segment)
+        if first > replica.queued_end or first < replica.base or end < first:
+            raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.queued_end})")
+        if not batches:
+            replica.lac = max(replica.lac, min(lac, replica.end))
+            return replica.end
+        runs = check(batches, first, end, self._options.block_bytes)
+        if first < replica.queued_end:
+            return await self._append_again(replica, first, end, lac, runs)
+        return await self._append(replica, first, end, lac, runs)
+
+    async def fence(self, segment: SegmentId) -> ReplicaState:
+        self._queue.check()
+        _check_id(segment)
+        replica = self._replicas.get(segment)
+        if replica is None:
+            replica = Replica(segment, self._engine.next_instance(), "", 0, -1, b"", Durability.SYNC)
+            replica.is_fenced = replica.in_doubt = True
+            log.warning("unknown_segment_fenced segment=%s", segment)
+            await self._log_new(replica)
+            replica.is_fence_durable = True
+            return replica.state()
+        replica.is_fenced = True  # from here on appends are refused; those before it are answered first
+        await self._load(replica)
+        if not replica.is_fence_durable:
+            await self._queue.submit(replica, self._fence_durable, entry=_entry(Kind.FENCE, replica))
+        await self._queue.idle(replica)
+        return replica.state()
+
+    async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
+        replica = self._known(segment)
+        if replica.index is None:
+            await self._load(replica)
+        while True:
+            index = replica.index
+            end = replica.end
+            limit = min(limit, end)
+            if offset >= limit or index is None:
+                return b""
+            chosen = plan(index, offset, limit, end, max_bytes)
+            if chosen is None:
+                return b""
+            try:
+                data = await self._engine.read(replica, chosen.position, chosen.length)
+                batches = execute(chosen, data)
+            except CorruptReplica as error:
+                self._damaged(replica, error)
+                raise
+            self._shelf.touch(replica)
+            if batches:
+                return batches
+            number = index.number_of(offset) + 1
+            if number >= len(index):
+                return b""
+            offset = index[number].base  # compaction left a hole at the end of the block
+
+    async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
+        replica = self._known(segment)
+        if timestamp > replica.max_timestamp:
+            return None
+        index = await self._load(replica)
+        block = index.first_since(timestamp)
+        if block is None:
+            return None
+        try:
+            return find_in_block(block, await self._engine.read(replica, block.position, block.length), timestamp)
+        except CorruptReplica as error:
+            self._damaged(replica, error)
+            raise
+
+    async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
+        replica = self._known(segment)
+        if not replica.is_sealed:
+            await self._seal(replica, end)
+        if replica.end != end:
+            raise OutOfSequence(f"segment {segment} is sealed at {replica.end}, not at {end}")
+        return replica.sealed()
+
+    async def delete(self, segment: SegmentId, instance: int) -> None:
+        self._queue.check()
+        replica = self._replicas.get(segment)
+        if replica is None or replica.instance != instance or replica.is_deleted:
+            return
+        replica.is_deleted = True
+        try:
+            await self._queue.submit(replica, self._deleted, entry=_entry(Kind.DELETE, replica))
+        except NoSpace:
+            replica.is_deleted = False
+            raise
+
+    # Appending
+
+    async def _append(self, replica: Replica, first: Offset, end: Offset, lac: Offset, runs: list[Run]) -> Offset:
+        size = sum(len(run.data) for run in runs)
+        if size > self._engine.max_append_bytes:
+            raise AppendTooLarge(f"{size} bytes in one append, at most {self._engine.max_append_bytes} are possible")
+        self._load_now(replica)
+        buffers = [run.data for run in runs]
+        position = replica.queued_bytes
+        is_os = replica.durability is Durability.OS
+        if is_os and not replica.pending and size < self._options.inline_write_bytes:
+            self._write_now(replica, buffers, position)
+            self._appended(replica, end, lac, runs)
+            return replica.end
+
+        def done(work: Work) -> None:
+            self._appended(replica, end, lac, runs)
+
+        entry = None
+        if not is_os:
+            max_timestamp = max(run.max_timestamp for run in runs)
+            entry = Entry(
+                Kind.APPEND, replica.segment, replica.instance, first, end, lac, position, max_timestamp, buffers
+            )
+        future = self._queue.submit(replica, done, entry=entry, buffers=buffers, position=position)
+        replica.queued_end = end
+        replica.queued_bytes = position + size
+        await future
+        return replica.end
+
+    def _write_now(self, replica: Replica, buffers: Sequence[Buffer], position: int) -> None:
+        try:
+            self._engine.write_segment(replica, buffers, position)
+        except OSError as error:
+            if not is_no_space(error):
+                failure = StoreFailed(f"a write failed: {error}")
+                self._engine.fail(failure)
+                raise failure from error
+            raise NoSpace(f"the disk is full: {error}") from error
+
+    def _appended(self, replica: Replica, end: Offset, lac: Offset, runs: list[Run]) -> None:
+        index = replica.index
+        assert index is not None, "an index stays in memory while something is written"
+        size = replica.size_bytes
+        max_timestamp = -1
+        for run in runs:
+            index.extend(run, lac)
+            size += len(run.data)
+            if run.max_timestamp > max_timestamp:
+                max_timestamp = run.max_timestamp
+        replica.grow(end, size, max_timestamp, lac)
+        self._engine.written(replica)
+
+    async def _append_again(self, replica: Replica, first: Offset, end: Offset, lac: Offset, runs: list[Run]) -> Offset:
+        """Part of it is here already, or on its way: compare, and append what is new."""
+        await self._queue.idle(replica)
+        index = await self._load(replica)
+        replica = self._writable(replica.segment)
+        content = memoryview(b"".join(run.data for run in runs))
+        start = locate(index, self._shelf.reader(replica), first)
+        held = min(len(content), replica.size_bytes - start)
+        if self._shelf.reader(replica)(held, start) != content[:held]:
+            log.error("append_differs segment=%s first=%d end=%d", replica.segment, first, replica.end)
+            raise OutOfSequence(f"the bytes at offset {first} are not those that were appended before")
+        if held == len(content):
+            replica.lac = max(replica.lac, min(lac, replica.end))
+            return replica.end
+        return await self.append(replica.segment, replica.end, end, lac, [content[held:]])
+
+    # What else changes a replica
+
+    async def _log_new(self, replica: Replica) -> None:
+        loop = asyncio.get_running_loop()
+        replica.created = loop.create_future()
+        if replica.to_entry().payload_bytes > self._engine.max_append_bytes:
+            raise AppendTooLarge(f"the header of segment {replica.segment} is too large")
+        self._replicas[replica.segment] = replica
+        future = self._queue.submit(replica, self._created, entry=replica.to_entry())
+        future.add_done_callback(lambda done: self._create_failed(replica, done.exception()))
+        await asyncio.shield(future)
+
+    def _create_failed(self, replica: Replica, error: BaseException | None) -> None:
+        if error is None or replica.created is None:
+            return
+        self._replicas.pop(replica.segment, None)
+        replica.created.set_exception(error)
+        replica.created.exception()  # seen, even if nobody else waited for it
+
+    def _created(self, work: Work) -> None:
+        replica = work.replica
+        if replica.created is not None and not replica.created.done():
+            replica.created.set_result(None)
+        replica.created = None
+        self._engine.changed(replica)
+
+    def _fence_durable(self, work: Work) -> None:
+        work.replica.is_fence_durable = True
+        self._engine.changed(work.replica)
+
+    def _deleted(self, work: Work) -> None:
+        self._replicas.pop(work.replica.segment, None)
+        self._shelf.drop(work.replica)
+        self._engine.forgotten(work.replica)
+
+    async def _seal(self, replica: Replica, end: Offset) -> None:
+        if not replica.base <= end <= replica.queued_end:
+            raise OutOfSequence(f"cannot seal [{replica.base}, {replica.queued_end}) at {end}")
+        if replica.is_sealing:
+            raise OutOfSequence(f"segment {replica.segment} is being sealed")
+        replica.is_sealing = True
+        try:
+            await self._queue.idle(replica)
+            index = await self._load(replica)
+            if end > replica.end:
+                raise OutOfSequence(f"cannot seal at {end}: only [{replica.base}, {replica.end}) is here")
+            measured = await self._engine.run(measure, index, self._shelf.reader(replica), end)
+            await self._engine.flush_segment(replica, measured.index)
+
+            def done(work: Work) -> None:
+                replica.seal(measured.sealed)
+                self._shelf.hold(replica, measured.index)
+                self._engine.changed(replica)
+
+            sealed = measured.sealed
+            entry = Entry(
+                Kind.SEAL,
+                replica.segment,
+                replica.instance,
+                end=sealed.end,
+                position=sealed.size_bytes,
+                max_timestamp=sealed.max_timestamp,
+                payload=(sealed.crc32c.to_bytes(4, "big"),),
+            )
+            future = self._queue.submit(replica, done, entry=entry)
+        except CorruptReplica as error:
+            replica.is_sealing = False
+            self._damaged(replica, error)
+            raise
+        except BaseException:
+            replica.is_sealing = False
+            raise
+        # A caller that goes away now leaves the replica closed to appends until the outcome is known.
+        future.add_done_callback(lambda _: setattr(replica, "is_sealing", False))
+        await asyncio.shield(future)
+        await self._engine.run(self._engine.cut_segment, replica, sealed.size_bytes)
+
+    def _damaged(self, replica: Replica, error: CorruptReplica) -> None:
+        """Acknowledged bytes cannot be read: the replica has no say any more in what was committed."""
+        log.error("replica_corrupt segment=%s error=%s", replica.segment, error)
+        if not replica.in_doubt and self._queue.failure is None and not replica.is_deleted:
+            replica.in_doubt = True
+            future = self._queue.submit(replica, self._doubt_durable, entry=_entry(Kind.DOUBT, replica))
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _doubt_durable(self, work: Work) -> None:
+        self._engine.changed(work.replica)
+
+    # Looking up
+
+    def _known(self, segment: SegmentId) -> Replica:
+        self._queue.check()
+        replica = self._replicas.get(segment)
+        if replica is None or replica.is_deleted:
+            raise UnknownSegment(f"this store has no replica of segment {segment}")
+        return replica
+
+    def _writable(self, segment: SegmentId) -> Replica:
+        replica = self._known(segment)
+        if replica.is_fenced or replica.is_sealed or replica.is_sealing:
+            raise Fenced(f"segment {segment} takes no more appends")
+        return replica
+
+    def _load_now(self, replica: Replica) -> None:
+        if replica.index is None:
+            self._engine.install(replica, self._shelf.load(replica, replica.end, replica.size_bytes))
+            self._writable(replica.segment)
+
+    async def _load(self, replica: Replica) -> BlockIndex:
+        return await self._engine.load(replica)
+
+
+def _check_id(segment: SegmentId) -> None:
+    if len(segment) != 32 or not set(segment) <= set("0123456789abcdef"):
+        raise ValueError(f"a segment id has 32 hex digits, not {segment!r}")
+
+
+def _entry(kind: Kind, replica: Replica) -> Entry:
+    return Entry(kind, replica.segment, replica.instance)
