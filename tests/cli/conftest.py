@@ -1,6 +1,7 @@
 """The command line, called as a person would, against a real broker."""
 
 import json
+import os
 import socket
 import uuid
 from collections.abc import Callable
@@ -35,8 +36,17 @@ class Cli:
 
 
 @pytest.fixture
-def cli(headwater_session: Broker) -> Cli:
-    return Cli(headwater_session.bootstrap)
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """With HEADWATER_TEST_BOOTSTRAP the commands ask another broker, such as Apache Kafka, to check the tests."""
+    if other := os.environ.get("HEADWATER_TEST_BOOTSTRAP"):
+        return other
+    broker: Broker = request.getfixturevalue("headwater_session")
+    return broker.bootstrap
+
+
+@pytest.fixture
+def cli(bootstrap: str) -> Cli:
+    return Cli(bootstrap)
 
 
 @pytest.fixture

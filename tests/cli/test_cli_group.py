@@ -6,13 +6,11 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from headwater.testing import Broker
-
 
 @contextlib.contextmanager
-def member(broker: Broker, group: str, topic: str) -> Iterator[Consumer]:
+def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
     """A running member that owns its partitions."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     try:
         for _ in range(100):
@@ -40,9 +38,9 @@ def test_a_group_shows_how_far_it_is_and_what_it_lacks(cli: Any, name: str) -> N
     ).items()
 
 
-def test_running_members_are_shown_with_what_they_own(cli: Any, name: str, headwater_session: Broker) -> None:
+def test_running_members_are_shown_with_what_they_own(cli: Any, name: str, bootstrap: str) -> None:
     cli.ok("topic", "create", name, "--partitions", "2")
-    with member(headwater_session, name, name):
+    with member(bootstrap, name, name):
         described = cli.json("group", "describe", name)
         assert described["state"] == "stable"
         assert [owner["partitions"] for owner in described["members"]] == [2]

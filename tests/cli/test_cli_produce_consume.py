@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from headwater.testing import Broker
-
 HEADWATER = [sys.executable, "-m", "headwater.cli.main"]
 
 
-def environment(broker: Broker) -> dict[str, str]:
-    return {**os.environ, "HEADWATER_BOOTSTRAP": broker.bootstrap}
+def environment(bootstrap: str) -> dict[str, str]:
+    return {**os.environ, "HEADWATER_BOOTSTRAP": bootstrap}
 
 
 def test_what_is_produced_is_consumed(cli: Any, name: str) -> None:
@@ -120,11 +118,11 @@ def test_a_topic_that_does_not_exist_is_not_created_by_reading(cli: Any, name: s
     assert name not in [row["topic"] for row in cli.json("topic", "list")]
 
 
-def test_a_reader_that_has_seen_enough_ends_the_command_quietly(cli: Any, name: str, headwater_session: Broker) -> None:
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(cli: Any, name: str, bootstrap: str) -> None:
     cli.ok("produce", name, input="".join(f"{number}\n" for number in range(100_000)))
     consume = subprocess.Popen(
         [*HEADWATER, "consume", name],
-        env=environment(headwater_session),
+        env=environment(bootstrap),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -138,12 +136,12 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(cli: Any, name: 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_following_and_commits_what_was_shown(
-    cli: Any, name: str, headwater_session: Broker, number: signal.Signals
+    cli: Any, name: str, bootstrap: str, number: signal.Signals
 ) -> None:
     cli.ok("produce", name, "a", "b")
     consume = subprocess.Popen(
         [*HEADWATER, "consume", name, "--group", name],
-        env=environment(headwater_session),
+        env=environment(bootstrap),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from headwater.testing import Broker
-
 
 def test_a_created_topic_is_listed_and_described(cli: Any, name: str) -> None:
     assert (
@@ -104,7 +102,7 @@ def test_without_a_broker_the_message_says_how_to_get_one(cli_at: Any, free_port
     )
 
 
-def test_an_address_that_is_none_is_a_usage_mistake(cli: Any, headwater_session: Broker) -> None:
+def test_an_address_that_is_none_is_a_usage_mistake(cli: Any, bootstrap: str) -> None:
     for address in ("localhost", "host:", ":9092", "host:port"):
         assert cli("topic", "list", "--bootstrap", address).exit_code == 2
-    cli.ok("topic", "list", "--bootstrap", f"127.0.0.1:1,{headwater_session.bootstrap}")
+    cli.ok("topic", "list", "--bootstrap", f"127.0.0.1:1,{bootstrap}")

@@ -27,7 +27,8 @@ def produce(broker: Broker, value: bytes, topic: str = "t") -> None:
 
 
 def consumed(broker: Broker, topic: str = "t") -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.partition.eof": True})
+    settings = {"group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
     try:
@@ -109,7 +110,7 @@ def test_a_thread_cannot_be_killed() -> None:
 def test_configuration_reaches_the_broker(is_process: bool) -> None:
     settings = {"auto_create_topics": False, "topic": {"retention.ms": "1000"}, "idle_timeout_s": 30.5}
     with Broker(subprocess=is_process, **settings) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 5000})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 1000})
         outcome = []
         producer.produce("t", b"x", on_delivery=lambda error, _: outcome.append(error.name()))
         producer.flush(20)

@@ -13,8 +13,7 @@ from typing import Self
 
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_page import CONTENT_TYPE, families, page
-
-log = logging.getLogger(__name__)
+from headwater.transport.facts import log_fact
 
 MAX_CONNECTIONS = 16
 MAX_REQUEST_BYTES = 8 * 1024
@@ -37,7 +36,8 @@ class MetricsServer:
         try:
             server._server = await asyncio.start_server(server._accept, host, port, limit=MAX_REQUEST_BYTES)
         except OSError as error:
-            log.warning("metrics_unavailable host=%s port=%d reason=%r", host, port, error.strerror or str(error))
+            reason = error.strerror or str(error)
+            log_fact("metrics_unavailable", logging.WARNING, host=host, port=port, reason=reason)
             return None
         server._sampler = asyncio.create_task(server._sample_loop_delay(), name="metrics-loop-delay")
         return server

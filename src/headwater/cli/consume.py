@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -72,7 +73,7 @@ def consume(
             exit_code=2,
         )
     config = client_config(bootstrap, **_consumer_config(group, position))
-    with kafka_problems(bootstrap), _terminated_like_ctrl_c():
+    with kafka_problems(bootstrap):
         consumer = Consumer(config)
         try:
             metadata = topic_metadata(consumer, topic, bootstrap)
@@ -83,21 +84,34 @@ def consume(
                 consumer.assign(_starting_places(consumer, topic, indexes, position or Position(Anchor.BEGINNING)))
             if follow and sys.stdout.isatty():
                 note(f"Reading {topic}; Ctrl-C ends.")
-            _copy(consumer, render, max_records, follow, bootstrap, topic, store=group is not None)
-        except KeyboardInterrupt:
-            sys.stdout.flush()
+            with _stop_signals() as is_stopping:
+                for records in _polls(consumer, max_records, follow, is_stopping, bootstrap, topic):
+                    _write(records, render)
+                    if group is not None:
+                        for record in records:
+                            consumer.store_offsets(record)
         finally:
             consumer.close()
 
 
 @contextmanager
-def _terminated_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends the command as Ctrl-C does: a member leaves its group, and what was written is committed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _stop_signals() -> "Iterator[Callable[[], bool]]":
+    """Tells whether SIGINT or SIGTERM came: reading ends between two polls, so that what was written is also committed
+    and a member leaves its group. A second signal interrupts at once."""
+    came = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            signal.default_int_handler(number, frame)
+        came = True
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield lambda: came
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _consumer_config(group: str | None, position: Position | None) -> dict[str, Any]:
@@ -130,42 +144,39 @@ def _starting_places(
     return [TopicPartition(topic, index, offset) for index in indexes]
 
 
-def _copy(
+def _polls(
     consumer: "Consumer",
-    render: Render,
     max_records: int | None,
     follow: bool,
+    is_stopping: Callable[[], bool],
     bootstrap: str,
     topic: str,
-    *,
-    store: bool,
-) -> None:
-    """Write records until there are enough, or all partitions are at their end and nobody wants to wait."""
+) -> "Iterator[list[Message]]":
+    """Records as they come, until there are enough, or all partitions are at their end and nobody wants to wait."""
     from confluent_kafka import KafkaError
 
-    written = 0
+    left = sys.maxsize if max_records is None else max_records
     at_end: set[int] = set()
-    write: Callable[[bytes], object] = sys.stdout.buffer.write
-    while max_records is None or written < max_records:
-        wanted = MAX_RECORDS_PER_POLL if max_records is None else min(MAX_RECORDS_PER_POLL, max_records - written)
+    while left and not is_stopping():
         records: list[Message] = []
-        for message in consumer.consume(wanted, POLL_S):
+        for message in consumer.consume(min(left, MAX_RECORDS_PER_POLL), POLL_S):
             error = message.error()
             if error is None:
                 records.append(message)
                 at_end.discard(message.partition())
             elif error.code() == KafkaError._PARTITION_EOF:
                 at_end.add(message.partition())
-            elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+            elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
                 raise explain(error, bootstrap, topic=topic)
         if records:
-            write(b"".join(map(render, records)))
-            sys.stdout.buffer.flush()
-            written += len(records)
-            if store:
-                for message in records:
-                    consumer.store_offsets(message)
+            left -= len(records)
+            yield records
         if not follow:
             assigned = {place.partition for place in consumer.assignment()}
             if assigned and assigned <= at_end:
                 return
+
+
+def _write(records: "list[Message]", render: Render) -> None:
+    sys.stdout.buffer.write(b"".join(map(render, records)))
+    sys.stdout.buffer.flush()

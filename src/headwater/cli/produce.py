@@ -16,6 +16,7 @@ import typer
 
 from headwater.cli.client import (
     DEFAULT_BOOTSTRAP,
+    REQUEST_TIMEOUT_S,
     Bootstrap,
     Json,
     client_config,
@@ -120,6 +121,8 @@ def produce(
     tally = Tally()
     with kafka_problems(bootstrap):
         producer = Producer(config)
+        # Without a connection, librdkafka asks for its producer id again only after half a second.
+        producer.list_topics(timeout=REQUEST_TIMEOUT_S)
         for line in _with_progress(_lines(values, file), file):
             record_key, value = _split(line, separator) if separator is not None else (fixed_key, line)
             tally.sent_bytes += len(line)

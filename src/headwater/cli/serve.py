@@ -155,8 +155,8 @@ def _banner(broker: "Broker") -> str:
         ("durability", config.durability.value),
         ("metrics", f"http://{_shown(metrics)}/metrics" if metrics is not None else "off"),
     ]
-    lines = [f"Headwater {version('headwater')}", *(f"  {name:<14}{value}" for name, value in facts)]
-    return "\n".join([*lines, f"  {'try':<14}headwater produce{bootstrap} greetings hello"])
+    lines = [f"Headwater {version('headwater')}", *(f"  {name:<15}{value}" for name, value in facts)]
+    return "\n".join([*lines, f"  {'try':<15}headwater produce{bootstrap} greetings hello"])
 
 
 def _shown(address: tuple[str, int]) -> str:
