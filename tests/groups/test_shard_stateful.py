@@ -232,6 +232,14 @@ class Groups(RuleBasedStateMachine):
             assert self.shard.next_deadline_ms() is not None
 
     @invariant()
+    def a_settled_group_has_the_members_that_are_stored(self) -> None:
+        described = self.shard.described("g")
+        stored = self.shard.durable_state()[0].get("g")
+        if described.state.value in ("Stable", "Empty") and stored is not None:
+            stored_ids = {member.member_id for member in stored.members}
+            assert {member.member_id for member in described.members} == stored_ids
+
+    @invariant()
     def a_stable_group_has_a_leader_among_its_members(self) -> None:
         described = self.shard.described("g")
         assert not described.members or described.leader in {member.member_id for member in described.members}

@@ -14,6 +14,7 @@ from typing import Any, Self
 from headwater.broker.catalog import Catalog, Topic
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.config import BrokerConfig
+from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch_sessions import FetchSessions
 from headwater.broker.metrics import Metrics
@@ -43,6 +44,7 @@ class Broker:
     catalog: Catalog
     cleaner: Cleaner
     dispatcher: Dispatcher
+    groups: GroupCoordinator
     producer_ids: ProducerIds
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -94,6 +96,8 @@ class Broker:
         await self.catalog.load()
         self.cleaner = Cleaner(environment, self.catalog, self.config)
         self.spawn(self.cleaner.run())
+        self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
+        self.groups.start()
         self.dispatcher = Dispatcher(self)
         self._server = self._new_server()
         self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)
@@ -176,6 +180,7 @@ class Broker:
 
     async def delete_topic(self, topic: Topic) -> None:
         await self.catalog.delete(topic)
+        self.groups.forget_topic(topic.name)
         self.metrics.topic_deleted(topic.name)
 
     def _new_segment_id(self) -> SegmentId:

@@ -24,6 +24,8 @@ from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.groups.views import DescribedGroup, ListedGroup, describe
 from headwater.model.errors import ErrorCode, RequestError
 
+MAX_TIMESTAMP_MS = 2**63 - 1
+
 
 class GroupShard:
     def __init__(self, settings: GroupSettings) -> None:
@@ -120,7 +122,9 @@ class GroupShard:
             self._check_group_count(group_id)
         effects = Effects()
         answers = []
-        expire_timestamp_ms = now.wall_ms + request.retention_ms if request.retention_ms is not None else None
+        expire_timestamp_ms = None
+        if request.retention_ms is not None:
+            expire_timestamp_ms = min(now.wall_ms + request.retention_ms, MAX_TIMESTAMP_MS)
         for each in request.offsets:
             error = ErrorCode.NONE
             if len(each.metadata.encode(errors="replace")) > self._settings.max_offset_metadata_bytes:

@@ -1,0 +1,269 @@
+"""The group coordinator: finds the shard of a group, asks it, and waits until the answer may be given.
+
+A group belongs to one partition of the internal topic, by a hash of its id; the topic comes into being when
+the first group does. Shards are read in the background after a start; until then their groups are answered with
+COORDINATOR_LOAD_IN_PROGRESS, on which clients wait and ask again.
+
+All deadlines of all groups are kept by one task, which sleeps until the earliest of them.
+"""
+
+import asyncio
+import contextlib
+import uuid
+import zlib
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.config import BrokerConfig
+from headwater.broker.group_log import GroupLog
+from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, OffsetAnswer, ReplyTo, SyncAnswer
+from headwater.groups.events import CommittedOffset
+from headwater.groups.moment import Moment
+from headwater.groups.rebalance import GroupState
+from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
+from headwater.groups.settings import GroupSettings
+from headwater.groups.shard import GroupShard, check_group_id
+from headwater.groups.views import DescribedGroup, ListedGroup
+from headwater.model.clock import Clock
+from headwater.model.errors import ErrorCode, RequestError
+
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+EXPIRY_INTERVAL_S = 600.0
+"""How often offsets that outlived their retention are looked for."""
+LONGEST_SLEEP_S = 3600.0
+
+Decision: TypeAlias = Callable[[GroupShard, ReplyTo, Moment], Effects]
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        catalog: Catalog,
+        config: BrokerConfig,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+    ) -> None:
+        self._catalog = catalog
+        self._config = config
+        self._clock = clock
+        self._spawn = spawn
+        self._settings = _settings(config)
+        self._logs: list[GroupLog] = []
+        self._creating = asyncio.Lock()
+        self._armed_ms = 0
+        self._sooner = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to read what is stored, and to watch the time."""
+        topic = self._catalog.find(OFFSETS_TOPIC)
+        if topic is not None:
+            self._open(topic)
+        self._spawn(self._watch_deadlines())
+        self._spawn(self._watch_retention())
+
+    async def ensure_ready(self) -> None:
+        """Make sure that there is a place to keep groups in."""
+        if self._logs:
+            return
+        async with self._creating:
+            if self._logs:
+                return
+            topic = self._catalog.find(OFFSETS_TOPIC)
+            if topic is None:
+                try:
+                    topic = await self._catalog.create(
+                        OFFSETS_TOPIC, self._config.offsets_topic_partitions, OFFSETS_TOPIC_CONFIG
+                    )
+                except RequestError as error:
+                    raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+            assert topic is not None, "a topic that was not only validated"
+            self._open(topic)
+
+    def is_loaded(self) -> bool:
+        return all(log.is_loaded for log in self._logs)
+
+    # Members
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
+        check_group_id(group_id)
+        await self.ensure_ready()
+        unique = str(uuid.uuid4())
+        answer: JoinAnswer = await self._decide(
+            group_id, lambda shard, to, now: shard.join(group_id, request, unique, to, now)
+        )
+        return answer
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
+        answer: SyncAnswer = await self._decide(
+            group_id, lambda shard, to, now: shard.sync(group_id, request, to, now), ErrorCode.UNKNOWN_MEMBER_ID
+        )
+        return answer
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        log = self._find(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return log.shard.heartbeat(group_id, member_id, instance_id, generation, self._now())
+
+    async def leave(self, group_id: str, requests: Sequence[LeaveRequest]) -> Sequence[LeaveAnswer]:
+        if not self._logs:
+            return [LeaveAnswer(ErrorCode.UNKNOWN_MEMBER_ID, each.member_id, each.instance_id) for each in requests]
+        answers: Sequence[LeaveAnswer] = await self._decide(
+            group_id, lambda shard, to, now: shard.leave(group_id, requests, to, now)
+        )
+        return answers
+
+    # Offsets
+
+    async def commit(self, group_id: str, request: CommitRequest) -> Sequence[OffsetAnswer]:
+        check_group_id(group_id)
+        await self.ensure_ready()
+        answers: Sequence[OffsetAnswer] = await self._decide(
+            group_id, lambda shard, to, now: shard.commit(group_id, request, to, now)
+        )
+        return answers
+
+    async def committed(
+        self, group_id: str, wanted: Iterable[tuple[str, int]] | None
+    ) -> list[tuple[str, int, CommittedOffset | None]]:
+        """What the group has committed: of the wanted partitions, or of all. Nothing for an unknown group."""
+        if not self._logs:
+            return [(topic, partition, None) for topic, partition in wanted or ()]
+        log = self._log(group_id)
+        offsets = log.shard.offsets(group_id)
+        if wanted is None:
+            found: list[tuple[str, int, CommittedOffset | None]] = list(offsets)
+        else:
+            found = [(topic, partition, offsets.get(topic, partition)) for topic, partition in wanted]
+        await self._committed_so_far(log)
+        return found
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> Sequence[OffsetAnswer]:
+        answers: Sequence[OffsetAnswer] = await self._decide(
+            group_id,
+            lambda shard, to, now: shard.delete_offsets(group_id, partitions, to),
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        )
+        return answers
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: nobody will read on in it."""
+        for log in self._logs:
+            if log.is_loaded:
+                log.release(log.shard.forget_topic(topic))
+
+    # Administration
+
+    def listed(self) -> Iterator[ListedGroup]:
+        """Raises RequestError while groups are being read: a list with holes would mislead."""
+        for log in self._logs:
+            yield from log.shard.listed()
+
+    def described(self, group_id: str) -> DescribedGroup:
+        """An unknown group is described as dead."""
+        if not self._logs:
+            return DescribedGroup(group_id, GroupState.DEAD)
+        return self._log(group_id).shard.described(group_id)
+
+    async def delete_group(self, group_id: str) -> None:
+        await self._decide(
+            group_id, lambda shard, to, now: shard.delete_group(group_id, to), ErrorCode.GROUP_ID_NOT_FOUND
+        )
+
+    def lags(self) -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, partition, records committed to the log and not yet by the group), as known now."""
+        for log in self._logs:
+            if not log.is_loaded:
+                continue
+            for group_id in log.shard.group_ids():
+                for topic_name, index, committed in log.shard.offsets(group_id):
+                    topic = self._catalog.find(topic_name)
+                    if topic is not None and index < len(topic.partitions):
+                        lag = topic.partitions[index].high_watermark - committed.offset
+                        yield group_id, topic_name, index, max(lag, 0)
+
+    async def expire(self) -> None:
+        """Forget what outlived its retention, one group at a time, letting others work in between."""
+        for log in list(self._logs):
+            for group_id in log.shard.group_ids() if log.is_loaded else []:
+                if log.is_loaded:
+                    log.release(log.shard.expire(group_id, self._now()))
+                await asyncio.sleep(0)
+
+    # Inside
+
+    def _open(self, topic: Topic) -> None:
+        self._logs = [
+            GroupLog(partition, self._settings, self._clock, self._spawn, self._arm) for partition in topic.partitions
+        ]
+        for log in self._logs:
+            self._spawn(self._load(log))
+
+    async def _load(self, log: GroupLog) -> None:
+        await log.load()
+        # A crash may have come between the deletion of a topic and that of its offsets.
+        for topic in {topic for group_id in log.shard.group_ids() for topic in log.shard.offsets(group_id).topics()}:
+            if self._catalog.find(topic) is None:
+                log.release(log.shard.forget_topic(topic))
+
+    def _log(self, group_id: str) -> GroupLog:
+        return self._logs[zlib.crc32(group_id.encode()) % len(self._logs)]
+
+    def _find(self, group_id: str, unless: ErrorCode) -> GroupLog:
+        if not self._logs:
+            raise RequestError(unless)
+        return self._log(group_id)
+
+    async def _decide(self, group_id: str, decision: Decision, unless: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Any:
+        """Let the group's shard decide, and wait for the answer. `unless` is the refusal where there are no groups."""
+        log = self._find(group_id, unless)
+        to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        log.release(decision(log.shard, to, self._now()))
+        return await to
+
+    async def _committed_so_far(self, log: GroupLog) -> None:
+        effects = Effects()
+        to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        effects.reply(to, ErrorCode.NONE)
+        log.release(effects)
+        if not to.done():
+            await to
+
+    def _arm(self, at_ms: int) -> None:
+        if at_ms < self._armed_ms:
+            self._sooner.set()
+
+    async def _watch_deadlines(self) -> None:
+        while True:
+            self._sooner.clear()
+            loaded = [log for log in self._logs if log.is_loaded]
+            now = self._now()
+            for log in loaded:
+                next_ms = log.shard.next_deadline_ms()
+                if next_ms is not None and next_ms <= now.monotonic_ms:
+                    log.release(log.shard.tick(now))
+            deadlines = [at_ms for log in loaded if (at_ms := log.shard.next_deadline_ms()) is not None]
+            longest_ms = now.monotonic_ms + int(LONGEST_SLEEP_S * 1000)
+            self._armed_ms = min(deadlines, default=longest_ms)
+            sleep_s = (self._armed_ms - self._now().monotonic_ms) / 1000
+            with contextlib.suppress(TimeoutError):
+                # Never a busy loop, however close the next deadline is.
+                await asyncio.wait_for(self._sooner.wait(), max(sleep_s, 0.001))
+
+    async def _watch_retention(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_INTERVAL_S)
+            await self.expire()
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+
+
+def _settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout_ms=config.group_min_session_timeout_ms,
+        max_session_timeout_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        max_members=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+    )

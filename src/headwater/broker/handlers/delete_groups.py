@@ -1,0 +1,24 @@
+"""DeleteGroups (42): forget groups without members, and what they committed. Versions 0 to 2."""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    return Message(results=[await _delete(broker, group_id) for group_id in request.groups_names])
+
+
+async def _delete(broker: "Broker", group_id: str) -> Message:
+    try:
+        await broker.groups.delete_group(group_id)
+    except RequestError as error:
+        return Message(group_id=group_id, error_code=error.code)
+    return Message(group_id=group_id, error_code=ErrorCode.NONE)

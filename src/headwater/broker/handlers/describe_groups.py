@@ -1,0 +1,62 @@
+"""DescribeGroups (15): members of groups, what they subscribe to and what they were assigned. Versions 0 to 6.
+
+A group that is not known is dead; from version 6 on that is the error GROUP_ID_NOT_FOUND (KIP-1043).
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.groups.rebalance import GroupState
+from headwater.groups.views import DescribedMember
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=15, name="DescribeGroups", min_version=0, max_version=6)
+
+NOT_ASKED = -(2**31)
+# Read, Delete, Describe: all that can be done with a group.
+ALL_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return Message(groups=[_describe(broker, group_id, operations, context.api_version) for group_id in request.groups])
+
+
+def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> Message:
+    answer = Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        members=(),
+        authorized_operations=operations,
+    )
+    try:
+        group = broker.groups.described(group_id)
+    except RequestError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        return answer
+    if group.state is GroupState.DEAD and version >= 6:
+        answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        answer.error_message = f"Group {group_id} not found."
+    answer.group_state = group.state.value
+    answer.protocol_type, answer.protocol_data = group.protocol_type, group.protocol
+    answer.members = [_member(member) for member in group.members]
+    return answer
+
+
+def _member(member: DescribedMember) -> Message:
+    return Message(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )

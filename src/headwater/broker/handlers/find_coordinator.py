@@ -1,0 +1,40 @@
+"""FindCoordinator (10): who coordinates a group or a transaction. Versions 0 to 6: one key, and from 4 on many.
+
+One node coordinates everything, so the answer is always this one; the internal topic of the groups is created here,
+before the first of them needs it.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.groups.shard import check_group_id
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6)
+
+GROUP = 0
+TRANSACTION = 1
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if context.api_version < 4:
+        return await _find(broker, request.key, request.key_type)
+    return Message(coordinators=[await _find(broker, key, request.key_type) for key in request.coordinator_keys])
+
+
+async def _find(broker: "Broker", key: str, key_type: int) -> Message:
+    try:
+        if key_type == GROUP:
+            check_group_id(key)
+            await broker.groups.ensure_ready()
+        elif key_type != TRANSACTION:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}.")
+    except RequestError as error:
+        return Message(key=key, error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1)
+    host, port = broker.advertised
+    node_id = broker.config.node_id
+    return Message(key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node_id, host=host, port=port)

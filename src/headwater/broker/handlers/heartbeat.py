@@ -1,0 +1,18 @@
+"""Heartbeat (12): a member is alive, and learns whether to join again. Versions 0 to 4: static members from 3 on."""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=12, name="Heartbeat", min_version=0, max_version=4)
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    error = broker.groups.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    return Message(error_code=error)

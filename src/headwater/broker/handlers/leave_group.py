@@ -1,0 +1,30 @@
+"""LeaveGroup (13): members go, so that the others need not wait for their sessions to end. Versions 0 to 5: one member,
+from 3 on many, named by member id or instance id; from 5 on with a reason.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.groups.requests import LeaveRequest
+from headwater.model.errors import ErrorCode
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=13, name="LeaveGroup", min_version=0, max_version=5)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if context.api_version < 3:
+        (answer,) = await broker.groups.leave(request.group_id, [LeaveRequest(request.member_id, None)])
+        return Message(error_code=answer.error)
+    leaving = [LeaveRequest(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+    answers = await broker.groups.leave(request.group_id, leaving)
+    return Message(
+        error_code=ErrorCode.NONE,
+        members=[
+            Message(member_id=each.member_id, group_instance_id=each.instance_id, error_code=each.error)
+            for each in answers
+        ],
+    )

@@ -1,0 +1,37 @@
+"""OffsetDelete (47): forget offsets of topics that a group no longer reads. Version 0."""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=47, name="OffsetDelete", min_version=0, max_version=0)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    known = [
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+        if broker.catalog.find(topic.name) is not None
+    ]
+    answers = await broker.groups.delete_offsets(request.group_id, known)
+    errors = {(answer.topic, answer.partition): answer.error for answer in answers}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return Message(
+        error_code=ErrorCode.NONE,
+        topics=[
+            Message(
+                name=topic.name,
+                partitions=[
+                    Message(partition_index=index, error_code=errors.get((topic.name, index), unknown))
+                    for index in (partition.partition_index for partition in topic.partitions)
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

@@ -1,0 +1,37 @@
+"""SyncGroup (14): the leader brings the assignment, everyone gets their part. Versions 0 to 5: static members from 3
+on, and the protocol is named, and checked, from 5 on.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.groups.effects import SyncAnswer
+from headwater.groups.requests import SyncRequest
+from headwater.model.errors import RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=14, name="SyncGroup", min_version=0, max_version=5)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    sync = SyncRequest(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+    )
+    try:
+        answer = await broker.groups.sync(request.group_id, sync)
+    except RequestError as error:
+        answer = SyncAnswer(error.code)
+    return Message(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol,
+        assignment=answer.assignment,
+    )
