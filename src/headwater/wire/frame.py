@@ -27,7 +27,6 @@ class FrameReader:
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._filled = 0
-        self._offered: memoryview | None = None
 
     @property
     def is_between_frames(self) -> bool:
@@ -42,24 +41,18 @@ class FrameReader:
         """Where the next bytes go."""
         if self._frame is None:
             return self._scratch
-        self._offered = memoryview(self._frame)[self._filled :]
-        return self._offered
+        if self._filled == len(self._frame):
+            self._grow(self._frame)
+        return memoryview(self._frame)[self._filled :]
 
     def advance(self, received: int) -> list[bytearray]:
         """`received` bytes were put into the buffer; return the frames that are complete now."""
         if self._frame is None:
             return self._split(received)
-        if self._offered is not None:
-            self._offered.release()
-            self._offered = None
         self._filled += received
-        frame = self._frame
-        if self._filled < len(frame):
-            return []
         if self._filled < self._frame_bytes:
-            frame.extend(bytes(min(self._frame_bytes - self._filled, max(GROWTH_BYTES, self._filled))))
             return []
-        self._frame = None
+        frame, self._frame = self._frame, None
         return [frame]
 
     def _split(self, received: int) -> list[bytearray]:
@@ -86,6 +79,12 @@ class FrameReader:
         self._filled = len(arrived)
         self._frame = bytearray(min(length, max(GROWTH_BYTES, 2 * len(arrived))))
         self._frame[: len(arrived)] = arrived
+
+    def _grow(self, frame: bytearray) -> None:
+        """A new, larger one: whoever received into the old one may still hold on to it."""
+        grown = bytearray(min(self._frame_bytes, 2 * len(frame)))
+        grown[: len(frame)] = frame
+        self._frame = grown
 
     def _check(self, length: int) -> None:
         if length < 0 or length > self.limit_bytes:
