@@ -16,7 +16,7 @@ from headwater.transport.connection import Answer, Connection
 from headwater.transport.facts import log_fact
 
 SCRATCH_BYTES = 256 * 1024
-SWEEP_INTERVAL_S = 5.0
+MAX_SWEEP_INTERVAL_S = 5.0
 BACKLOG = 1024
 
 Handle: TypeAlias = Callable[[Connection, bytearray], Answer]
@@ -54,6 +54,8 @@ class Server:
         self.max_requests_per_second = limits.max_requests_per_second
         self.traffic = traffic
         self._limits = limits
+        shortest_s = min(limits.idle_timeout_s, limits.half_request_timeout_s)
+        self._sweep_interval_s = min(shortest_s / 4, MAX_SWEEP_INTERVAL_S)
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._held_bytes = 0
@@ -66,7 +68,7 @@ class Server:
         self._listener = await self.loop.create_server(
             lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True
         )
-        self._sweep = self.loop.call_later(SWEEP_INTERVAL_S, self._close_the_silent)
+        self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
         bound: socket.socket = self._listener.sockets[0]
         address = bound.getsockname()
         return address[0], address[1]
@@ -138,7 +140,7 @@ class Server:
                 connection.resume("memory")
 
     def _close_the_silent(self) -> None:
-        self._sweep = self.loop.call_later(SWEEP_INTERVAL_S, self._close_the_silent)
+        self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
         now = self.loop.time()
         for connection in list(self._connections):
             started = connection.frame_started
