@@ -10,7 +10,7 @@ import pytest
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.sqlite import POLL_S, SqliteMetaStore
 from headwater.metadata.sqlite_file import MetadataDamaged, connect
-from headwater.metadata.sqlite_reader import MAX_HINT_KEYS, SqliteReader
+from headwater.metadata.sqlite_reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
 from headwater.metadata.sqlite_writer import CHANGES_KEPT, TRIM_EVERY, Change, Reap, SqliteWriter
 from headwater.metadata.store import RESYNC, Has, Put, Unavailable
 
@@ -285,6 +285,23 @@ def test_a_reader_that_lags_behind_the_trimmed_changes_is_told_to_resync(path: P
         await store.close()
 
     asyncio.run(scenario())
+
+
+def test_the_probe_sees_each_commit_of_others_once(path: Path) -> None:
+    connection = connect(path)
+    probe = ChangeProbe(path)
+    assert probe.has_changed()
+    assert not probe.has_changed()
+    connection.execute("UPDATE meta SET revision = revision + 1")
+    assert probe.has_changed()
+    assert not probe.has_changed()
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE meta SET revision = revision + 1")
+    assert not probe.has_changed()
+    connection.execute("COMMIT")
+    assert probe.has_changed()
+    probe.close()
+    connection.close()
 
 
 def test_a_watcher_that_takes_no_hints_holds_a_bounded_number_of_them(path: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 
 from headwater.metadata.limits import check_key, check_prefix, check_ttl, check_txn
 from headwater.metadata.sqlite_file import MetadataDamaged, connect
-from headwater.metadata.sqlite_reader import MAX_HINT_KEYS, SqliteReader
+from headwater.metadata.sqlite_reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
 from headwater.metadata.sqlite_writer import (
     Change,
     CloseSession,
@@ -35,7 +35,7 @@ from headwater.metadata.sqlite_writer import (
 from headwater.metadata.store import KV, RESYNC, Condition, Operation, Resync, Session, Txn, Unavailable, Unknown
 
 POLL_S: Final = 0.04
-REAP_S: Final = 0.25
+REAP_S: Final = 0.5
 POLL_FAILED_S: Final = 1.0
 """Pause after a poll that the disk refused."""
 KEEP_ALIVES_PER_TTL: Final = 4
@@ -152,27 +152,41 @@ class SqliteMetaStore:
 
     async def _poll(self) -> None:
         """Tell watchers what changed, for as long as there are any."""
+        probe: ChangeProbe | None = None
         reap_at = 0.0
-        while self._watchers:
-            try:
-                if time.monotonic() >= reap_at:
-                    reap_at = time.monotonic() + REAP_S
-                    if await self._read(self._reader.has_expired_sessions):
-                        await self._writer.commit(Reap())
-                self._written.clear()
-                hint = await self._read(self._reader.changes)
-            except (Unavailable, Unknown, MetadataDamaged) as error:
-                _log.warning("metadata_poll_failed file=%s error=%s", self._path, error)
-                await asyncio.sleep(POLL_FAILED_S)
-                continue
-            if hint:
-                for watcher in self._watchers:
-                    watcher.add(hint)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
-                    await self._written.wait()
-        # No await between the last look at the watchers and this: a new watcher starts a new poller.
-        self._poller = None
+        is_behind = True
+        try:
+            while self._watchers:
+                try:
+                    if probe is None:
+                        probe = await self._read(functools.partial(ChangeProbe, self._path))
+                    if time.monotonic() >= reap_at:
+                        reap_at = time.monotonic() + REAP_S
+                        if await self._read(self._reader.has_expired_sessions):
+                            await self._writer.commit(Reap())
+                    self._written.clear()
+                    # The probe forgets that it saw a change; this does not, until the change was read.
+                    is_behind = probe.has_changed() or is_behind
+                    if is_behind:
+                        self._tell(await self._read(self._reader.changes))
+                        is_behind = False
+                except (Unavailable, Unknown, MetadataDamaged) as error:
+                    _log.warning("metadata_poll_failed file=%s error=%s", self._path, error)
+                    await asyncio.sleep(POLL_FAILED_S)
+                    continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await self._written.wait()
+        finally:
+            # No await between the last look at the watchers and this: a new watcher starts a new poller.
+            self._poller = None
+            if probe is not None:
+                probe.close()
+
+    def _tell(self, hint: set[str] | Resync) -> None:
+        if hint:
+            for watcher in self._watchers:
+                watcher.add(hint)
 
 
 class _SqliteSession:

@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Final
 
-from headwater.metadata.sqlite_file import fault
+from headwater.metadata.sqlite_file import connect, fault
 from headwater.metadata.sqlite_writer import boot_id, expired_sessions
 from headwater.metadata.store import KV, RESYNC, Resync
 
@@ -20,7 +20,6 @@ class SqliteReader:
         self._connection = connection
         self._path = path
         self._boot = boot_id()
-        self._data_version = -1
         self._revision: int = self._fetch("SELECT revision FROM meta")[0][0]
 
     def get(self, key: str) -> KV | None:
@@ -39,9 +38,6 @@ class SqliteReader:
 
     def changes(self) -> set[str] | Resync:
         """The keys changed since the last call, or RESYNC when that is no longer known."""
-        data_version = self._fetch("PRAGMA data_version")[0][0]
-        if data_version == self._data_version:
-            return set()
         # `trimmed` is read after the changes: a row trimmed in between is then noticed, too.
         rows = self._fetch(
             "SELECT revision, key FROM changes WHERE revision > ? ORDER BY revision LIMIT ?",
@@ -49,7 +45,6 @@ class SqliteReader:
         )
         revision, trimmed = self._fetch("SELECT revision, trimmed FROM meta")[0]
         has_gap = trimmed > self._revision or len(rows) > MAX_HINT_KEYS
-        self._data_version = data_version
         if has_gap:
             self._revision = revision
             return RESYNC
@@ -65,3 +60,28 @@ class SqliteReader:
             return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise fault(error, self._path) from error
+
+
+class ChangeProbe:
+    """Tells whether anybody, in any process, has committed since it was last asked.
+
+    It looks at memory that the processes share and waits for no lock, so the event loop may ask it often: a thread
+    costs more than the question."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = connect(path)
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        self._data_version = -1
+
+    def has_changed(self) -> bool:
+        try:
+            (data_version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            # Locked for a moment, or worse: the reader that looks closer will say.
+            return True
+        changed: bool = data_version != self._data_version
+        self._data_version = data_version
+        return changed
+
+    def close(self) -> None:
+        self._connection.close()
