@@ -9,10 +9,9 @@ from headwater.metadata.keys import OpenSegment, SealedSegment
 from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.replica import Store
 from headwater.records.batch import BatchHeader, split
-from headwater.records.record import records_of
+from headwater.records.record import records
 
 READ_BYTES = 64 * 1024
-MAX_BATCH_OUTPUT_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def _first_in_batch(header: BatchHeader, batch: memoryview, timestamp: int, log_
     if header.uses_log_append_time:
         offset = max(header.base_offset, log_start)
         return Found(offset, header.max_timestamp, header.partition_leader_epoch)
-    for record in records_of(batch, header):
+    for record in records(batch, header):
         if record.timestamp >= timestamp and record.offset >= log_start:
             return Found(record.offset, record.timestamp, header.partition_leader_epoch)
     return None

@@ -93,7 +93,7 @@ async def _carry_over(
     store = environment.store
     offset, size = committed, 0
     while offset < end:
-        batches = [batch for batch in split(await store.read(old.id, offset, end, READ_BYTES))]
+        batches = split(await store.read(old.id, offset, end, READ_BYTES))
         assert batches, f"the replica ends before {end}"
         pieces: list[Buffer] = [view for header, view in batches if header.base_offset >= offset]
         next_offset = batches[-1][0].last_offset + 1

@@ -17,6 +17,7 @@ from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch_sessions import FetchSessions
+from headwater.broker.gauges import watch_broker
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.partition import Environment
@@ -46,6 +47,7 @@ class Broker:
     dispatcher: Dispatcher
     groups: GroupCoordinator
     producer_ids: ProducerIds
+    tail_cache: TailCache
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
@@ -83,13 +85,9 @@ class Broker:
         url = self.config.metadata or f"sqlite:{data_dir / METADATA_FILE}"
         self._metadata = metadata = await open_metadata(url)
         self.cluster_id = await _cluster_id(metadata)
+        self.tail_cache = TailCache(self.config.tail_cache_bytes)
         environment = Environment(
-            self.config.node_id,
-            self._store,
-            self.clock,
-            TailCache(self.config.tail_cache_bytes),
-            self.spawn,
-            self._new_segment_id,
+            self.config.node_id, self._store, self.clock, self.tail_cache, self.spawn, self._new_segment_id
         )
         self.producer_ids = ProducerIds(metadata)
         self.catalog = Catalog(metadata, environment, self.config.topic_defaults)
@@ -101,6 +99,7 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         self._server = self._new_server()
         self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)
+        watch_broker(self)
         if self.config.metrics is not None:
             self._metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics)
         log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
@@ -147,6 +146,11 @@ class Broker:
     @property
     def metrics_address(self) -> tuple[str, int] | None:
         return self._metrics_server.address if self._metrics_server is not None else None
+
+    @property
+    def server(self) -> Server:
+        assert self._server is not None, "a started broker listens"
+        return self._server
 
     @property
     def metadata(self) -> MetaStore:

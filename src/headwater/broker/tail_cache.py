@@ -1,8 +1,8 @@
 """The newest batches of all partitions, in memory, so that readers who keep up never touch a file.
 
 One budget for the whole broker: the oldest batch of all goes first. A partition's tail is contiguous up to its log end
-offset. A batch is kept as the slice of the request that brought it; a slice that is small beside its request is copied, so
-that little data cannot hold much memory.
+offset. A batch is kept as the slice of the request that brought it; a slice that is small beside its request is copied,
+so that little data cannot hold much memory.
 """
 
 from bisect import bisect_right

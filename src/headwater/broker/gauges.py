@@ -1,0 +1,46 @@
+"""Figures that are read off the broker when somebody looks at its metrics, and cost nothing otherwise."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headwater.broker.metrics import Sample
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+
+def watch_broker(broker: "Broker") -> None:
+    watch = broker.metrics.watch
+    catalog = broker.catalog
+
+    def log_sizes() -> Iterator[Sample]:
+        for topic in catalog:
+            yield (topic.name,), sum(partition.size_bytes for partition in topic.partitions)
+
+    def log_records() -> Iterator[Sample]:
+        for topic in catalog:
+            yield (
+                (topic.name,),
+                sum(partition.high_watermark - partition.log_start for partition in topic.partitions),
+            )
+
+    def segments() -> Iterator[Sample]:
+        for topic in catalog:
+            yield (topic.name,), sum(len(list(partition.register.chain)) for partition in topic.partitions)
+
+    def group_lags() -> Iterator[Sample]:
+        for group, topic, index, lag in broker.groups.lags():
+            yield (group, topic, str(index)), lag
+
+    def one(value: float) -> Iterator[Sample]:
+        yield (), value
+
+    watch("log_size_bytes", "Bytes on disk, without the journal.", ("topic",), log_sizes)
+    watch("log_records", "Offsets between the start of the log and its high watermark.", ("topic",), log_records)
+    watch("log_segments", "Segments, the open ones included.", ("topic",), segments)
+    watch("group_lag", "Committed records that the group has not.", ("group", "topic", "partition"), group_lags)
+    watch("topics", "Topics.", (), lambda: one(len(catalog)))
+    watch("partitions", "Partitions that this broker leads.", (), lambda: one(catalog.partition_count))
+    watch("tail_cache_bytes", "The newest batches, in memory.", (), lambda: one(broker.tail_cache.size_bytes))
+    watch("request_memory_bytes", "Held by unanswered requests.", (), lambda: one(broker.server.held_bytes))
+    watch("fetch_sessions", "Fetch sessions of consumers.", (), lambda: one(len(broker.fetch_sessions)))
