@@ -160,5 +160,9 @@ def test_an_idempotent_producer_is_shown_with_its_last_sequence(
     partition = PythonTopicPartition("t", 0)
     (state,) = admin.describe_producers([partition])[partition].active_producers
     assert state.last_sequence == 2
-    answer = ask(headwater, PRODUCERS, 0, topics=[Message(name="t", partition_indexes=[5])])
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = ask(headwater, PRODUCERS, 0, topics=[Message(name="t", partition_indexes=[5, 0, 0])])
+    assert [partition.error_code for partition in answer.topics[0].partitions] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]

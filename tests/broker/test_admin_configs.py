@@ -219,6 +219,23 @@ def test_what_is_not_there_is_described_as_an_error_with_a_message(
     assert answer.results[0].error_message
 
 
+def test_a_resource_named_twice_is_described_once(headwater: Broker, admin: KafkaAdminClient) -> None:
+    create(admin, "t")
+    asked = [resource(TOPIC, "t", configuration_keys=None)] * 3
+    results = ask(headwater, DESCRIBE, 4, resources=asked, include_synonyms=True).results
+    assert [result.error_code for result in results] == [ErrorCode.NONE, *[ErrorCode.INVALID_REQUEST] * 2]
+    assert [bool(result.configs) for result in results] == [True, False, False]
+
+
+def test_topics_share_what_they_did_not_override(headwater: Broker, admin: KafkaAdminClient) -> None:
+    create(admin, "a", retention_ms="1")
+    create(admin, "b", segment_ms="2")
+    asked = [resource(TOPIC, name, configuration_keys=["retention.ms", "segment.ms"]) for name in ("a", "b")]
+    first, second = ask(headwater, DESCRIBE, 4, resources=asked, include_synonyms=False).results
+    assert {entry.name: entry.value for entry in first.configs} == {"retention.ms": "1", "segment.ms": "604800000"}
+    assert {entry.name: entry.value for entry in second.configs} == {"retention.ms": "604800000", "segment.ms": "2"}
+
+
 def test_a_resource_named_twice_in_one_alteration_is_not_altered(headwater: Broker, admin: KafkaAdminClient) -> None:
     create(admin, "t")
     asked = [

@@ -101,6 +101,15 @@ def test_every_version_answers_for_partitions_that_are_not_there(headwater: Brok
     assert topic.partitions[0].low_watermark == -1
 
 
+def test_a_partition_named_twice_keeps_its_records(headwater: Broker, librdkafka: confluent.AdminClient) -> None:
+    create(librdkafka, "t")
+    produce(headwater, "t", 3)
+    asked = [Message(name="t", partitions=[Message(partition_index=0, offset=offset) for offset in (1, 2)])]
+    (topic,) = ask(headwater, DELETE_RECORDS, 2, topics=asked, timeout_ms=1000).topics
+    assert [partition.error_code for partition in topic.partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    assert first_value(headwater, "t") == "value 0"
+
+
 def test_the_current_epoch_ends_where_the_log_does(headwater: Broker, librdkafka: confluent.AdminClient) -> None:
     create(librdkafka, "t")
     produce(headwater, "t", 4)

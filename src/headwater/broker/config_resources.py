@@ -53,10 +53,13 @@ class ConfigEntry:
 
 def describe_topic(overrides: Mapping[str, str], defaults: BrokerDefaults) -> list[ConfigEntry]:
     named = canonical(overrides)
-    return [
-        ConfigEntry(key.name, key.type, key.doc, False, tuple(candidates(key.name, named, defaults)))
-        for key in TOPIC_KEYS.values()
-    ]
+    return [_topic_entry(name, named, defaults) for name in TOPIC_KEYS]
+
+
+def describe_overrides(overrides: Mapping[str, str], defaults: BrokerDefaults) -> list[ConfigEntry]:
+    """Only what the topic says itself; the rest is as in `describe_topic` of a topic that says nothing."""
+    named = canonical(overrides)
+    return [_topic_entry(name, named, defaults) for name in named]
 
 
 def describe_broker(config: BrokerConfig, name: str, advertised: str) -> list[ConfigEntry]:
@@ -165,6 +168,11 @@ def _check_unique(names: Iterable[str]) -> None:
         if name in seen:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Config {shown(name)} is named twice.")
         seen.add(name)
+
+
+def _topic_entry(name: str, overrides: Mapping[str, str], defaults: BrokerDefaults) -> ConfigEntry:
+    key = TOPIC_KEYS[name]
+    return ConfigEntry(name, key.type, key.doc, False, tuple(candidates(name, overrides, defaults)))
 
 
 def _static(name: str, type: ConfigType, doc: str, value: str, default: str) -> ConfigEntry:

@@ -4,6 +4,7 @@ Refused, as by Kafka, for internal topics and for topics that are only compacted
 is for.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from headwater.broker.catalog import Topic
@@ -26,15 +27,20 @@ HIGH_WATERMARK = -1
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     topics = []
+    times = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
     for asked in request.topics:
-        partitions = [await _answer(broker, asked.name, partition) for partition in asked.partitions]
+        partitions = [await _answer(broker, asked.name, partition, times) for partition in asked.partitions]
         topics.append(Message(name=asked.name, partitions=partitions))
     return Message(topics=topics)
 
 
-async def _answer(broker: "Broker", name: str, asked: Message) -> Message:
+async def _answer(broker: "Broker", name: str, asked: Message, times: Counter[tuple[str, int]]) -> Message:
     result = Message(partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE)
     try:
+        if times[name, asked.partition_index] > 1:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
         topic = broker.catalog.topic(name)
         partition = topic.partition(asked.partition_index)
         _check_policy(topic)

@@ -4,6 +4,8 @@ with the type of each entry and, when asked for, its documentation.
 Groups and client metrics have no configuration here yet and are refused as INVALID_REQUEST.
 """
 
+import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headwater.broker.config import Address
@@ -12,6 +14,7 @@ from headwater.broker.config_resources import (
     ResourceType,
     describe_broker,
     describe_logger,
+    describe_overrides,
     describe_topic,
     refuse_kind,
 )
@@ -25,44 +28,68 @@ if TYPE_CHECKING:
 
 API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4)
 
+RESOURCES_AT_ONCE = 100
+"""Described before other requests get their turn."""
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    return Message(results=[_describe(broker, asked, request) for asked in request.resources])
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    descriptions = _Descriptions(broker, request.include_synonyms, request.include_documentation)
+    results = []
+    for count, asked in enumerate(request.resources, 1):
+        results.append(descriptions.answer(asked))
+        if count % RESOURCES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return Message(results=results)
 
 
-def _describe(broker: "Broker", asked: Message, request: Message) -> Message:
-    result = Message(
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
-        configs=(),
-    )
-    try:
-        entries = _entries(broker, asked.resource_type, asked.resource_name)
-    except RequestError as error:
-        result.error_code, result.error_message = error.code, error.message
+class _Descriptions:
+    """The answers to one request. Topics share the entries that they did not override, and nothing is described twice:
+    so neither many topics nor a hostile request costs more than what there is to tell."""
+
+    def __init__(self, broker: "Broker", with_synonyms: bool, with_documentation: bool) -> None:
+        self._broker = broker
+        self._with_synonyms = with_synonyms
+        self._with_documentation = with_documentation
+        self._defaults = broker.config.topic_defaults
+        self._unaltered = self._messages(describe_topic({}, self._defaults))
+        self._answered: set[tuple[int, str]] = set()
+
+    def answer(self, asked: Message) -> Message:
+        result = Message(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            configs=(),
+        )
+        try:
+            if (asked.resource_type, asked.resource_name) in self._answered:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "The resource is named twice.")
+            self._answered.add((asked.resource_type, asked.resource_name))
+            entries = self._describe(asked.resource_type, asked.resource_name)
+        except RequestError as error:
+            result.error_code, result.error_message = error.code, error.message
+            return result
+        # Null and empty both mean all.
+        wanted = set(asked.configuration_keys or ())
+        result.configs = [message for name, message in entries.items() if not wanted or name in wanted]
         return result
-    # Null and empty both mean all.
-    wanted = set(asked.configuration_keys or ())
-    result.configs = [
-        _message(entry, request.include_synonyms, request.include_documentation)
-        for entry in entries
-        if not wanted or entry.name in wanted
-    ]
-    return result
 
+    def _describe(self, resource_type: int, name: str) -> dict[str, Message]:
+        broker = self._broker
+        match resource_type:
+            case ResourceType.TOPIC:
+                check_topic_name(name)
+                altered = describe_overrides(broker.catalog.topic(name).overrides, self._defaults)
+                return {**self._unaltered, **self._messages(altered)}
+            case ResourceType.BROKER:
+                return self._messages(describe_broker(broker.config, name, str(Address(*broker.advertised))))
+            case ResourceType.BROKER_LOGGER:
+                return self._messages(describe_logger(broker.config, name))
+        raise refuse_kind(resource_type)
 
-def _entries(broker: "Broker", resource_type: int, name: str) -> list[ConfigEntry]:
-    match resource_type:
-        case ResourceType.TOPIC:
-            check_topic_name(name)
-            return describe_topic(broker.catalog.topic(name).overrides, broker.config.topic_defaults)
-        case ResourceType.BROKER:
-            return describe_broker(broker.config, name, str(Address(*broker.advertised)))
-        case ResourceType.BROKER_LOGGER:
-            return describe_logger(broker.config, name)
-    raise refuse_kind(resource_type)
+    def _messages(self, entries: Iterable[ConfigEntry]) -> dict[str, Message]:
+        return {entry.name: _message(entry, self._with_synonyms, self._with_documentation) for entry in entries}
 
 
 def _message(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> Message:

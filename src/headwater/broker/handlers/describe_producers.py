@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.transactions.producer_state import ProducerDescription
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -12,36 +13,42 @@ if TYPE_CHECKING:
 API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0)
 
 
+MAX_PRODUCERS = 100_000
+"""In one response. A few bytes of request must not become an answer without end."""
+
+
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    return Message(
-        topics=[
-            Message(
-                name=asked.name,
-                partitions=[_describe(broker, asked.name, index) for index in asked.partition_indexes],
-            )
-            for asked in request.topics
-        ]
-    )
+    topics = []
+    described: set[tuple[str, int]] = set()
+    room = MAX_PRODUCERS
+    for asked in request.topics:
+        partitions = []
+        for index in asked.partition_indexes:
+            answer = Message(partition_index=index, error_code=ErrorCode.NONE, error_message=None, active_producers=())
+            try:
+                if (asked.name, index) in described:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
+                described.add((asked.name, index))
+                producers = broker.catalog.topic(asked.name).partition(index).producers
+                if len(producers) > room:
+                    raise RequestError(
+                        ErrorCode.INVALID_REQUEST, "Too many producers at once; ask for fewer partitions."
+                    )
+                room -= len(producers)
+                answer.active_producers = [_describe(producer) for producer in producers.describe()]
+            except RequestError as error:
+                answer.error_code, answer.error_message = error.code, error.message
+            partitions.append(answer)
+        topics.append(Message(name=asked.name, partitions=partitions))
+    return Message(topics=topics)
 
 
-def _describe(broker: "Broker", topic: str, index: int) -> Message:
-    try:
-        partition = broker.catalog.topic(topic).partition(index)
-    except RequestError as error:
-        return Message(partition_index=index, error_code=error.code, error_message=error.message, active_producers=())
+def _describe(producer: ProducerDescription) -> Message:
     return Message(
-        partition_index=index,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        active_producers=[
-            Message(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_txn_start_offset,
-            )
-            for producer in partition.producers.describe()
-        ],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.current_txn_start_offset,
     )

@@ -4,9 +4,11 @@ it has read was truncated (KIP-320). Here nothing that was readable ever is; the
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.chain import EpochStart
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.leader_epochs import end_of_epoch
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -16,18 +18,20 @@ API = Api(key=23, name="OffsetForLeaderEpoch", min_version=2, max_version=4)
 
 
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    # A partition may be asked about many times; its segments are looked through once.
+    known: dict[PartitionId, list[EpochStart]] = {}
     return Message(
         topics=[
             Message(
                 topic=asked.topic,
-                partitions=[_answer(broker, asked.topic, partition) for partition in asked.partitions],
+                partitions=[_answer(broker, asked.topic, partition, known) for partition in asked.partitions],
             )
             for asked in request.topics
         ]
     )
 
 
-def _answer(broker: "Broker", topic: str, asked: Message) -> Message:
+def _answer(broker: "Broker", topic: str, asked: Message, known: dict[PartitionId, list[EpochStart]]) -> Message:
     result = Message(partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=-1, end_offset=-1)
     try:
         partition = broker.catalog.topic(topic).partition(asked.partition)
@@ -35,8 +39,11 @@ def _answer(broker: "Broker", topic: str, asked: Message) -> Message:
     except RequestError as error:
         result.error_code = error.code
         return result
+    starts = known.get(partition.id)
+    if starts is None:
+        starts = known[partition.id] = partition.register.chain.epochs()
     # The current epoch's end is what is committed: the rest could still be taken back.
     result.leader_epoch, result.end_offset = end_of_epoch(
-        partition.register.chain.epochs(), partition.log_start, partition.high_watermark, asked.leader_epoch
+        starts, partition.log_start, partition.high_watermark, asked.leader_epoch
     )
     return result
