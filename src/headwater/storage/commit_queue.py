@@ -37,17 +37,21 @@ class CommitQueue:
 
     async def room(self) -> None:
         """Return at once, or in the order of the calls, when not too much is waiting for the writer."""
-        while self._waiting or self._queued_bytes >= self._max_queued_bytes:
-            turn: asyncio.Future[None] = self._loop.create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            finally:
+        if not self._waiting and self._queued_bytes < self._max_queued_bytes:
+            return
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+            while self._queued_bytes >= self._max_queued_bytes:
                 self._waiting.remove(turn)
-            if self._queued_bytes < self._max_queued_bytes:
-                break
-        # Whoever is next goes on from here, not earlier: a call in between must not overtake.
-        self._wake_next()
+                turn = self._loop.create_future()
+                self._waiting.appendleft(turn)
+                await turn
+        finally:
+            self._waiting.remove(turn)
+            # Whoever is next is woken now and runs after the caller: a call in between must not overtake.
+            self._wake_next()
 
     def submit(
         self,

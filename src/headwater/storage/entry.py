@@ -212,15 +212,14 @@ def scan(data: bytes, start: int, generation: int, salt: int, before: Place) -> 
 def _next_stray(data: bytes, position: int, generation: int, salt: int, last: Place, ignored: int) -> Found | None:
     """The next entry behind a place where entries stopped, if its group is later than `ignored` or, within the
     group that broke off, its ordinal is later."""
-    pattern = MAGIC + generation.to_bytes(8, "big")
-    at = data.find(pattern, position)
+    at = data.find(MAGIC, position)
     while at >= 0:
         found = decode(data, at, generation, salt)
         if found is not None:
             place = found.place
             if place.group > ignored or (ignored == last.group == place.group and place.ordinal > last.ordinal):
                 return found
-        at = data.find(pattern, at + 1)
+        at = data.find(MAGIC, at + 1)
     return None
 
 

@@ -43,6 +43,9 @@ class Files(Protocol):
 
     def size_bytes(self, fd: int) -> int: ...
 
+    def written_bytes(self, fd: int) -> int:
+        """The length of the file without the room at its end that was allocated and never written."""
+
     def pread(self, fd: int, length: int, position: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
 
@@ -94,6 +97,17 @@ class SystemFiles:
 
     def size_bytes(self, fd: int) -> int:
         return os.fstat(fd).st_size
+
+    def written_bytes(self, fd: int) -> int:
+        size = os.fstat(fd).st_size
+        stop = 0
+        try:
+            while stop < size:
+                stop = os.lseek(fd, os.lseek(fd, stop, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # no more data behind the last hole
+                return size
+        return stop
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
         data = os.pread(fd, length, position)

@@ -2,7 +2,7 @@
 
 The files are made once and then used over and over, because flushing bytes into blocks that were written before
 costs a fraction of flushing into fresh ones. Each use is a new generation, and every entry names the one it
-belongs to. A file is prepared (its generation written and flushed) before the first group goes into it.
+belongs to. A file is prepared (its generation written) before the first group goes into it.
 
 Life of a file: prepared, active (one at a time), retired (full; a checkpoint is needed), prepared again.
 
@@ -29,7 +29,7 @@ from headwater.storage.entry import (
     newest_generation,
     scan,
 )
-from headwater.storage.files import Files, is_no_space, read_file
+from headwater.storage.files import Files, is_no_space
 from headwater.storage.flush import flush, flush_directory
 
 OVERHEAD_BYTES: Final = 2 * PREFIX_BYTES + len(END_MARK)
@@ -181,8 +181,8 @@ class Journal:
         generation = self._next_generation
         self._next_generation += 1
         start = encode(Entry(Kind.START), Place(0, 0, 1), generation, self._salt)
+        # Not flushed: the first group in the file is, and until then nothing in it counts.
         self._files.pwritev(file.fd, [*start, END_MARK], 0)
-        flush(self._files, file.fd)
         file.generation = generation
         file.position = PREFIX_BYTES
 
@@ -202,17 +202,19 @@ def replay(files: Files, directory: Path, *, salt: int, first_generation: int, f
     for name in sorted(files.list(directory)):
         if not name.endswith(_FILE_SUFFIX):
             continue
-        data = read_file(files, directory / name) or b""
-        if (started := generation_of(data, salt)) is not None:
-            generation, start = started
-        else:
-            found = newest_generation(data, salt)
-            if found is None or found < first_generation:
+        fd = files.open(directory / name)
+        try:
+            started = generation_of(files.pread(fd, PREFIX_BYTES, 0), salt)
+            if started is not None and started[0] < first_generation:
                 continue
-            generation, start = found, 0
+            data = files.pread(fd, files.written_bytes(fd), 0)
+        finally:
+            files.close(fd)
+        if started is not None:
+            live.append((*started, data))
+        elif (generation := newest_generation(data, salt)) is not None and generation >= first_generation:
             damage = damage or f"the start of generation {generation} cannot be read"
-        if generation >= first_generation:
-            live.append((generation, start, data))
+            live.append((generation, 0, data))
     live.sort(key=lambda item: item[0])
 
     entries: list[Entry] = []
