@@ -122,13 +122,7 @@ class Compaction:
             compacted=self._map.latest_offset >= last.end - 1,
             earlier_epochs=_earlier_epochs(group),
         )  # fmt: skip
-        try:
-            await partition.register.swap(group, sealed)
-        except SegmentsChanged:
-            await partition.delete_replica(new.id)
-            raise
-        for segment in group:
-            await partition.delete_replica(segment.id)
+        await partition.swap(group, sealed)
 
     def _compact_chunk(self, chunk: Buffer) -> tuple[list[Buffer], Offset]:
         kept: list[Buffer] = []

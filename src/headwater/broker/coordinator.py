@@ -33,6 +33,8 @@ OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 
 EXPIRY_INTERVAL_S = 600.0
 """How often offsets that outlived their retention are looked for."""
 LONGEST_SLEEP_S = 3600.0
+SHORTEST_SLEEP_S = 0.001
+"""However close the next deadline is, waiting for it is never a busy loop."""
 
 Decision: TypeAlias = Callable[[GroupShard, ReplyTo, Moment], Effects]
 
@@ -182,6 +184,14 @@ class GroupCoordinator:
                         lag = topic.partitions[index].high_watermark - committed.offset
                         yield group_id, topic_name, index, max(lag, 0)
 
+    def tick(self) -> None:
+        """Do everything whose time has come."""
+        now = self._now()
+        for log in self._logs:
+            next_ms = log.shard.next_deadline_ms() if log.is_loaded else None
+            if next_ms is not None and next_ms <= now.monotonic_ms:
+                log.release(log.shard.tick(now))
+
     async def expire(self) -> None:
         """Forget what outlived its retention, one group at a time, letting others work in between."""
         for log in list(self._logs):
@@ -236,19 +246,14 @@ class GroupCoordinator:
     async def _watch_deadlines(self) -> None:
         while True:
             self._sooner.clear()
-            loaded = [log for log in self._logs if log.is_loaded]
-            now = self._now()
-            for log in loaded:
-                next_ms = log.shard.next_deadline_ms()
-                if next_ms is not None and next_ms <= now.monotonic_ms:
-                    log.release(log.shard.tick(now))
-            deadlines = [at_ms for log in loaded if (at_ms := log.shard.next_deadline_ms()) is not None]
-            longest_ms = now.monotonic_ms + int(LONGEST_SLEEP_S * 1000)
-            self._armed_ms = min(deadlines, default=longest_ms)
-            sleep_s = (self._armed_ms - self._now().monotonic_ms) / 1000
+            self.tick()
+            now_ms = self._now().monotonic_ms
+            deadlines = [log.shard.next_deadline_ms() for log in self._logs if log.is_loaded]
+            longest_ms = now_ms + int(LONGEST_SLEEP_S * 1000)
+            self._armed_ms = min((at_ms for at_ms in deadlines if at_ms is not None), default=longest_ms)
+            sleep_s = max((self._armed_ms - now_ms) / 1000, SHORTEST_SLEEP_S)
             with contextlib.suppress(TimeoutError):
-                # Never a busy loop, however close the next deadline is.
-                await asyncio.wait_for(self._sooner.wait(), max(sleep_s, 0.001))
+                await asyncio.wait_for(self._sooner.wait(), sleep_s)
 
     async def _watch_retention(self) -> None:
         while True:

@@ -9,11 +9,11 @@ All state belongs to the broker's event loop.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from headwater.broker.register import LostLeadership, Register
+from headwater.broker.register import LostLeadership, Register, SegmentsChanged
 from headwater.broker.tail_cache import Tail, TailCache
 from headwater.broker.topic_config import TopicConfig
 from headwater.metadata.keys import OpenSegment, SealedSegment
@@ -363,7 +363,20 @@ class Partition:
 
     async def trim(self, start: Offset) -> None:
         """Nothing below `start` is readable any more; whole segments below it go."""
-        for segment in await self.register.advance_start(start):
+        dropped = await self.register.advance_start(start)
+        self._environment.tail_cache.drop_below(self._tail, self.log_start)
+        for segment in dropped:
+            await self.delete_replica(segment.id)
+
+    async def swap(self, old: Sequence[SealedSegment], new: SealedSegment) -> None:
+        """One compacted segment takes the place of its neighbours. Raises SegmentsChanged if they are not there."""
+        try:
+            await self.register.swap(old, new)
+        except SegmentsChanged:
+            await self.delete_replica(new.id)
+            raise
+        self._environment.tail_cache.drop_below(self._tail, new.end)
+        for segment in old:
             await self.delete_replica(segment.id)
 
     async def delete_replica(self, segment: SegmentId) -> None:

@@ -29,6 +29,7 @@ from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import SegmentId, segment_id
+from headwater.storage.files import Files, SystemFiles
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.facts import log_fact
@@ -68,20 +69,28 @@ class Broker:
 
     @classmethod
     async def start(
-        cls, config: BrokerConfig, *, clock: Clock | None = None, store_options: StoreOptions | None = None
+        cls,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: Files | None = None,
+        store_options: StoreOptions | None = None,
     ) -> Self:
+        """Time, files and the store's figures may be given, so that a test can have them fail."""
         broker = cls(config, clock or SystemClock())
         try:
-            await broker._start(store_options or StoreOptions())
+            await broker._start(files or SystemFiles(), store_options or StoreOptions())
         except BaseException:
             await broker._close()
             raise
         return broker
 
-    async def _start(self, store_options: StoreOptions) -> None:
+    async def _start(self, files: Files, store_options: StoreOptions) -> None:
         data_dir = self.config.data_dir
         data_dir.mkdir(parents=True, exist_ok=True)
-        self._store = await SegmentStore.open(data_dir / STORE_DIRECTORY, options=store_options, on_failure=self._fail)
+        self._store = await SegmentStore.open(
+            data_dir / STORE_DIRECTORY, files=files, options=store_options, on_failure=self._fail
+        )
         url = self.config.metadata or f"sqlite:{data_dir / METADATA_FILE}"
         self._metadata = metadata = await open_metadata(url)
         self.cluster_id = await _cluster_id(metadata)

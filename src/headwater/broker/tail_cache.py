@@ -39,6 +39,11 @@ class TailCache:
         while size := tail.pop_oldest():
             self.size_bytes -= size
 
+    def drop_below(self, tail: "Tail", offset: Offset) -> None:
+        """Forget batches that end at or below `offset`: the log has something else there now, or nothing."""
+        while tail.oldest_end <= offset and (size := tail.pop_oldest()):
+            self.size_bytes -= size
+
 
 class Tail:
     """One partition's part of the cache."""
@@ -56,6 +61,11 @@ class Tail:
         self._bases.append(base)
         self._batches.append(batch)
         self._end = end
+
+    @property
+    def oldest_end(self) -> Offset:
+        second = self._first + 1
+        return self._bases[second] if second < len(self._bases) else self._end
 
     def pop_oldest(self) -> int:
         """Let go of the oldest batch; return its size, 0 if there is none."""

@@ -1,0 +1,147 @@
+"""A broker on the test's own event loop, with files and time that the test controls, and a client that speaks bytes."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from headwater.broker.config import BrokerConfig
+from headwater.broker.server import Broker
+from headwater.model.replica import Buffer
+from headwater.records.batch import split
+from headwater.records.build import build_batch
+from headwater.records.record import Record, records
+from headwater.storage.options import StoreOptions
+from headwater.testing.clock import ManualClock
+from headwater.testing.files import MemoryFiles
+from headwater.wire.codec import Cursor, Message, struct_reader, struct_writer
+from headwater.wire.schema import request_schema, response_schema
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
+SMALL_STORE = StoreOptions(journal_file_bytes=1024 * 1024, reserve_bytes=0, low_water_bytes=0)
+
+
+def start(directory: Path, files: MemoryFiles, clock: ManualClock | None = None, **config: Any) -> Any:
+    loaded = BrokerConfig.load(None, data_dir=directory, listen="127.0.0.1:0", metrics="off", **config)
+    return Broker.start(loaded, clock=clock, files=files, store_options=SMALL_STORE)
+
+
+@asynccontextmanager
+async def running(
+    directory: Path, files: MemoryFiles, clock: ManualClock | None = None, **config: Any
+) -> "AsyncIterator[tuple[Broker, Client]]":
+    broker = await start(directory, files, clock, **config)
+    client = await Client.connect(broker)
+    try:
+        yield broker, client
+    finally:
+        client.close()
+        await broker.stop()
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._next = 0
+
+    @classmethod
+    async def connect(cls, broker: Broker) -> "Client":
+        return cls(*await asyncio.open_connection(*broker.address, limit=64 * 1024 * 1024))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def ask(self, api_key: int, version: int, **fields: Any) -> Message:
+        self.send(api_key, version, **fields)
+        return await self.answer(api_key, version)
+
+    def send(self, api_key: int, version: int, **fields: Any) -> None:
+        schema = request_schema(api_key, version)
+        self._next += 1
+        frame = bytearray(struct.pack(">hhih", api_key, version, self._next, -1))
+        if schema.is_flexible:
+            frame.append(0)
+        struct_writer(schema)(frame, Message(**fields))
+        self._writer.write(struct.pack(">i", len(frame)) + frame)
+
+    async def answer(self, api_key: int, version: int) -> Message:
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        data = await self._reader.readexactly(size)
+        schema = response_schema(api_key, version)
+        cursor = Cursor(data, 5 if schema.is_flexible and api_key != 18 else 4)
+        message = struct_reader(schema, schema)(cursor)
+        assert cursor.position == len(data), "a response has no bytes left over"
+        return message
+
+    async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        named = [Message(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+        asked = Message(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=named)
+        answer = await self.ask(CREATE, 7, topics=[asked], timeout_ms=1000, validate_only=False)
+        assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+    async def produce(
+        self, topic: str, batch: Buffer, *, partition: int = 0, acks: int = -1, version: int = 9
+    ) -> Message:
+        self.send_batch(topic, batch, partition=partition, acks=acks, version=version)
+        answer = await self.answer(PRODUCE, version)
+        result: Message = answer.responses[0].partition_responses[0]
+        return result
+
+    def send_batch(
+        self, topic: str, batch: Buffer, *, partition: int = 0, acks: int = -1, version: int = 9, timeout_ms: int = 5000
+    ) -> None:
+        data = Message(name=topic, partition_data=[Message(index=partition, records=bytes(batch))])
+        self.send(PRODUCE, version, transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
+
+    async def fetch(
+        self,
+        topic: str,
+        offset: int,
+        *,
+        partition: int = 0,
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 0,
+        min_bytes: int = 1,
+    ) -> Message:
+        asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        answer = await self.ask(
+            FETCH, 11, max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, session_id=0, session_epoch=-1,
+            topics=[Message(topic=topic, partitions=[asked])],
+        )  # fmt: skip
+        result: Message = answer.responses[0].partitions[0]
+        return result
+
+    async def read_all(self, topic: str, *, partition: int = 0, start: int = 0) -> list[Record]:
+        """Everything from `start` to the high watermark, as a consumer would come by it."""
+        found: list[Record] = []
+        offset = start
+        while True:
+            result = await self.fetch(topic, offset, partition=partition)
+            assert result.error_code == 0, result.error_code
+            for header, batch in split(result.records or b""):
+                found += [record for record in records(batch, header) if record.offset >= offset]
+                offset = header.last_offset + 1
+            if offset >= result.high_watermark:
+                return found
+
+    async def offset(self, topic: str, timestamp: int, *, partition: int = 0) -> int:
+        asked = Message(partition_index=partition, timestamp=timestamp)
+        answer = await self.ask(LIST_OFFSETS, 7, topics=[Message(name=topic, partitions=[asked])])
+        result = answer.topics[0].partitions[0]
+        assert result.error_code == 0, result.error_code
+        offset: int = result.offset
+        return offset
+
+
+def batch_of(values: Sequence[bytes], *, key: bytes | None = None, timestamp: int = 1_000, **more: Any) -> bytearray:
+    return build_batch([Record(key, value, timestamp=timestamp) for value in values], **more)
+
+
+def keyed(pairs: Sequence[tuple[str, str | None]], timestamp: int = 1_000) -> bytearray:
+    encoded = [
+        Record(key.encode(), value.encode() if value is not None else None, timestamp=timestamp) for key, value in pairs
+    ]
+    return build_batch(encoded)
