@@ -72,6 +72,7 @@ def test_a_record_that_is_refused_makes_the_command_fail(cli: Any, name: str) ->
 def test_a_line_without_its_key_separator_stops_the_command(cli: Any, name: str) -> None:
     refused = cli("produce", name, "--key-separator", ":", input="k:v\nnothing here\n")
     assert refused.exit_code == 1 and "nothing here" in refused.stderr
+    assert cli.ok("consume", name, "--exit-at-end") == "v\n", "what came before it is there"
 
 
 @pytest.mark.parametrize(

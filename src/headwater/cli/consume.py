@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 MAX_RECORDS_PER_POLL = 1_000
+FOLLOWING_WAIT_MS = 500
+LEAVING_WAIT_MS = 10
+FULL_QUEUE_WAIT_MS = 10
 OFFSET_TAIL_BASE = -2000
 """librdkafka's logical offsets "n before the end" are counted down from here."""
 
@@ -72,7 +75,7 @@ def consume(
             f"Move it first: `headwater group reset-offsets {group} --topic {topic} --to {start}`.",
             exit_code=2,
         )
-    config = client_config(bootstrap, **_consumer_config(group, position))
+    config = client_config(bootstrap, **_consumer_config(group, position, follow))
     with kafka_problems(bootstrap):
         consumer = Consumer(config)
         try:
@@ -114,7 +117,7 @@ def _stop_signals() -> "Iterator[Callable[[], bool]]":
             signal.signal(number, handler)
 
 
-def _consumer_config(group: str | None, position: Position | None) -> dict[str, Any]:
+def _consumer_config(group: str | None, position: Position | None, follow: bool) -> dict[str, Any]:
     at_end = position is not None and position.anchor is Anchor.END
     return {
         # librdkafka wants a group even for reading without one; it is never joined and nothing is committed to it.
@@ -122,6 +125,10 @@ def _consumer_config(group: str | None, position: Position | None) -> dict[str, 
         "enable.auto.commit": group is not None,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
+        # A partition is known to be at its end when a fetch waited in vain.
+        "fetch.wait.max.ms": FOLLOWING_WAIT_MS if follow else LEAVING_WAIT_MS,
+        # With its queue full librdkafka stops fetching, and looks again only a second later unless told so.
+        "fetch.queue.backoff.ms": FULL_QUEUE_WAIT_MS,
         "auto.offset.reset": "latest" if at_end else "earliest",
         "allow.auto.create.topics": False,
     }
@@ -159,7 +166,7 @@ def _polls(
     at_end: set[int] = set()
     while left and not is_stopping():
         records: list[Message] = []
-        for message in consumer.consume(min(left, MAX_RECORDS_PER_POLL), POLL_S):
+        for message in _poll(consumer, min(left, MAX_RECORDS_PER_POLL)):
             error = message.error()
             if error is None:
                 records.append(message)
@@ -175,6 +182,14 @@ def _polls(
             assigned = {place.partition for place in consumer.assignment()}
             if assigned and assigned <= at_end:
                 return
+
+
+def _poll(consumer: "Consumer", max_messages: int) -> "list[Message]":
+    """Wait for one message, then take what else is there: `consume` alone would wait for all it was asked for."""
+    first = consumer.poll(POLL_S)
+    if first is None:
+        return []
+    return [first, *(consumer.consume(max_messages - 1, 0) if max_messages > 1 else ())]
 
 
 def _write(records: "list[Message]", render: Render) -> None:

@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 
 import typer
 
 from headwater.cli.client import (
     DEFAULT_BOOTSTRAP,
-    REQUEST_TIMEOUT_S,
     Bootstrap,
     Json,
     client_config,
@@ -33,7 +32,9 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_QUEUED_RECORDS = 100_000
 MAX_QUEUED_KIB = 256 * 1024
 MAX_REPORTED_FAILURES = 5
-LINGER_MS = 5
+IN_BULK = {"enable.idempotence": True, "linger.ms": 5}
+BY_HAND = {"enable.idempotence": False, "message.send.max.retries": 0, "linger.ms": 0}
+"""Sent once, and a failure is told. Becoming idempotent takes librdkafka up to half a second, too long for a person."""
 POLL_EVERY_RECORDS = 1_000
 PROGRESS_AFTER_S = 1.0
 
@@ -44,6 +45,10 @@ class Compression(enum.StrEnum):
     SNAPPY = "snappy"
     LZ4 = "lz4"
     ZSTD = "zstd"
+
+
+Record: TypeAlias = tuple[bytes | None, bytes | None]
+"""Key and value."""
 
 
 @dataclass(slots=True)
@@ -57,12 +62,13 @@ class Tally:
     """The last offset given, by partition."""
     failures: list["KafkaError"] = field(default_factory=list)
 
-    def on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
+    def on_delivery(self, error: "KafkaError | None", message: "Message | None") -> None:
         if error is not None:
             self.failed += 1
             if len(self.failures) < MAX_REPORTED_FAILURES:
                 self.failures.append(error)
             return
+        assert message is not None, "what was delivered is a message"
         self.delivered += 1
         self.last_offsets[message.partition()] = message.offset()
 
@@ -109,9 +115,8 @@ def produce(
         bootstrap,
         **{
             "acks": "all",
-            "enable.idempotence": True,
             "compression.type": compression.value,
-            "linger.ms": 0 if values else LINGER_MS,
+            **(BY_HAND if values else IN_BULK),
             "message.timeout.ms": max(1, int(timeout_s * 1000)),
             "queue.buffering.max.messages": MAX_QUEUED_RECORDS,
             "queue.buffering.max.kbytes": MAX_QUEUED_KIB,
@@ -119,44 +124,44 @@ def produce(
     )
     began = time.monotonic()
     tally = Tally()
+    lines = _with_progress(_lines(values, file), file)
+    keyed = _split_all(lines, separator) if separator is not None else ((fixed_key, line) for line in lines)
+    records = _with_nulls(keyed) if empty_is_null else keyed
     with kafka_problems(bootstrap):
         producer = Producer(config)
-        # Without a connection, librdkafka asks for its producer id again only after half a second.
-        producer.list_topics(timeout=REQUEST_TIMEOUT_S)
-        for line in _with_progress(_lines(values, file), file):
-            record_key, value = _split(line, separator) if separator is not None else (fixed_key, line)
-            tally.sent_bytes += len(line)
-            if empty_is_null:
-                record_key = record_key or None
-            body = None if empty_is_null and not value else value
-            _send(
-                producer,
-                tally,
-                {"topic": topic, "partition": partition, "key": record_key, "value": body, "headers": headers},
-            )
-        producer.flush(timeout_s + 1)
+        try:
+            _send_all(producer, tally, topic, partition, headers, records)
+        finally:
+            producer.flush(timeout_s + 1)
     tally.failed += len(producer)
     _report(tally, topic, bootstrap, time.monotonic() - began, json=json, one_line=bool(values))
 
 
-def _send(producer: "Producer", tally: Tally, record: dict[str, Any]) -> None:
+def _send_all(
+    producer: "Producer",
+    tally: Tally,
+    topic: str,
+    partition: int,
+    headers: list[tuple[str, bytes]],
+    records: Iterable[Record],
+) -> None:
+    """Queue every record. What cannot be queued at all (too large, no such partition) counts as failed."""
     from confluent_kafka import KafkaException
 
-    while True:
-        try:
-            producer.produce(**record, on_delivery=tally.on_delivery)
-        except BufferError:
-            producer.poll(0.1)
-        except KafkaException as error:
-            # Refused before it was queued: too large, or no such partition.
-            tally.failed += 1
-            if len(tally.failures) < MAX_REPORTED_FAILURES:
-                tally.failures.append(error.args[0])
-            return
-        else:
-            if len(producer) % POLL_EVERY_RECORDS == 0:
-                producer.poll(0)
-            return
+    on_delivery = tally.on_delivery
+    for number, (key, value) in enumerate(records, 1):
+        while True:
+            try:
+                producer.produce(topic, value, key, partition, on_delivery, headers=headers)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                tally.on_delivery(error.args[0], None)
+                break
+        tally.sent_bytes += len(key or b"") + len(value or b"")
+        if number % POLL_EVERY_RECORDS == 0:
+            producer.poll(0)
 
 
 def _report(tally: Tally, topic: str, bootstrap: str, seconds: float, *, json: bool, one_line: bool) -> None:
@@ -176,14 +181,21 @@ def _report(tally: Tally, topic: str, bootstrap: str, seconds: float, *, json: b
     raise Problem(f"{tally.failed} record{'s' * (tally.failed != 1)} not acknowledged.", " ".join(reasons))
 
 
-def _split(line: bytes, separator: bytes) -> tuple[bytes, bytes]:
-    key, found, value = line.partition(separator)
-    if not found:
-        shown = line[:60].decode(errors="replace")
-        raise Problem(
-            f"This line has no key separator {separator.decode()!r}: {shown!r}.", "Nothing after it was sent."
-        )
-    return key, value
+def _split_all(lines: Iterable[bytes], separator: bytes) -> Iterator[Record]:
+    for line in lines:
+        key, found, value = line.partition(separator)
+        if not found:
+            shown = line[:60].decode(errors="replace")
+            raise Problem(
+                f"This line has no key separator {separator.decode()!r}: {shown!r}.",
+                "Only the lines before it were sent.",
+            )
+        yield key, value
+
+
+def _with_nulls(records: Iterable[Record]) -> Iterator[Record]:
+    for key, value in records:
+        yield key or None, value or None
 
 
 def _lines(values: list[str], file: Path | None) -> Iterator[bytes]:
