@@ -25,7 +25,6 @@ def test_without_a_file_everything_has_its_default() -> None:
     config = BrokerConfig.load(None)
     assert config == BrokerConfig()
     assert config.listen == ("127.0.0.1", 9092)
-    assert config.advertised == config.listen
     assert config.metrics == ("127.0.0.1", 9644)
     assert config.durability is Durability.SYNC
     assert config.metadata_url == "sqlite:headwater-data/metadata.db"
@@ -56,8 +55,7 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(file: Path) -> None:
     )
     assert (config.node_id, config.max_connections, config.auto_create_topics) == (7, 20, False)
     assert config.data_dir == Path("/var/lib/headwater")
-    assert config.advertised == Address("fe80::1", 19092)
-    assert str(config.advertised) == "[fe80::1]:19092"
+    assert str(config.advertise) == "[fe80::1]:19092"
     assert config.metrics is None
     assert config.idle_timeout_s == 5.0
     assert config.group_initial_rebalance_delay_ms == 3000

@@ -205,7 +205,7 @@ def test_retention_drops_old_segments_and_a_live_change_counts(tmp_path: Path) -
             await broker.cleaner.retain()
             assert await client.offset("t", -2) == 0
             topic = broker.catalog.topic("t")
-            await broker.catalog.alter_config(topic, {**topic.overrides, "retention.ms": "1000"})
+            await broker.catalog.alter_config(topic, lambda old: {**old, "retention.ms": "1000"})
             clock.advance(5)
             await broker.cleaner.retain()  # asks the open segment to end, too
             await settled(broker)

@@ -6,7 +6,7 @@ its heads and segments are written before, and removed after.
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwater.broker.partition import Environment, Partition
@@ -184,7 +184,7 @@ class Catalog:
     # Changing
 
     async def create(
-        self, name: str, partitions: int, overrides: dict[str, str], *, validate_only: bool = False
+        self, name: str, partitions: int, overrides: Mapping[str, str | None], *, validate_only: bool = False
     ) -> Topic | None:
         """A new topic. Raises RequestError with Kafka's codes; None when it was only to be validated."""
         check_topic_name(name)
@@ -244,13 +244,16 @@ class Catalog:
             await self._store_topic(topic, topic.overrides, total)
             topic.partitions = [*topic.partitions, *added]
 
-    async def alter_config(self, topic: Topic, overrides: dict[str, str], *, validate_only: bool = False) -> None:
-        """Replace a topic's overrides; they hold from now on."""
-        config = self._parse(overrides)
-        if validate_only:
-            return
-        named = canonical(overrides)
+    async def alter_config(
+        self, topic: Topic, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """Change a topic's overrides; they hold from now on. `change` makes the new ones of the old: nobody else's
+        change comes in between."""
         async with self._changes:
+            named = canonical(change(dict(topic.overrides)))
+            config = self._parse(named)
+            if validate_only:
+                return
             await self._store_topic(topic, named, len(topic.partitions))
             topic.overrides = named
             topic.config = config
@@ -259,7 +262,7 @@ class Catalog:
 
     # In order
 
-    def _parse(self, overrides: dict[str, str]) -> TopicConfig:
+    def _parse(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         return TopicConfig.parse(overrides, self._defaults)
 
     def _add(self, topic: Topic) -> None:

@@ -199,10 +199,6 @@ class BrokerConfig:
         return config
 
     @property
-    def advertised(self) -> Address:
-        return self.advertise or self.listen
-
-    @property
     def metadata_url(self) -> str:
         return self.metadata or f"sqlite:{self.data_dir / 'metadata.db'}"
 

@@ -195,6 +195,8 @@ class GroupCoordinator:
     async def expire(self) -> None:
         """Forget what outlived its retention, one group at a time, letting others work in between."""
         for log in list(self._logs):
+            if log.is_loaded:
+                self._forget_deleted_topics(log)
             for group_id in log.shard.group_ids() if log.is_loaded else []:
                 if log.is_loaded:
                     log.release(log.shard.expire(group_id, self._now()))
@@ -211,8 +213,12 @@ class GroupCoordinator:
 
     async def _load(self, log: GroupLog) -> None:
         await log.load()
-        # A crash may have come between the deletion of a topic and that of its offsets.
-        for topic in {topic for group_id in log.shard.group_ids() for topic in log.shard.offsets(group_id).topics()}:
+        self._forget_deleted_topics(log)
+
+    def _forget_deleted_topics(self, log: GroupLog) -> None:
+        """A crash, or a shard that was being read, may have come between a topic's deletion and that of its offsets."""
+        topics = {topic for group_id in log.shard.group_ids() for topic in log.shard.offsets(group_id).topics()}
+        for topic in topics:
             if self._catalog.find(topic) is None:
                 log.release(log.shard.forget_topic(topic))
 

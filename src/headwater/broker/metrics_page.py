@@ -113,7 +113,8 @@ def _gauges(metrics: Metrics) -> "Iterator[Metric]":
         for labels, value in islice(samples, MAX_SERIES_PER_GAUGE):
             family.add_metric(list(labels), value)
         yield family
-        left_out.add_metric([gauge.name], sum(1 for _ in samples))
+        if left := sum(1 for _ in samples):
+            left_out.add_metric([gauge.name], left)
     yield left_out
 
 

@@ -36,7 +36,6 @@ from headwater.transport.facts import log_fact
 from headwater.transport.server import Server, ServerLimits
 from headwater.transport.system_clock import SystemClock
 
-METADATA_FILE = "metadata.db"
 STORE_DIRECTORY = "store"
 QUIET_WAIT_S = 1.0
 """How long a stop waits for requests that are under way."""
@@ -91,8 +90,7 @@ class Broker:
         self._store = await SegmentStore.open(
             data_dir / STORE_DIRECTORY, files=files, options=store_options, on_failure=self._fail
         )
-        url = self.config.metadata or f"sqlite:{data_dir / METADATA_FILE}"
-        self._metadata = metadata = await open_metadata(url)
+        self._metadata = metadata = await open_metadata(self.config.metadata_url)
         self.cluster_id = await _cluster_id(metadata)
         self.tail_cache = TailCache(self.config.tail_cache_bytes)
         environment = Environment(

@@ -23,6 +23,6 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             raise refuse_alteration(resource.resource_type)
         topic = broker.catalog.topic(resource.resource_name)
         overrides = replaced((config.name, config.value) for config in resource.configs)
-        await broker.catalog.alter_config(topic, overrides, validate_only=request.validate_only)
+        await broker.catalog.alter_config(topic, lambda _: overrides, validate_only=request.validate_only)
 
-    return Message(responses=await alter_each(broker.catalog, request.resources, alter))
+    return Message(responses=await alter_each(request.resources, alter))

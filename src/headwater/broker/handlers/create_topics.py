@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from headwater.broker.catalog import Topic
+from headwater.broker.config_resources import describe_topic
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
@@ -35,7 +36,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 
 async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Message:
     partitions = _partition_count(broker, asked)
-    overrides = {config.name: config.value for config in asked.configs if config.value is not None}
+    overrides = {config.name: config.value for config in asked.configs}
     topic = await broker.catalog.create(asked.name, partitions, overrides, validate_only=validate_only)
     return Message(
         name=asked.name,
@@ -43,7 +44,7 @@ async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Mess
         error_code=ErrorCode.NONE,
         num_partitions=partitions,
         replication_factor=1,
-        configs=_describe_configs(topic),
+        configs=_describe_configs(broker, topic),
     )
 
 
@@ -71,12 +72,11 @@ def _partition_count(broker: "Broker", asked: Message) -> int:
     return broker.config.default_partitions if count == -1 else count
 
 
-def _describe_configs(topic: Topic | None) -> list[Message]:
-    if topic is None:
-        return []
+def _describe_configs(broker: "Broker", topic: Topic | None) -> list[Message]:
+    overrides = topic.overrides if topic is not None else {}
     return [
-        Message(name=name, value=value, read_only=False, config_source=1, is_sensitive=False)
-        for name, value in topic.overrides.items()
+        Message(name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False)
+        for entry in describe_topic(overrides, broker.config.topic_defaults)
     ]
 
 

@@ -22,7 +22,10 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             raise refuse_alteration(resource.resource_type)
         topic = broker.catalog.topic(resource.resource_name)
         changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
-        overrides = changed(topic.overrides, changes, broker.config.topic_defaults)
-        await broker.catalog.alter_config(topic, overrides, validate_only=request.validate_only)
+        await broker.catalog.alter_config(
+            topic,
+            lambda overrides: changed(overrides, changes, broker.config.topic_defaults),
+            validate_only=request.validate_only,
+        )
 
-    return Message(responses=await alter_each(broker.catalog, request.resources, alter))
+    return Message(responses=await alter_each(request.resources, alter))
