@@ -16,12 +16,29 @@ import pytest
 from confluent_kafka import Producer
 
 SERVE = [sys.executable, "-m", "headwater.cli.main", "serve"]
+SERVE_ON_A_DISK_THAT_FAILS = """
+import os, sys
+from pathlib import Path
+
+broken, flush = Path(sys.argv.pop()), os.fdatasync
+
+def fdatasync(fd):
+    if broken.exists():
+        raise OSError(5, "Input/output error")
+    flush(fd)
+
+os.fdatasync = fdatasync
+from headwater.cli.main import app
+app()
+"""
 
 
 @contextmanager
-def serving(data: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, str]]]:
+def serving(
+    data: Path, *options: str, command: list[str] = SERVE
+) -> Iterator[tuple["subprocess.Popen[str]", dict[str, str]]]:
     """A broker process and the facts on its banner."""
-    command = [*SERVE, "--data", str(data), "--listen", "127.0.0.1:0", "--metrics", "off", *options]
+    command = [*command, "--data", str(data), "--listen", "127.0.0.1:0", "--metrics", "off", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -98,6 +115,25 @@ def test_facts_are_logged_as_lines_or_as_json(tmp_path: Path) -> None:
         _, log = process.communicate(timeout=20)
         facts = [json.loads(line) for line in log.splitlines()]
         assert any(fact.get("fact") == "started" and fact["address"].startswith("127.0.0.1:") for fact in facts)
+
+
+def test_a_disk_that_fails_to_flush_ends_the_broker_with_a_reason(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    command = [sys.executable, "-c", SERVE_ON_A_DISK_THAT_FAILS, "serve"]
+    with serving(tmp_path / "data", str(broken), command=command) as (process, banner):
+        produce(banner["listening on"])
+        broken.touch()
+        settings = {"bootstrap.servers": banner["listening on"], "message.timeout.ms": 2000, "log_level": 0}
+        producer = Producer(settings)
+        outcome = []
+        producer.produce("greetings", b"lost", on_delivery=lambda error, _: outcome.append(error))
+        _, log = process.communicate(timeout=20)
+        producer.flush(20)
+    assert process.returncode == 1
+    assert f"headwater: The disk under {tmp_path / 'data'} failed" in log and "Traceback" not in log
+    assert outcome and outcome[0] is not None, "what was not flushed is not acknowledged"
+    with serving(tmp_path / "data") as (_, banner):
+        produce(banner["listening on"])
 
 
 def test_a_data_directory_has_one_broker(tmp_path: Path) -> None:
