@@ -212,7 +212,8 @@ class Engine:
             self._has_new_names = True
         if replica.durability is Durability.SYNC:
             self._changed[replica.segment] = replica
-        self.shelf.touch(replica)
+        if replica.index is not None:
+            self.shelf.touch(replica, replica.index)
         self.shelf.write_if_due(replica)
 
     def changed(self, replica: Replica) -> None:

@@ -149,6 +149,14 @@ def rebuild(index: BlockIndex, read: Read, base: Offset, size_bytes: int, lac: O
     return Rebuilt(expected, position)
 
 
+def checksum(read: Read, size_bytes: int) -> int:
+    """Of the first bytes of the file."""
+    crc = 0
+    for position in range(0, size_bytes, _CHUNK_BYTES):
+        crc = crc32c(read(min(_CHUNK_BYTES, size_bytes - position), position), crc)
+    return crc
+
+
 def drop_unsound_blocks(index: BlockIndex, read: Read, from_position: int) -> None:
     """Keep the blocks up to the first whose bytes are not what they were, looking from a position on."""
     for number in range(index.count):

@@ -147,30 +147,12 @@ class SegmentStore:
 
     async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
         replica = self._known(segment)
-        if replica.index is None:
-            await self._load(replica)
-        while True:
-            index = replica.index
-            end = replica.end
-            limit = min(limit, end)
-            if offset >= limit or index is None:
-                return b""
-            chosen = plan(index, offset, limit, end, max_bytes)
-            if chosen is None:
-                return b""
-            try:
-                data = await self._engine.read(replica, chosen.position, chosen.length)
-                batches = execute(chosen, data)
-            except CorruptReplica as error:
-                self._damaged(replica, error)
-                raise
-            self._shelf.touch(replica)
-            if batches:
-                return batches
-            number = index.number_of(offset) + 1
-            if number >= len(index):
-                return b""
-            offset = index[number].base  # compaction left a hole at the end of the block
+        try:
+            batches = await self._read(replica, offset, limit, max_bytes)
+        except CorruptReplica as error:
+            self._damaged(replica, error)
+            raise
+        return batches
 
     async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
         replica = self._known(segment)
@@ -178,9 +160,10 @@ class SegmentStore:
             return None
         index = await self._load(replica)
         block = index.first_since(timestamp)
-        if block is None:
-            return None
         try:
+            if block is None:
+                _check_complete(replica, index)
+                return None
             return find_in_block(block, await self._engine.read(replica, block.position, block.length), timestamp)
         except CorruptReplica as error:
             self._damaged(replica, error)
@@ -206,16 +189,36 @@ class SegmentStore:
             replica.is_deleted = False
             raise
 
+    async def _read(self, replica: Replica, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
+        while True:
+            index = await self._load(replica)
+            end = replica.end
+            limit = min(limit, end)
+            if offset >= limit:
+                return b""
+            chosen = plan(index, offset, limit, end, max_bytes)
+            if chosen is not None:
+                batches = execute(chosen, await self._engine.read(replica, chosen.position, chosen.length))
+                if batches:
+                    self._shelf.touch(replica, index)
+                    return batches
+                number = index.number_of(offset) + 1
+                if number < len(index):
+                    offset = index[number].base  # compaction left a hole at the end of the block
+                    continue
+            _check_complete(replica, index)
+            return b""
+
     # Appending
 
     async def _append(self, replica: Replica, first: Offset, end: Offset, lac: Offset, runs: list[Run]) -> Offset:
         size = sum(len(run.data) for run in runs)
-        if size > self._engine.max_append_bytes:
+        is_os = replica.durability is Durability.OS
+        if not is_os and size > self._engine.max_append_bytes:
             raise AppendTooLarge(f"{size} bytes in one append, at most {self._engine.max_append_bytes} are possible")
         self._load_now(replica)
         buffers = [run.data for run in runs]
         position = replica.queued_bytes
-        is_os = replica.durability is Durability.OS
         if is_os and not replica.pending and size < self._options.inline_write_bytes:
             self._write_now(replica, buffers, position)
             self._appended(replica, end, lac, runs)
@@ -390,6 +393,12 @@ class SegmentStore:
 def _check_id(segment: SegmentId) -> None:
     if len(segment) != 32 or not set(segment) <= set("0123456789abcdef"):
         raise ValueError(f"a segment id has 32 hex digits, not {segment!r}")
+
+
+def _check_complete(replica: Replica, index: BlockIndex) -> None:
+    """Nothing was found; is that because it could not be read?"""
+    if index.stop < replica.size_bytes:
+        raise CorruptReplica(f"segment {replica.segment} is sound up to position {index.stop} only")
 
 
 def _entry(kind: Kind, replica: Replica) -> Entry:

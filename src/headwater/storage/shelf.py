@@ -15,7 +15,7 @@ from headwater.storage.block_index import BlockIndex, seed_of
 from headwater.storage.descriptors import Descriptors
 from headwater.storage.files import Files, is_no_space
 from headwater.storage.replica import Replica
-from headwater.storage.segment_file import Paths, Read, rebuild
+from headwater.storage.segment_file import Paths, Read, checksum, rebuild
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Shelf:
 
     def load(self, replica: Replica, end: Offset, size_bytes: int) -> Loaded:
         """The index of a replica that has this end and size, or as much of it as its file can prove."""
-        index = BlockIndex(seed_of(replica.segment, replica.instance), self._block_bytes)
+        index = self._empty(replica)
         if not size_bytes:
             return Loaded(index, end, 0)
         content: Buffer = b""
@@ -68,19 +68,27 @@ class Shelf:
         index.load(bytes(content), size_bytes)
         if index.stop == size_bytes:
             return Loaded(index, end, size_bytes)
-        found = rebuild(index, self.reader(replica), replica.base, size_bytes, replica.lac)
+        read = self.reader(replica)
+        found = rebuild(index, read, replica.base, size_bytes, replica.lac)
+        if replica.sealed_crc is not None and checksum(read, found.size_bytes) != replica.sealed_crc:
+            # A batch's own checksum leaves out its offset and epoch: without the index nobody knows which are right.
+            return Loaded(self._empty(replica), replica.base, 0)
         if found.size_bytes == size_bytes and found.end <= end:
             return Loaded(index, end, size_bytes)  # the end may be past the last batch: compaction leaves holes
         return Loaded(index, found.end, found.size_bytes)
 
+    def _empty(self, replica: Replica) -> BlockIndex:
+        return BlockIndex(seed_of(replica.segment, replica.instance), self._block_bytes)
+
     def hold(self, replica: Replica, index: BlockIndex) -> None:
         replica.index = index
-        self.touch(replica)
+        self.touch(replica, index)
 
-    def touch(self, replica: Replica) -> None:
+    def touch(self, replica: Replica, index: BlockIndex) -> None:
         """The index was used, or has grown; others may have to go for it."""
-        assert replica.index is not None, "only what is in memory can be used"
-        size = len(replica.index.entries)
+        if replica.index is not index:
+            return  # dropped or replaced meanwhile
+        size = len(index.entries)
         self._held_bytes += size - self._held.get(replica, 0)
         self._held[replica] = size
         self._held.move_to_end(replica)
