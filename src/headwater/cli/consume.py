@@ -41,6 +41,10 @@ OFFSET_TAIL_BASE = -2000
 """librdkafka's logical offsets "n before the end" are counted down from here."""
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.")],
     group: Annotated[

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-app = typer.Typer(help="Look at consumer groups, and move them.", no_args_is_help=True)
+app = typer.Typer(help="Look at consumer groups, and move them.", no_args_is_help=True, add_completion=False)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 

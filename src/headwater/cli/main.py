@@ -1,4 +1,4 @@
-"""The `headwater` command: one file per noun, joined here.
+"""The `headwater` command: one file per noun, each imported when it is called.
 
 A command that cannot do its work says so in one or two sentences on stderr and exits with 1 (2 for a mistake in the
 command line); people never see a traceback for what they can repair themselves.
@@ -6,22 +6,29 @@ command line); people never see a traceback for what they can repair themselves.
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from headwater.cli.consume import consume
-from headwater.cli.group import app as group
 from headwater.cli.output import Problem, note, say
-from headwater.cli.produce import produce
-from headwater.cli.serve import serve
-from headwater.cli.topic import app as topic
 
+NOUNS = ("serve", "topic", "group", "produce", "consume")
 EXIT_BROKEN_PIPE = 128 + 13
 
 
 class Commands(TyperGroup):
+    def list_commands(self, context: Any) -> list[str]:
+        return list(NOUNS)
+
+    def get_command(self, context: Any, name: str) -> Any:
+        if name not in NOUNS:
+            return None
+        command = typer.main.get_command(import_module(f"headwater.cli.{name}").app)
+        command.name = name
+        return command
+
     def invoke(self, context: Any) -> Any:
         try:
             result = super().invoke(context)
@@ -44,11 +51,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(serve)
-app.add_typer(topic, name="topic")
-app.add_typer(group, name="group")
-app.command()(produce)
-app.command()(consume)
 
 
 def _print_version(wanted: bool) -> None:

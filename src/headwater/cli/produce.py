@@ -73,6 +73,10 @@ class Tally:
         self.last_offsets[message.partition()] = message.offset()
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def produce(
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC", help="Created if it does not exist and the broker allows it.")

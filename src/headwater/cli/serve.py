@@ -28,6 +28,10 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXIT_AT_ONCE = 130
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def serve(
     data: Annotated[
         Path | None,

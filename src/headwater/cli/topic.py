@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 INTERNAL_PREFIX = "__"
 
-app = typer.Typer(help="Create, look at and change topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, look at and change topics.", no_args_is_help=True, add_completion=False)
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Config = Annotated[
@@ -104,8 +104,9 @@ def describe(
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show a topic's partitions, offsets, sizes and settings. In a compacted topic the offsets have gaps, so there are
-    fewer records than offsets."""
+    """Show a topic's partitions, offsets, sizes and settings.
+
+    In a compacted topic the offsets have gaps: there are fewer records than offsets."""
     with admin(bootstrap) as client:
         metadata = topic_metadata(client, topic, bootstrap)
         cluster = client.list_topics(timeout=REQUEST_TIMEOUT_S)
