@@ -26,7 +26,7 @@ class StoreOptions:
 
     inline_write_bytes: int = 64 * KIB
     """Appends in `os` mode below this are written without changing threads."""
-    inline_read_bytes: int = 256 * KIB
+    inline_read_bytes: int = 2 * MIB
     reader_threads: int = 4
 
     reserve_bytes: int = 64 * MIB
