@@ -49,3 +49,6 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[dev]"
 	touch $@ $(VENV)/.core
+
+schemas: $(VENV)/.dev
+	$(BIN)/python tools/generate_schemas.py

@@ -11,8 +11,8 @@ from kio.serial import entity_reader, entity_writer
 
 from headwater.broker.dispatch import load_handlers
 from headwater.wire.codec import MAX_ELEMENTS, Cursor, MalformedRequest, Message, struct_reader, struct_writer
-from headwater.wire.messages import newest_version, read_body, read_header, request_reader, write_response
-from headwater.wire.schema import Struct, request_schema, response_schema
+from headwater.wire.messages import read_body, read_header, request_reader, write_response
+from headwater.wire.schema import Struct, newest_version, request_schema, response_schema
 
 SERVED = sorted(
     (entry.api.key, version)

@@ -35,8 +35,6 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _tune_allocator()
     gc.disable()
-    # Where hypothesis is installed, kio imports it, to offer values for tests. That alone takes 0.2 s.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
 
 def settle_garbage_collector() -> None:

@@ -3,8 +3,7 @@
 A message is one `Message` whatever its version: a request decoded from an old version has the
 fields of the newest with their defaults, and a response is written with the fields that its version has.
 
-kio's native reader is not used because it reserves memory for an announced array length before it looks at
-the bytes behind it: eight bytes from a stranger can end the process. Here a count is refused when
+A count is refused when
 the rest of the request could not hold that many elements, unknown tagged fields are skipped, and the
 elements of one request are counted against a budget. See docs/decisions/0004-own-codec-over-kio-schemas.md.
 """

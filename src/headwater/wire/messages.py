@@ -9,12 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from kio.index import KioIndexError
-from kio.schema.index import api_key_map, schema_name_map
-from kio.static.constants import EntityType
-
 from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
-from headwater.wire.schema import request_schema, response_schema
+from headwater.wire.schema import UnknownMessage, newest_version, request_schema, response_schema
 
 __all__ = ["Message", "MalformedRequest", "RequestHeader", "read_header", "read_body", "write_response"]
 
@@ -76,15 +72,8 @@ def request_reader(api_key: int, api_version: int) -> Callable[[Cursor], Message
 
 
 @cache
-def newest_version(api_key: int) -> int:
-    """The newest version that has a definition, served or not."""
-    versions = schema_name_map[api_key_map[api_key]]
-    return max(version for version, entities in versions.items() if EntityType.request in entities)
-
-
-@cache
 def is_flexible(api_key: int, api_version: int) -> bool:
     try:
         return request_schema(api_key, api_version).is_flexible
-    except KioIndexError:
+    except UnknownMessage:
         return False

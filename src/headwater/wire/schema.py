@@ -1,30 +1,24 @@
-"""The shape of every Kafka message in every version, taken from kio's generated classes.
+"""The shape of every Kafka message in every version: fields in order, each with a name, a type, a default and
+perhaps a tag. Durations and points in time are plain integers of milliseconds and say so in their names (`timeout_ms`).
 
-kio ships the protocol's definitions as one dataclass per message and version. Here they are reduced to
-what a codec needs: fields in order, with a name, a type, a default and perhaps a tag. Durations and
-points in time are plain integers of milliseconds and say so in their names (`timeout_ms`).
+The shapes lie in schemas.json, which `make schemas` writes from the definitions of the `kio` package; a test compares
+them.
 """
 
-import dataclasses
-import datetime
-import enum
-import types
-import typing
+import json
 import uuid
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
-
 NULL_UUID = uuid.UUID(int=0)
-_MILLISECOND = datetime.timedelta(milliseconds=1)
-_PLAIN_INT = {
-    "error_code": "int16",
-    "timedelta_i32": "int32",
-    "timedelta_i64": "int64",
-    "datetime_i64": "int64",
-}
+_FILE = Path(__file__).with_name("schemas.json")
+_ARRAY, _NULLABLE = 1, 2
+
+
+class UnknownMessage(Exception):
+    """There is no such API, or not in that version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,77 +43,56 @@ class Struct:
 
 @cache
 def request_schema(api_key: int, version: int) -> Struct:
-    return _struct(load_request_schema(api_key, version))
+    return _message("request", api_key, version)
 
 
 @cache
 def response_schema(api_key: int, version: int) -> Struct:
-    return _struct(load_response_schema(api_key, version))
+    return _message("response", api_key, version)
 
 
 @cache
-def _struct(entity: type) -> Struct:
-    fields = tuple(_field(field) for field in dataclasses.fields(entity))
-    return Struct(fields, bool(entity.__flexible__))  # type: ignore[attr-defined]
+def newest_version(api_key: int) -> int:
+    """The newest version that has a definition, served or not."""
+    try:
+        return max(map(int, _table()["apis"][str(api_key)]["request"]))
+    except KeyError:
+        raise UnknownMessage(f"there is no API {api_key}") from None
 
 
-def _field(field: "dataclasses.Field[Any]") -> Field:
-    inner, is_array, is_nullable = _unwrap(field.type)
-    kafka_type: str = field.metadata.get("kafka_type", "")
-    field_type: str | Struct
-    if dataclasses.is_dataclass(inner):
-        field_type = _struct(inner)  # type: ignore[arg-type]
-    else:
-        field_type = _PLAIN_INT.get(kafka_type, kafka_type)
-    name = f"{field.name}_ms" if kafka_type.startswith(("timedelta", "datetime")) else field.name
-    default = _plain_default(field, field_type, is_array, is_nullable)
-    # A point in time that kio spells None is -1 on the wire, and a missing id is all zeros: neither is a null.
-    is_nullable = is_nullable and field_type not in ("int64", "uuid")
-    return Field(name, field_type, is_array, is_nullable, default, field.metadata.get("tag"))
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(_FILE.read_bytes())
+    return table
 
 
-def _unwrap(annotation: Any) -> tuple[Any, bool, bool]:
-    """(inner type, is it an array, may it be null)"""
-    is_nullable = False
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        (annotation,) = (arg for arg in typing.get_args(annotation) if arg is not types.NoneType)
-        is_nullable = True
-    if typing.get_origin(annotation) is not tuple:
-        return annotation, False, is_nullable
-    inner = typing.get_args(annotation)[0]
-    return _unwrap(inner)[0], True, is_nullable
+def _message(kind: str, api_key: int, version: int) -> Struct:
+    try:
+        return _struct(_table()["apis"][str(api_key)][kind][str(version)])
+    except KeyError:
+        raise UnknownMessage(f"there is no {kind} of API {api_key} in version {version}") from None
 
 
-def _plain_default(field: "dataclasses.Field[Any]", field_type: str | Struct, is_array: bool, is_nullable: bool) -> Any:
-    default = field.default
-    if is_array:
-        return None if default is None else ()
-    if isinstance(field_type, Struct):
-        return None
-    if default is dataclasses.MISSING or default is None:
-        return _zero(field_type, is_nullable)
-    if isinstance(default, datetime.timedelta):
-        return default // _MILLISECOND
-    if isinstance(default, enum.Enum):
-        return int(default.value)
-    return default
+@cache
+def _struct(number: int) -> Struct:
+    is_flexible, fields = _table()["structs"][number]
+    return Struct(tuple(_field(*field) for field in fields), bool(is_flexible))
 
 
-def _zero(kafka_type: str, is_nullable: bool) -> Any:
-    match kafka_type:
-        case "uuid":
-            return NULL_UUID
-        case "int64" if is_nullable:
-            return -1
-        case _ if is_nullable:
-            return None
-        case "bool":
-            return False
-        case "float64":
-            return 0.0
-        case "string":
-            return ""
-        case "bytes" | "records":
-            return b""
-        case _:
-            return 0
+def _field(name: str, type_: str | int, flags: int, default: Any, tag: int | None) -> Field:
+    return Field(
+        name,
+        _struct(type_) if isinstance(type_, int) else type_,
+        bool(flags & _ARRAY),
+        bool(flags & _NULLABLE),
+        _default(type_, default),
+        tag,
+    )
+
+
+def _default(type_: str | int, default: Any) -> Any:
+    if type_ == "uuid" and default is None:
+        return NULL_UUID
+    if type_ in ("bytes", "records") and default == "":
+        return b""
+    return () if default == [] else default
