@@ -92,6 +92,7 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
 
     from headwater.broker.server import Broker
     from headwater.cli.runtime import settle_garbage_collector
+    from headwater.model.replica import StoreFailed
 
     stop_asked = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -101,32 +102,33 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
         broker = await Broker.start(config)
     except Exception as error:
         raise _explain_start(error, config) from error
-    if parent_fd is not None:
-        _tell_parent(parent_fd, broker, stop_asked)
-    say(_banner(broker))
-    sys.stdout.flush()
-    settle_garbage_collector()
-    await _until_stopped(broker, stop_asked)
-
-
-async def _until_stopped(broker: "Broker", stop_asked: "asyncio.Event") -> None:
-    """Wait for a signal, or for the broker to give up; raise why it did."""
-    import asyncio
-
-    from headwater.model.replica import StoreFailed
-
-    asked = asyncio.ensure_future(stop_asked.wait())
-    stopped = asyncio.ensure_future(broker.wait_stopped())
-    await asyncio.wait((asked, stopped), return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
     try:
-        await broker.stop()
-        await stopped
+        if parent_fd is not None:
+            _tell_parent(parent_fd, broker, stop_asked)
+        say(_banner(broker))
+        sys.stdout.flush()
+        settle_garbage_collector()
+        await _until_asked(broker, stop_asked)
     except StoreFailed as error:
         raise Problem(
-            f"The disk under {broker.config.data_dir} failed: {error}.",
+            f"The disk under {config.data_dir} failed: {error}.",
             "Nothing that was acknowledged depends on it. Check the disk, then start again: the broker recovers.",
         ) from error
+    finally:
+        await broker.stop()
+
+
+async def _until_asked(broker: "Broker", stop_asked: "asyncio.Event") -> None:
+    """Return when somebody wants the broker to stop; raise why it gave up, if it did before."""
+    import asyncio
+
+    asked = asyncio.ensure_future(stop_asked.wait())
+    gave_up = asyncio.ensure_future(broker.wait_stopped())
+    await asyncio.wait((asked, gave_up), return_when=asyncio.FIRST_COMPLETED)
+    if gave_up.done():
+        gave_up.result()
+    asked.cancel()
+    gave_up.cancel()
 
 
 def _on_signal(stop_asked: "asyncio.Event") -> None:
@@ -140,7 +142,13 @@ def _tell_parent(parent_fd: int, broker: "Broker", stop_asked: "asyncio.Event") 
     import asyncio
 
     os.write(parent_fd, f"{_shown(broker.address)}\n".encode())
-    asyncio.get_running_loop().add_reader(parent_fd, stop_asked.set)
+    loop = asyncio.get_running_loop()
+
+    def on_end() -> None:
+        loop.remove_reader(parent_fd)
+        stop_asked.set()
+
+    loop.add_reader(parent_fd, on_end)
 
 
 def _banner(broker: "Broker") -> str:
