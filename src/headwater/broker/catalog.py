@@ -26,6 +26,7 @@ from headwater.transport.facts import log_fact
 OPERATIONS_PER_TXN = 96
 PARTITIONS_AT_ONCE = 48
 """Taken over together: their changes fit into one transaction, two operations each."""
+CHUNKS_AT_ONCE = 8
 MAX_PARTITIONS = 100_000
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -123,6 +124,7 @@ class Catalog:
             self._add(Topic(topic.topic_id, topic.name, topic.config, self._parse(topic.config), version))
         await self._lead(led, sealed)
         await self.collect_garbage()
+        self._environment.spawn(self._measure_segments())
 
     async def _lead(
         self,
@@ -130,17 +132,23 @@ class Catalog:
         sealed: dict[PartitionId, dict[SegmentId, tuple[SealedSegment, int]]],
     ) -> None:
         found: dict[PartitionId, Partition] = {}
-        for start in range(0, len(led), PARTITIONS_AT_ONCE):
-            chunk = led[start : start + PARTITIONS_AT_ONCE]
-            takeovers = await asyncio.gather(*(self._take_over(*entry) for entry in chunk))
-            txn = await self._metadata.txn(
-                [condition for takeover in takeovers for condition in takeover.conditions],
-                [operation for takeover in takeovers for operation in takeover.operations],
-            )
+        turns = asyncio.Semaphore(CHUNKS_AT_ONCE)
+
+        async def lead_chunk(chunk: Sequence[tuple[PartitionId, Head, int]]) -> None:
+            async with turns:
+                takeovers = await asyncio.gather(*(self._take_over(*entry) for entry in chunk))
+                txn = await self._metadata.txn(
+                    [condition for takeover in takeovers for condition in takeover.conditions],
+                    [operation for takeover in takeovers for operation in takeover.operations],
+                )
             if not txn.ok:
                 raise RuntimeError("another process changed the partitions of this node while it was starting")
             for takeover in takeovers:
                 found[takeover.partition] = self._led(takeover, txn.versions, sealed.get(takeover.partition, {}))
+
+        async with asyncio.TaskGroup() as chunks:
+            for start in range(0, len(led), PARTITIONS_AT_ONCE):
+                chunks.create_task(lead_chunk(led[start : start + PARTITIONS_AT_ONCE]))
         for partition_id in sorted(found):
             self._by_id[partition_id.topic_id].partitions.append(found[partition_id])
 
@@ -166,10 +174,15 @@ class Catalog:
             self._environment, takeover.partition, topic.name, register, config, takeover.producers, takeover.end,
             config.durability, takeover.open_bytes,
         )  # fmt: skip
-        for segment, _ in segments.values():
-            if segment.crc32c is None:
-                self._environment.spawn(partition.measure(segment))
         return partition
+
+    async def _measure_segments(self) -> None:
+        """Have the store flush and measure what was sealed without it: by the start, or before a crash. One at a time,
+        because nobody waits for it."""
+        for partition in self.partitions():
+            for segment in partition.register.chain.sealed:
+                if segment.crc32c is None and not partition.is_deleted:
+                    await partition.measure(segment)
 
     async def collect_garbage(self) -> None:
         """Delete replicas that no head and no sealed segment names: leftovers of crashes and deletions. The inventory

@@ -259,7 +259,9 @@ class GroupCoordinator:
             self._armed_ms = min((at_ms for at_ms in deadlines if at_ms is not None), default=longest_ms)
             sleep_s = max((self._armed_ms - now_ms) / 1000, SHORTEST_SLEEP_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._sooner.wait(), sleep_s)
+                # Not wait_for: before Python 3.12 it may swallow the cancellation that ends this task.
+                async with asyncio.timeout(sleep_s):
+                    await self._sooner.wait()
 
     async def _watch_retention(self) -> None:
         while True:

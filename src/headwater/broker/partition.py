@@ -302,7 +302,7 @@ class Partition:
             self._environment.spawn(self.measure(sealed))
 
     async def measure(self, sealed: SealedSegment) -> None:
-        """Have the store flush and measure a sealed segment, and note the figures."""
+        """Have the store flush and measure a sealed segment, and note the figures. One that is gone is left alone."""
         try:
             measured = await self._store.seal(sealed.id, sealed.end)
             await self.register.update(
@@ -314,6 +314,8 @@ class Partition:
                 )
             )
         except (StoreError, Unavailable, Unknown, LostLeadership) as error:
+            if isinstance(error, UnknownSegment) and sealed not in self.register.chain.sealed:
+                return
             log_fact("measure_failed", partition=self.id, segment=sealed.id, error=f"{type(error).__name__}: {error}")
 
     # Reading

@@ -15,7 +15,7 @@ sealed segments, never after.
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from headwater.model.ids import LeaderEpoch, NodeId, Offset, PartitionId, SegmentId, StoreId, TopicId
@@ -108,7 +108,7 @@ class SealedSegment:
 
 
 def encode(value: Cluster | Topic | Head | SealedSegment) -> bytes:
-    return json.dumps(asdict(value), separators=(",", ":"), default=_plain).encode()
+    return json.dumps(_plain(value), separators=(",", ":"), default=_plain).encode()
 
 
 def decode_cluster(data: bytes) -> Cluster:
@@ -139,6 +139,8 @@ def _tuple(value: Any) -> Any:
     return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
-def _plain(value: object) -> str:
-    assert isinstance(value, uuid.UUID), f"{type(value).__name__} has no plain form"
-    return value.hex
+def _plain(value: Any) -> Any:
+    """One level of what JSON does not know by itself."""
+    if isinstance(value, uuid.UUID):
+        return value.hex
+    return {name: getattr(value, name) for name in value.__slots__}

@@ -13,7 +13,7 @@ API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    return Message(results=[await _delete(broker, group_id) for group_id in request.groups_names])
+    return Message(results=[await _delete(broker, group_id) for group_id in dict.fromkeys(request.groups_names)])
 
 
 async def _delete(broker: "Broker", group_id: str) -> Message:

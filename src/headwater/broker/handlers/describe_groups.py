@@ -23,7 +23,8 @@ ALL_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
 
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    return Message(groups=[_describe(broker, group_id, operations, context.api_version) for group_id in request.groups])
+    asked = dict.fromkeys(request.groups)
+    return Message(groups=[_describe(broker, group_id, operations, context.api_version) for group_id in asked])
 
 
 def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> Message:

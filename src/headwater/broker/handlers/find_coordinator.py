@@ -23,7 +23,8 @@ TRANSACTION = 1
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     if context.api_version < 4:
         return await _find(broker, request.key, request.key_type)
-    return Message(coordinators=[await _find(broker, key, request.key_type) for key in request.coordinator_keys])
+    keys = dict.fromkeys(request.coordinator_keys)
+    return Message(coordinators=[await _find(broker, key, request.key_type) for key in keys])
 
 
 async def _find(broker: "Broker", key: str, key_type: int) -> Message:

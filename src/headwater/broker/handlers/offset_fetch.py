@@ -22,7 +22,9 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timest
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     if context.api_version >= 8:
-        return Message(groups=[await _fetch(broker, group.group_id, group.topics) for group in request.groups])
+        # Once for each group, so that naming one again and again cannot make an answer larger than memory.
+        asked = {group.group_id: group.topics for group in request.groups}
+        return Message(groups=[await _fetch(broker, group_id, topics) for group_id, topics in asked.items()])
     fetched = await _fetch(broker, request.group_id, request.topics)
     if context.api_version == 1 and fetched.error_code:
         # There is no other place for the error in this version.
