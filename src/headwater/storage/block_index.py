@@ -30,7 +30,7 @@ ENTRY_BYTES: Final = _ENTRY.size
 assert ENTRY_BYTES == 44, "an entry has the size that is drawn"
 
 MAX_LANDMARKS: Final = 32
-"""Ends of recent appends inside the growing block, so that a reader at the tail need not walk batches."""
+"""Places inside blocks where recent appends or reads ended, so that whoever reads on from there need not walk."""
 
 
 class Block(NamedTuple):
@@ -95,7 +95,7 @@ class BlockIndex:
         """The run was written behind everything else."""
         self.add(run.base, len(run.data), run.data, run.max_timestamp, lac)
         if self.tail is not None:
-            self._remember(run.stop, self.tail.stop)
+            self.remember(run.stop, self.tail.stop)
 
     def add(self, base: Offset, length: int, data: memoryview, max_timestamp: int, lac: Offset) -> None:
         tail = self.tail
@@ -124,7 +124,6 @@ class BlockIndex:
         self.entries += crc32c(body[:_COVERED_BYTES], self._seed).to_bytes(4, "big")
         self.count += 1
         self.tail = None
-        self.landmarks.clear()
 
     def load(self, content: bytes, size_bytes: int) -> None:
         """Take over the entries of a file, as far as they are right and within the segment."""
@@ -176,7 +175,8 @@ class BlockIndex:
         at = self.written_count * ENTRY_BYTES
         return bytes(self.entries[at:]), at
 
-    def _remember(self, offset: Offset, position: int) -> None:
+    def remember(self, offset: Offset, position: int) -> None:
+        """Batches that end past the offset start at the position."""
         landmarks = self.landmarks
         landmarks[offset] = position
         if len(landmarks) > MAX_LANDMARKS:

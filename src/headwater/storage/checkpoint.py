@@ -17,7 +17,7 @@ from headwater.storage.state_log import Checkpoint, StateLog
 
 @dataclass(frozen=True, slots=True)
 class CheckpointJob:
-    unsynced: Sequence[Path]
+    unsynced: Sequence[str]
     """Segment and index files that were written to since the last checkpoint."""
     has_new_names: bool
     changes: Sequence[Entry]

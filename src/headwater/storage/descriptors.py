@@ -4,20 +4,26 @@ Thread-safe. A file that is in use is never closed, so more than the limit may b
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from headwater.storage.files import Files
 
 
-class _Open:
-    __slots__ = ("fd", "holders", "is_forgotten")
+class Borrowed:
+    """A descriptor that stays open for the length of a `with` block, even if the file is forgotten meanwhile."""
 
-    def __init__(self, fd: int) -> None:
+    __slots__ = ("_owner", "fd", "holders", "is_forgotten")
+
+    def __init__(self, owner: "Descriptors", fd: int) -> None:
+        self._owner = owner
         self.fd = fd
         self.holders = 0
         self.is_forgotten = False
+
+    def __enter__(self) -> int:
+        return self.fd
+
+    def __exit__(self, *_: object) -> None:
+        self._owner.give_back(self)
 
 
 class Descriptors:
@@ -25,52 +31,52 @@ class Descriptors:
         self._files = files
         self._limit = limit
         self._lock = threading.Lock()
-        self._open: OrderedDict[Path, _Open] = OrderedDict()
+        self._open: OrderedDict[str, Borrowed] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    @contextmanager
-    def borrow(self, path: Path, *, create: bool = False) -> Iterator[int]:
-        """A descriptor that stays open for the length of the block, even if the file is forgotten meanwhile."""
+    def borrow(self, path: str, *, create: bool = False) -> Borrowed:
+        """To be used in a `with` statement, at once."""
         with self._lock:
             entry = self._open.get(path)
             if entry is None:
-                entry = self._open[path] = _Open(self._files.open(path, create=create))
+                entry = self._open[path] = Borrowed(self, self._files.open(path, create=create))
+                entry.holders = 1
                 if len(self._open) > self._limit:
                     self._close_one()
             else:
                 self._open.move_to_end(path)
-            entry.holders += 1
-        try:
-            yield entry.fd
-        finally:
-            with self._lock:
-                entry.holders -= 1
-                if entry.is_forgotten and not entry.holders:
-                    self._files.close(entry.fd)
+                entry.holders += 1
+            return entry
 
-    def forget(self, path: Path) -> None:
+    def give_back(self, entry: Borrowed) -> None:
+        with self._lock:
+            entry.holders -= 1
+            if entry.is_forgotten and not entry.holders:
+                self._files.close(entry.fd)
+
+    def forget(self, path: str) -> None:
         """The file is about to go away."""
         with self._lock:
             entry = self._open.pop(path, None)
-            if entry is None:
-                return
-            entry.is_forgotten = True
-            if not entry.holders:
-                self._files.close(entry.fd)
+            if entry is not None:
+                self._let_go(entry)
 
     def close(self) -> None:
         with self._lock:
             for entry in self._open.values():
-                entry.is_forgotten = True
-                if not entry.holders:
-                    self._files.close(entry.fd)
+                self._let_go(entry)
             self._open.clear()
+
+    def _let_go(self, entry: Borrowed) -> None:
+        entry.is_forgotten = True
+        if not entry.holders:
+            self._files.close(entry.fd)
 
     def _close_one(self) -> None:
         for path, entry in self._open.items():
-            if not entry.holders and path is not next(reversed(self._open)):
+            if not entry.holders:
                 del self._open[path]
                 self._files.close(entry.fd)
                 return

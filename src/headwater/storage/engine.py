@@ -297,7 +297,7 @@ class Engine:
         future.add_done_callback(lambda done: self._checkpointed(job, done.result()))
 
     def _collect(self, first_generation: int, first_group: int, boot_id: str) -> CheckpointJob:
-        unsynced: list[Path] = []
+        unsynced: list[str] = []
         for replica in list(self._unsynced):
             if replica.durability is Durability.OS and boot_id:
                 continue  # flushed only when the store closes

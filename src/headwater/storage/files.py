@@ -36,7 +36,7 @@ class DirectoryInUse(Exception):
 
 
 class Files(Protocol):
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path | str, *, create: bool = False) -> int:
         """A descriptor for reading and writing. FileNotFoundError if it is not there and not to be created."""
 
     def close(self, fd: int) -> None: ...
@@ -69,7 +69,7 @@ class Files(Protocol):
 
     def rename(self, source: Path, target: Path) -> None: ...
 
-    def unlink(self, path: Path) -> None:
+    def unlink(self, path: Path | str) -> None:
         """Nothing happens if it is not there."""
 
     def make_directory(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class Files(Protocol):
 class SystemFiles:
     """The file system of the machine."""
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path | str, *, create: bool = False) -> int:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o640)
 
     def close(self, fd: int) -> None:
@@ -168,7 +168,7 @@ class SystemFiles:
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)  # noqa: PTH105 - the port speaks of names, not of Path objects
 
-    def unlink(self, path: Path) -> None:
+    def unlink(self, path: Path | str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108
 
@@ -206,7 +206,7 @@ def is_no_space(error: OSError) -> bool:
     return error.errno in NO_SPACE_ERRNOS
 
 
-def read_file(files: Files, path: Path) -> bytes | None:
+def read_file(files: Files, path: Path | str) -> bytes | None:
     """All of a file, or None if it is not there."""
     try:
         fd = files.open(path)

@@ -5,6 +5,7 @@ walked only inside a block, to find where to start or to stop. What is planned h
 the index) is done by `execute`, which touches nothing but the bytes and may run in any thread.
 """
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ from headwater.storage.block_index import Block, BlockIndex
 MAX_READ_BYTES: Final = 64 * 1024 * 1024
 """Of one call, whatever is asked for, if it is more than one block."""
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+_STEP: Final = struct.Struct(">qi11xi")
+"""Base offset, length and last offset delta: what it takes to go from batch to batch in verified bytes."""
+_LENGTH_END: Final = 12
 
 Read = Callable[[int, int], Buffer]
 """(length, position) -> bytes of the segment file."""
@@ -79,7 +84,14 @@ def plan(index: BlockIndex, offset: Offset, limit: Offset, end: Offset, max_byte
     return Plan(blocks, offset, limit, max_bytes, start, stop)
 
 
-def execute(plan: Plan, data: Buffer) -> memoryview:
+class Batches(NamedTuple):
+    data: memoryview
+    next_offset: Offset | None
+    """Where to read on, if that is inside a block: there `next_position` spares a walk."""
+    next_position: int
+
+
+def execute(plan: Plan, data: Buffer) -> Batches:
     """The batches asked for, out of the bytes of the planned blocks, which are verified."""
     view = memoryview(data)
     verify(plan.blocks, view)
@@ -90,9 +102,10 @@ def execute(plan: Plan, data: Buffer) -> memoryview:
     if stop is None:
         last_start = plan.blocks[-1].position - origin
         stop = _seek_past(view, max(last_start, start), len(view), plan.limit)
+    next_offset = None
     if stop - start > plan.max_bytes:
-        stop = _cut(view, start, stop, plan.max_bytes)
-    return view[start:stop]
+        stop, next_offset = _cut(view, start, stop, plan.max_bytes)
+    return Batches(view[start:stop], next_offset, origin + stop)
 
 
 def verify(blocks: list[Block], view: memoryview) -> None:
@@ -221,40 +234,51 @@ def locate(index: BlockIndex, read: Read, offset: Offset) -> int:
 
 
 class Paths:
-    """Names of the files of replicas."""
+    """Names of the files of replicas. Plain strings: they are made for every append."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._prefix = f"{directory}/"
 
-    def segment(self, name: str) -> Path:
-        return self.directory / f"{name}.log"
+    def segment(self, name: str) -> str:
+        return f"{self._prefix}{name}.log"
 
-    def index(self, name: str) -> Path:
-        return self.directory / f"{name}.index"
+    def index(self, name: str) -> str:
+        return f"{self._prefix}{name}.index"
 
 
-def _seek(view: memoryview, start: int, stop: int, offset: Offset) -> int:
+def _seek(view: memoryview, position: int, stop: int, offset: Offset) -> int:
     """Where the first batch that ends past the offset starts."""
-    for batch in skim(view, start, stop):
-        if batch.stop > offset:
-            return batch.position
+    while position < stop:
+        base, length, last_delta = _STEP.unpack_from(view, position)
+        if base + last_delta >= offset:
+            return position
+        position += _LENGTH_END + length
     return stop
 
 
-def _seek_past(view: memoryview, start: int, stop: int, limit: Offset) -> int:
+def _seek_past(view: memoryview, position: int, stop: int, limit: Offset) -> int:
     """Where the first batch that ends past the limit starts."""
-    for batch in skim(view, start, stop):
-        if batch.stop > limit:
-            return batch.position
+    while position < stop:
+        base, length, last_delta = _STEP.unpack_from(view, position)
+        if base + last_delta >= limit:
+            return position
+        position += _LENGTH_END + length
     return stop
 
 
-def _cut(view: memoryview, start: int, stop: int, max_bytes: int) -> int:
-    """Where the last batch ends that ends within max_bytes, or the first batch if none does."""
-    for batch in skim(view, start, stop):
-        if batch.position > start and batch.position + batch.size_bytes - start > max_bytes:
-            return batch.position
-    return stop
+def _cut(view: memoryview, start: int, stop: int, max_bytes: int) -> tuple[int, Offset]:
+    """Where the last batch ends that ends within max_bytes, or the first batch if none does; and the offset there."""
+    position = start
+    next_offset = 0
+    while position < stop:
+        base, length, last_delta = _STEP.unpack_from(view, position)
+        after = position + _LENGTH_END + length
+        if position > start and after - start > max_bytes:
+            break
+        position = after
+        next_offset = base + last_delta + 1
+    return position, next_offset
 
 
 def _size_of_batch(data: memoryview) -> int:

@@ -199,9 +199,11 @@ class SegmentStore:
             chosen = plan(index, offset, limit, end, max_bytes)
             if chosen is not None:
                 batches = execute(chosen, await self._engine.read(replica, chosen.position, chosen.length))
-                if batches:
+                if batches.data:
                     self._shelf.touch(replica, index)
-                    return batches
+                    if batches.next_offset is not None:
+                        index.remember(batches.next_offset, batches.next_position)
+                    return batches.data
                 number = index.number_of(offset) + 1
                 if number < len(index):
                     offset = index[number].base  # compaction left a hole at the end of the block

@@ -148,7 +148,8 @@ class MemoryFiles:
 
     # The port
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path | str, *, create: bool = False) -> int:
+        path = Path(path)
         with self._mutex:
             self._begin("open", path)
             inode = self._names.get(path)
@@ -237,7 +238,8 @@ class MemoryFiles:
             self._names[target] = self._names.pop(source)
             self.effects.append(Renamed(source, target))
 
-    def unlink(self, path: Path) -> None:
+    def unlink(self, path: Path | str) -> None:
+        path = Path(path)
         with self._mutex:
             self._begin("unlink", path)
             if self._names.pop(path, None) is not None:
