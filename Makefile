@@ -12,6 +12,9 @@ SERVE ?=
 TESTS ?=
 WORKERS ?= 2
 
+# Compiled files are what makes the second start three times as fast as the first.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-tools check format clean
 
 run: $(VENV)/.core
