@@ -213,3 +213,15 @@ def test_a_new_member_that_vanished_while_waiting_is_removed_after_five_minutes(
     assert "b" not in driven.answers
     driven.pass_ms(1)
     assert driven.answers["b"].error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_what_members_bring_along_is_limited_for_the_whole_group() -> None:
+    driven = DrivenGroup(GroupSettings(max_group_bytes=250))
+    large = (MemberProtocol("range", bytes(100)),)
+    driven.join("a", needs_known_id=False, protocols=large)
+    driven.join("b", needs_known_id=False, protocols=large)
+    refused = refusal(lambda: driven.join("c", needs_known_id=False, protocols=large))
+    assert refused is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert driven.group.members.metadata_bytes == 210
+    driven.leave(next(iter(driven.group.members)).member_id)
+    assert driven.group.members.metadata_bytes == 105

@@ -212,3 +212,13 @@ def test_a_replay_brings_back_groups_and_offsets() -> None:
     assert again.durable_state() == shard.durable_state()
     assert again.heartbeat("g", member, None, 1, at(1)) is ErrorCode.NONE
     assert again.next_deadline_ms() == 10_000
+
+
+def test_what_members_bring_along_is_limited_for_the_whole_shard() -> None:
+    shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=0, max_shard_bytes=60))
+    member, _ = with_member(shard, "a")
+    with_member(shard, "b")
+    refused = refusal(lambda: shard.join("c", join_request(needs_known_id=False), "u", "t", at(0)))
+    assert refused is ErrorCode.POLICY_VIOLATION
+    shard.leave("a", [LeaveRequest(member, None)], "t", at(0))
+    assert refusal(lambda: with_member(shard, "c")) is ErrorCode.NONE

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headwater.groups.departures import DepartureReason, Departures
 from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, ReplyTo
 from headwater.groups.events import GroupDeleted, GroupStored, StoredMember
-from headwater.groups.members import Member, MemberProtocol, Roster
+from headwater.groups.members import Member, MemberProtocol, Roster, size_bytes
 from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState, Rebalance, Timer
 from headwater.groups.requests import JoinRequest, LeaveRequest, SyncRequest
@@ -181,6 +181,11 @@ class ClassicGroup:
         return self._rebalance.subscribed
 
     @property
+    def size_bytes(self) -> int:
+        """What the members brought along and were assigned."""
+        return self.members.metadata_bytes + self._rebalance.assignment_bytes
+
+    @property
     def is_idle(self) -> bool:
         """No members, and nobody on the way to become one."""
         return self.state is GroupState.EMPTY and not self._rebalance.pending
@@ -208,6 +213,9 @@ class ClassicGroup:
             has_room = len(self.members) < limit
         if not has_room:
             raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has its limit of {limit} members.")
+        replaced_bytes = size_bytes(member.protocols) if member is not None else 0
+        if self.members.metadata_bytes - replaced_bytes + request.size_bytes > self._settings.max_group_bytes:
+            raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The members' metadata would be too large together.")
 
     def _agrees(self, request: JoinRequest, member: Member | None) -> bool:
         if len(self.members) and request.protocol_type != self.protocol_type:

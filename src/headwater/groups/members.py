@@ -50,6 +50,8 @@ class Roster:
         self._by_instance: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         self._joining = 0
+        self.metadata_bytes = 0
+        """What all members have to tell, under all their protocols."""
         self.leader: str | None = None
 
     def __len__(self) -> int:
@@ -75,7 +77,7 @@ class Roster:
         if member.instance_id is not None:
             assert member.instance_id not in self._by_instance, "an instance has one member"
             self._by_instance[member.instance_id] = member.member_id
-        self._supporters.update({protocol.name for protocol in member.protocols})
+        self._note_protocols(member)
         if self.leader is None:
             self.leader = member.member_id
 
@@ -102,7 +104,7 @@ class Roster:
     def set_protocols(self, member: Member, protocols: tuple[MemberProtocol, ...]) -> None:
         self._forget_protocols(member)
         member.protocols = protocols
-        self._supporters.update({protocol.name for protocol in protocols})
+        self._note_protocols(member)
 
     def set_joining(self, member: Member, to: ReplyTo | None) -> ReplyTo | None:
         """Who waited for this member's join before."""
@@ -142,8 +144,17 @@ class Roster:
     def max_rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
+    def _note_protocols(self, member: Member) -> None:
+        self.metadata_bytes += size_bytes(member.protocols)
+        self._supporters.update({protocol.name for protocol in member.protocols})
+
     def _forget_protocols(self, member: Member) -> None:
+        self.metadata_bytes -= size_bytes(member.protocols)
         for name in {protocol.name for protocol in member.protocols}:
             self._supporters[name] -= 1
             if not self._supporters[name]:
                 del self._supporters[name]
+
+
+def size_bytes(protocols: tuple[MemberProtocol, ...]) -> int:
+    return sum(len(protocol.name) + len(protocol.metadata) for protocol in protocols)

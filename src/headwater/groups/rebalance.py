@@ -58,6 +58,7 @@ class Rebalance:
         self.deadlines: Deadlines[tuple[Timer, str]] = Deadlines()
         self.subscribed: frozenset[str] | None = frozenset()
         """The topics that the generation reads; None if that cannot be known."""
+        self.assignment_bytes = 0
         self._settings = settings
         self._generation_size = 0
         self._unsynced: set[str] = set()
@@ -69,6 +70,7 @@ class Rebalance:
         """Take up a stored generation, whose members have been added."""
         self.generation, self.protocol_type, self.protocol = generation, protocol_type, protocol
         self._generation_size = len(self.members)
+        self.assignment_bytes = sum(len(member.assignment) for member in self.members)
         self.state = GroupState.STABLE if len(self.members) else GroupState.EMPTY
         self._note_subscriptions()
 
@@ -147,15 +149,14 @@ class Rebalance:
 
     def assign(self, assignments: dict[str, bytes], now: Moment, out: Effects) -> bool:
         """The leader's word. If it is taken, the caller stores the group, then `tell_assignments`."""
-        size_bytes = sum(
-            len(assignments.get(member.member_id, b"")) + len(member.metadata(self.protocol)) for member in self.members
-        )
-        if size_bytes > self._settings.max_group_bytes:
+        assignment_bytes = sum(len(assignments.get(member.member_id, b"")) for member in self.members)
+        if assignment_bytes + self.members.metadata_bytes > self._settings.max_group_bytes:
             self._end_sync_phase(ErrorCode.UNKNOWN_SERVER_ERROR, now, out)
             self.prepare(now, out)
             return False
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
+        self.assignment_bytes = assignment_bytes
         self.state = GroupState.STABLE
         return True
 
@@ -240,6 +241,7 @@ class Rebalance:
             self._tell_joined(now, out)
         else:
             self.protocol = None
+            self.assignment_bytes = 0
             self.state = GroupState.EMPTY
         self._note_subscriptions()
 

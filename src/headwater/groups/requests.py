@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headwater.groups.members import MemberProtocol
+from headwater.groups.members import MemberProtocol, size_bytes
 from headwater.groups.settings import MAX_PROTOCOLS, MAX_STRING_BYTES, GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
 
@@ -22,6 +22,10 @@ class JoinRequest:
     can_skip_assignment: bool = True
     """A static leader that comes back understands that nothing has to be assigned (KIP-814, JoinGroup 9)."""
 
+    @property
+    def size_bytes(self) -> int:
+        return size_bytes(self.protocols)
+
     def check(self, settings: GroupSettings) -> None:
         """Raise RequestError for what no group would accept."""
         if not settings.min_session_timeout_ms <= self.session_timeout_ms <= settings.max_session_timeout_ms:
@@ -34,11 +38,10 @@ class JoinRequest:
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "A member must offer at least one protocol.")
         if len(self.protocols) > MAX_PROTOCOLS:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"A member may offer at most {MAX_PROTOCOLS} protocols.")
-        size_bytes = sum(len(protocol.metadata) for protocol in self.protocols)
-        if size_bytes > settings.max_member_metadata_bytes:
+        if self.size_bytes > settings.max_member_metadata_bytes:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST,
-                f"The member's metadata has {size_bytes} bytes, more than {settings.max_member_metadata_bytes}.",
+                f"The member's metadata has {self.size_bytes} bytes, more than {settings.max_member_metadata_bytes}.",
             )
         names = (self.instance_id or "", self.client_id, self.protocol_type, *(each.name for each in self.protocols))
         if any(not fits_string(name) for name in names) or self.instance_id == "":

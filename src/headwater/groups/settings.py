@@ -26,6 +26,8 @@ class GroupSettings:
     max_member_metadata_bytes: int = 262_144
     """All protocols of one member together."""
     max_group_bytes: int = 4_194_304
-    """The group's record: subscriptions and assignments of all members."""
+    """What the members of one group bring along, and the record that subscriptions and assignments make."""
+    max_shard_bytes: int = 134_217_728
+    """What the members of all groups of one shard bring along and were assigned."""
     max_offset_metadata_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000

@@ -34,6 +34,8 @@ class GroupShard:
         self._offsets: dict[str, GroupOffsets] = {}
         """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
         self._deadlines: Deadlines[str] = Deadlines()
+        self._group_bytes: dict[str, int] = {}
+        self._size_bytes = 0
 
     # What is remembered
 
@@ -51,14 +53,13 @@ class GroupShard:
             case GroupStored():
                 self._group(event.group_id).apply(event)
             case GroupDeleted():
-                self._groups.pop(event.group_id, None)
-                self._deadlines.clear(event.group_id)
+                self._forget(event.group_id)
 
     def resume(self, now: Moment) -> None:
         """The log has been replayed: take up the groups that it told of."""
         for group in self._groups.values():
             group.resume(now)
-            self._rearm(group)
+            self._note(group)
 
     def durable_state(self) -> tuple[dict[str, GroupStored], dict[str, dict[tuple[str, int], CommittedOffset]]]:
         """What a replay of the log would bring back."""
@@ -75,19 +76,21 @@ class GroupShard:
         check_group_id(group_id)
         request.check(self._settings)
         group = self._groups.get(group_id)
+        if self._size_bytes + request.size_bytes > self._settings.max_shard_bytes:
+            raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
         if group is None:
             if request.member_id != "":
                 raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
             self._check_group_count(group_id)
             group = self._group(group_id)
         effects = group.join(request, unique, to, now)
-        self._rearm(group)
+        self._note(group)
         return effects
 
     def sync(self, group_id: str, request: SyncRequest, to: ReplyTo, now: Moment) -> Effects:
         group = self._known(group_id)
         effects = group.sync(request, to, now)
-        self._rearm(group)
+        self._note(group)
         return effects
 
     def heartbeat(
@@ -105,7 +108,7 @@ class GroupShard:
             effects.reply(to, [LeaveAnswer(unknown, each.member_id, each.instance_id) for each in requests])
             return effects
         effects = group.leave(requests, to, now)
-        self._rearm(group)
+        self._note(group)
         return effects
 
     # Offsets
@@ -137,7 +140,7 @@ class GroupShard:
             answers.append(OffsetAnswer(error, each.topic, each.partition))
         effects.reply(to, answers)
         if group is not None:
-            self._rearm(group)
+            self._note(group)
         return effects
 
     def offsets(self, group_id: str) -> GroupOffsets:
@@ -207,7 +210,7 @@ class GroupShard:
         while (group_id := self._deadlines.take_due(now.monotonic_ms)) is not None:
             group = self._groups[group_id]
             effects.add(group.tick(now))
-            self._rearm(group)
+            self._note(group)
         return effects
 
     def kill(self, error: ErrorCode) -> Effects:
@@ -275,14 +278,21 @@ class GroupShard:
         if group.stored is not None:
             self._log(GroupDeleted(group_id), effects)
             return
-        del self._groups[group_id]
+        self._forget(group_id)
+
+    def _forget(self, group_id: str) -> None:
+        self._groups.pop(group_id, None)
         self._deadlines.clear(group_id)
+        self._size_bytes -= self._group_bytes.pop(group_id, 0)
 
     def _log(self, event: Event, effects: Effects) -> None:
         effects.events.append(event)
         self.apply(event)
 
-    def _rearm(self, group: ClassicGroup) -> None:
+    def _note(self, group: ClassicGroup) -> None:
+        """Bring the shard's own figures up to date after anything happened to a group."""
+        self._size_bytes += group.size_bytes - self._group_bytes.get(group.group_id, 0)
+        self._group_bytes[group.group_id] = group.size_bytes
         at_ms = group.next_deadline_ms()
         if at_ms is None:
             self._deadlines.clear(group.group_id)
