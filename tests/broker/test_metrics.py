@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,6 +12,7 @@ from headwater.broker import metrics as metrics_module
 from headwater.broker.metrics import OTHER_TOPICS, Histogram, Metrics
 from headwater.broker.metrics_page import families, page
 from headwater.broker.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer
+from headwater.broker.timed_files import TimedFiles
 from headwater.model.errors import ErrorCode
 
 
@@ -54,7 +56,7 @@ def test_requests_are_counted_by_api_and_version_and_timed_by_api() -> None:
     assert seen["headwater_request_seconds_sum", (("api", "Fetch"),)] == 0.5
 
 
-def test_connections_bytes_errors_and_syncs_reach_the_page() -> None:
+def test_connections_bytes_errors_and_flushes_reach_the_page() -> None:
     metrics = Metrics()
     metrics.connection_opened()
     metrics.connection_opened()
@@ -63,7 +65,7 @@ def test_connections_bytes_errors_and_syncs_reach_the_page() -> None:
     metrics.bytes_out(250)
     metrics.error("Produce", ErrorCode.MESSAGE_TOO_LARGE)
     metrics.error("Produce", 9999)
-    metrics.journal_synced(0.002, 4096)
+    metrics.flushed(0.002)
     metrics.loop_delayed(0.003)
     seen = scraped(metrics)
     assert seen["headwater_connections", ()] == 1
@@ -72,8 +74,7 @@ def test_connections_bytes_errors_and_syncs_reach_the_page() -> None:
     assert seen["headwater_sent_bytes_total", ()] == 250
     assert seen["headwater_request_errors_total", (("api", "Produce"), ("code", "MESSAGE_TOO_LARGE"))] == 1
     assert seen["headwater_request_errors_total", (("api", "Produce"), ("code", "9999"))] == 1
-    assert seen["headwater_journal_sync_seconds_count", ()] == 1
-    assert seen["headwater_journal_bytes_total", ()] == 4096
+    assert seen["headwater_flush_seconds_count", ()] == 1
     assert seen["headwater_event_loop_delay_seconds_count", ()] == 1
     assert seen["process_resident_memory_bytes", ()] > 0
     assert seen["process_open_fds", ()] > 0
@@ -135,6 +136,18 @@ def test_a_gauge_with_too_many_values_says_how_many_it_left_out(monkeypatch: pyt
     seen = scraped(metrics)
     assert sum(name == "headwater_log_size_bytes" for name, _ in seen) == 3
     assert seen["headwater_left_out_series", (("gauge", "log_size_bytes"),)] == 2
+
+
+def test_every_flush_to_the_device_is_timed(tmp_path: Path) -> None:
+    metrics = Metrics()
+    files = TimedFiles(metrics.flushed)
+    fd = files.open(tmp_path / "file", create=True)
+    files.pwritev(fd, [b"x"], 0)
+    files.sync_data(fd)
+    files.sync_data(fd)
+    files.close(fd)
+    assert sum(metrics.flushes.counts) == 2
+    assert metrics.flushes.sum > 0
 
 
 def test_a_hostile_label_is_escaped() -> None:

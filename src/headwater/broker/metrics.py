@@ -1,6 +1,6 @@
 """What a broker counts about itself, cheap enough to count on every request.
 
-Contract, for the code that is being measured (all of it on the broker's event loop, none of it thread-safe):
+Contract, for the code that is being measured (on the broker's event loop, unless said otherwise):
 
     metrics = Metrics()                                      # one per broker; several may live in one process
     metrics.connection_opened(); metrics.connection_closed()
@@ -9,7 +9,7 @@ Contract, for the code that is being measured (all of it on the broker's event l
     metrics.error("Produce", ErrorCode.MESSAGE_TOO_LARGE)    # once for each error code in an answer
     metrics.produced(topic, records, batches, size_bytes)    # once per partition in a request, not per record
     metrics.fetched(topic, size_bytes)
-    metrics.journal_synced(seconds, size_bytes)              # one group commit
+    metrics.flushed(seconds)                                 # a flush to the device, by timed_files.py
     metrics.watch("log_size_bytes", "...", ("topic",), read) # a gauge that `read()` computes when somebody looks
 
 `MetricsServer.start(metrics, host, port)` in metrics_server.py shows them; metrics_page.py gives them their names.
@@ -50,7 +50,7 @@ REQUEST_BOUNDS_S = (
     5.0,
     10.0,
 )
-SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+FLUSH_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 DELAY_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 Sample: TypeAlias = tuple[Sequence[str], float]
@@ -112,8 +112,7 @@ class Metrics:
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """By API and error code."""
     topics: dict[str, TopicTraffic] = field(default_factory=dict)
-    journal_syncs: Histogram = field(default_factory=lambda: Histogram(SYNC_BOUNDS_S))
-    journal_bytes: int = 0
+    flushes: Histogram = field(default_factory=lambda: Histogram(FLUSH_BOUNDS_S))
     loop_delays: Histogram = field(default_factory=lambda: Histogram(DELAY_BOUNDS_S))
     gauges: dict[str, Gauge] = field(default_factory=dict)
 
@@ -160,9 +159,9 @@ class Metrics:
         """Forget its counters, so that topics that come and go do not fill the room there is."""
         self.topics.pop(topic, None)
 
-    def journal_synced(self, seconds: float, size_bytes: int = 0) -> None:
-        self.journal_syncs.observe(seconds)
-        self.journal_bytes += size_bytes
+    def flushed(self, seconds: float) -> None:
+        """Only ever called by one thread at a time; a page made meanwhile may miss the last one."""
+        self.flushes.observe(seconds)
 
     def loop_delayed(self, seconds: float) -> None:
         """How much later than asked the event loop ran a callback."""

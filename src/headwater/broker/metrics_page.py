@@ -52,7 +52,6 @@ def _traffic(metrics: Metrics) -> "Iterator[Metric]":
     yield CounterMetricFamily("headwater_connections_opened", "Connections accepted.", metrics.connections_opened)
     yield CounterMetricFamily("headwater_received_bytes", "Bytes read from clients.", metrics.received_bytes)
     yield CounterMetricFamily("headwater_sent_bytes", "Bytes written to clients.", metrics.sent_bytes)
-    yield CounterMetricFamily("headwater_journal_bytes", "Bytes made durable by the journal.", metrics.journal_bytes)
 
 
 def _requests(metrics: Metrics) -> "Iterator[Metric]":
@@ -99,7 +98,7 @@ def _latencies(metrics: Metrics) -> "Iterator[Metric]":
     for api, histogram in metrics.latencies.items():
         requests.add_metric([api], histogram.cumulative(), histogram.sum)
     yield requests
-    yield unlabelled("headwater_journal_sync_seconds", "Duration of a group commit.", metrics.journal_syncs)
+    yield unlabelled("headwater_flush_seconds", "Duration of a flush to the device.", metrics.flushes)
     yield unlabelled("headwater_event_loop_delay_seconds", "Lateness of the event loop, sampled.", metrics.loop_delays)
 
 
