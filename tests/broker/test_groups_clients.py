@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -185,6 +186,18 @@ def test_a_group_resumes_where_it_was_after_the_broker_restarted(own_broker: Bro
     until(lambda: len(after.values) == 8)
     assert sorted(map(int, after.values)) == list(range(40, 48))
     after.stop()
+
+
+def test_an_acknowledged_commit_survives_kill_9() -> None:
+    with Broker(subprocess=True, **QUICK) as broker:
+        topic, group = new_topic(broker), new_group()
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
+        for offset in range(1, 6):
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        broker.kill()
+        broker.restart()
+        assert committed(broker, group) == {0: 5}
+        consumer.close()
 
 
 def test_members_live_through_a_restart_of_the_broker_without_a_rebalance(own_broker: Broker) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.broker.catalog import Catalog
+from headwater.broker.cleaner import Cleaner
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.partition import Environment
@@ -54,8 +55,8 @@ class Node:
             tasks.add(task)
             return task
 
-        environment = Environment(1, store, self.clock, TailCache(1024 * 1024), spawn, self._new_segment)
-        self.catalog = Catalog(metadata, environment, self.config.topic_defaults)
+        self.environment = Environment(1, store, self.clock, TailCache(1024 * 1024), spawn, self._new_segment)
+        self.catalog = Catalog(metadata, self.environment, self.config.topic_defaults)
         await self.catalog.load()
         if self.catalog.find("orders") is None:
             await self.catalog.create("orders", 2, {})
@@ -275,6 +276,32 @@ def test_records_that_cannot_be_read_do_not_take_the_others_with_them(tmp_path: 
             await until(coordinator.is_loaded)
             assert await committed(coordinator, "g", "orders", 0) == 7
             assert await committed(coordinator, "g", "orders", 1) == 8
+
+    asyncio.run(scenario())
+
+
+def test_a_compacted_log_brings_back_the_same_groups(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        async with node.run() as coordinator:
+            await ready(coordinator)
+            joined = await stable(coordinator)
+            for offset in range(50):
+                await coordinator.commit("g", commit_request(("orders", 0, offset), joined=joined))
+            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
+            before_bytes = log.size_bytes
+            log.ask_roll()
+            await until(lambda: log.open_bytes == 0)
+            await coordinator.commit("g", commit_request(("orders", 1, 7), joined=joined))
+            await until(lambda: log.register.chain.sealed[0].crc32c is not None)
+            await Cleaner(node.environment, node.catalog, node.config).compact()
+            assert log.size_bytes < before_bytes / 4
+            durable = coordinator.described("g").members
+        async with node.run() as coordinator:
+            await until(coordinator.is_loaded)
+            assert coordinator.described("g").members == durable
+            assert await committed(coordinator, "g", "orders", 0) == 49
+            assert await committed(coordinator, "g", "orders", 1) == 7
 
     asyncio.run(scenario())
 

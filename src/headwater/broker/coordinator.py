@@ -25,6 +25,7 @@ from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, 
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.views import DescribedGroup, ListedGroup
+from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 
@@ -78,8 +79,8 @@ class GroupCoordinator:
                     topic = await self._catalog.create(
                         OFFSETS_TOPIC, self._config.offsets_topic_partitions, OFFSETS_TOPIC_CONFIG
                     )
-                except RequestError as error:
-                    raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+                except (RequestError, Unavailable, Unknown) as error:
+                    raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
             assert topic is not None, "a topic that was not only validated"
             self._open(topic)
 

@@ -16,7 +16,7 @@ from headwater.groups.members import Member, MemberProtocol, Roster, size_bytes
 from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState, Rebalance, Timer
 from headwater.groups.requests import JoinRequest, LeaveRequest, SyncRequest
-from headwater.groups.settings import MAX_MEMBER_ID_PREFIX_CHARS, GroupSettings
+from headwater.groups.settings import GroupSettings
 from headwater.groups.subscriptions import subscribed_topics
 from headwater.model.errors import ErrorCode, RequestError
 
@@ -59,7 +59,7 @@ class ClassicGroup:
         if not self._agrees(request, member):
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         out = Effects()
-        fresh_id = f"{(request.instance_id or request.client_id)[:MAX_MEMBER_ID_PREFIX_CHARS]}-{unique}"
+        fresh_id = f"{(request.instance_id or request.client_id)}-{unique}"
         if _asks_for_id(request):
             self._rebalance.pending.add(fresh_id)
             self._rebalance.deadlines.set((Timer.PENDING, fresh_id), now.monotonic_ms + request.session_timeout_ms)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headwater.groups.members import MemberProtocol, size_bytes
-from headwater.groups.settings import MAX_PROTOCOLS, MAX_STRING_BYTES, GroupSettings
+from headwater.groups.settings import MAX_NAME_CHARS, MAX_PROTOCOLS, MAX_STRING_BYTES, GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
 
 
@@ -44,7 +44,7 @@ class JoinRequest:
                 f"The member's metadata has {self.size_bytes} bytes, more than {settings.max_member_metadata_bytes}.",
             )
         names = (self.instance_id or "", self.client_id, self.protocol_type, *(each.name for each in self.protocols))
-        if any(not fits_string(name) for name in names) or self.instance_id == "":
+        if any(len(name) > MAX_NAME_CHARS for name in names) or self.instance_id == "":
             raise RequestError(ErrorCode.INVALID_REQUEST, "A name is empty or too long.")
 
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 MAX_STRING_BYTES = 32_767
-"""Group, member, instance and protocol names are stored with a 16-bit length."""
-MAX_MEMBER_ID_PREFIX_CHARS = 255
+"""Strings are stored with a 16-bit length; a group's name may have all of it, as in Kafka."""
+MAX_NAME_CHARS = 255
+"""Instance, client and protocol names: members carry them along wherever they go."""
 MAX_PROTOCOLS = 64
 """Assignment strategies that one member may offer."""
 MAX_DEPARTURES = 50

@@ -10,6 +10,7 @@ from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.effects import JoinAnswer
 from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import JoinRequest
+from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import RequestError
 from headwater.wire.messages import Message
 
@@ -24,7 +25,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     join = JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
-        client_id=context.client_id,
+        client_id=context.client_id[:MAX_NAME_CHARS],
         client_host=f"/{context.client_host}",
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else session_timeout_ms,
