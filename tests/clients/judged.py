@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-PRODUCE_TIMEOUT_S = 20.0
+PRODUCE_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 15.0
 ADMIN_TIMEOUT_S = 15.0
 HEARTBEAT_INTERVAL_MS = 200

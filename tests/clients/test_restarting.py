@@ -77,8 +77,7 @@ def test_a_restart_amid_producing_and_consuming_loses_and_repeats_nothing(client
 @every_client("admin", "configs")
 def test_topics_configs_records_and_commits_are_there_after_a_restart(client: Client, restarted: Broker) -> None:
     topic, group = new_name(), new_name()
-    client.create_topic(topic, partitions=3, config={"retention.ms": "86400000"})
-    client.set_topic_config(topic, "max.message.bytes", "5000")
+    client.create_topic(topic, partitions=3, config={"retention.ms": "86400000", "max.message.bytes": "5000"})
     client.produce(topic, [Record(b"%d" % number, partition=2) for number in range(20)])
     member = client.member(topic, group)
     received, deadline_s = 0, time.monotonic() + TIMEOUT_S

@@ -1,12 +1,16 @@
 """kafka-python 3: a client in pure Python, with a codec of its own."""
 
+import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 from judged import (
+    ADMIN_TIMEOUT_S,
     EVERY_ABILITY,
     EVERY_CODEC,
     HEARTBEAT_INTERVAL_MS,
@@ -36,23 +40,55 @@ STRATEGIES = {
 }
 
 
+POLL_MS = 700
+
+
 class KafkaPythonMember:
+    """A consumer in a thread of its own, as programs use it: kafka-python rebalances only inside poll(), and loses an
+    assignment that arrives in the moment in which poll() gives up (with Apache Kafka too), so polls are long."""
+
     def __init__(self, consumer: KafkaConsumer, topic: str) -> None:
         self._consumer = consumer
+        self._received: queue.Queue[Received] = queue.Queue()
+        self._calls: queue.Queue[tuple[Callable[[], None], Future[None]]] = queue.Queue()
+        self._is_closed = False
         consumer.subscribe([topic])
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
 
     def poll(self, timeout_s: float) -> list[Received]:
-        found = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
-        return [_received(record) for records in found.values() for record in records]
+        received: list[Received] = []
+        try:
+            received.append(self._received.get(timeout=timeout_s))
+            while True:
+                received.append(self._received.get_nowait())
+        except queue.Empty:
+            return received
 
     def assigned(self) -> set[int]:
         return {partition.partition for partition in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit()
+        done: Future[None] = Future()
+        self._calls.put((self._consumer.commit, done))
+        done.result(ADMIN_TIMEOUT_S)
 
     def close(self) -> None:
+        self._is_closed = True
+        self._thread.join()
         self._consumer.close(autocommit=False)
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            for records in self._consumer.poll(timeout_ms=POLL_MS).values():
+                for record in records:
+                    self._received.put(_received(record))
+            while not self._calls.empty():
+                call, done = self._calls.get()
+                try:
+                    done.set_result(call())
+                except Exception as error:
+                    done.set_exception(error)
 
 
 class KafkaPythonClient:
@@ -132,7 +168,7 @@ class KafkaPythonClient:
         _asked(lambda: self._admin.delete_topics([topic]))
 
     def topics(self) -> dict[str, int]:
-        return {topic["name"]: len(topic["partitions"]) for topic in self._admin.describe_topics()}
+        return {topic["name"]: len(topic["partitions"]) for topic in _asked(self._admin.describe_topics)}
 
     def add_partitions(self, topic: str, total: int) -> None:
         _asked(lambda: self._admin.create_partitions({topic: NewPartitions(total)}))
@@ -146,7 +182,7 @@ class KafkaPythonClient:
 
     def set_topic_config(self, topic: str, key: str, value: str) -> None:
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: value})
-        answer = self._admin.alter_configs([wanted])["topic"][topic]
+        answer = _asked(lambda: self._admin.alter_configs([wanted]))["topic"][topic]
         if refusal := re.match(r"\[Error (\d+)\]", answer):
             raise Refused(int(refusal[1]), answer)
 
@@ -156,24 +192,24 @@ class KafkaPythonClient:
         return int(found[wanted]["low_watermark"])
 
     def groups(self) -> set[str]:
-        return {listing["group_id"] for listing in self._admin.list_groups()}
+        return {listing["group_id"] for listing in _asked(self._admin.list_groups)}
 
     def group(self, group: str) -> GroupView:
         found = _asked(lambda: self._admin.describe_groups([group]))[group]
         return GroupView(found["group_state"].upper(), len(found["members"]))
 
     def delete_group(self, group: str) -> None:
-        answer = self._admin.delete_groups([group])[group]
+        answer = _asked(lambda: self._admin.delete_groups([group]))[group]
         if answer != "OK":
             raise Refused(getattr(errors, answer).errno, answer)
 
     def cluster(self) -> ClusterView:
-        found = self._admin.describe_cluster()
+        found = _asked(self._admin.describe_cluster)
         return ClusterView(found["cluster_id"], tuple(f"{node['host']}:{node['port']}" for node in found["brokers"]))
 
     def log_sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
-        for broker in self._admin.describe_log_dirs():
+        for broker in _asked(self._admin.describe_log_dirs):
             for topic in (topic for log_dir in broker["log_dirs"] for topic in log_dir["topics"]):
                 size_bytes = sum(partition["partition_size"] for partition in topic["partitions"])
                 sizes[topic["name"]] = sizes.get(topic["name"], 0) + size_bytes
@@ -205,10 +241,17 @@ class KafkaPythonClient:
 
 
 def _asked(question: Callable[[], Any]) -> Any:
-    try:
-        return question()
-    except errors.BrokerResponseError as error:
-        raise Refused(error.errno, str(error)) from error
+    """Ask, and again while the client itself waits before it connects to a restarted broker."""
+    deadline_s = time.monotonic() + ADMIN_TIMEOUT_S
+    while True:
+        try:
+            return question()
+        except errors.BrokerResponseError as error:
+            raise Refused(error.errno, str(error)) from error
+        except (errors.NodeNotReadyError, errors.KafkaConnectionError):
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)
 
 
 def _received(record: Any) -> Received:
