@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-SOURCES := src tests $(wildcard bench)
+SOURCES := src tests $(wildcard bench tools)
 
 # Extra arguments for the broker and for pytest: make run SERVE="--listen 0.0.0.0:9092", make test TESTS="tests/cli -x"
 SERVE ?=
@@ -15,7 +15,7 @@ WORKERS ?= 2
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-tools check format clean
+.PHONY: run test test-tools check format clean schemas
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)

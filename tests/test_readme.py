@@ -59,8 +59,3 @@ def test_the_tour_prints_what_it_says(headwater_subprocess: Broker, tmp_path: Pa
         if block.expected is not None:
             pattern = ".*".join(map(re.escape, block.expected.split(ANYTHING)))
             assert re.fullmatch(pattern, printed), f"{block.text}\n{printed}"
-
-
-def test_the_files_it_points_to_exist() -> None:
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text()):
-        assert (README.parent / target).exists(), target

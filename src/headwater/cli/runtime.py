@@ -31,7 +31,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def tune_interpreter() -> None:
-    """Before the broker starts: trade a little memory and CPU for even response times, and start quickly."""
+    """Before the broker starts: trade a little memory and CPU for even response times."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _tune_allocator()
     gc.disable()
