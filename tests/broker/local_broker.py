@@ -20,7 +20,7 @@ from headwater.wire.codec import Cursor, Message, struct_reader, struct_writer
 from headwater.wire.schema import request_schema, response_schema
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
-SMALL_STORE = StoreOptions(journal_file_bytes=1024 * 1024, reserve_bytes=0, low_water_bytes=0)
+SMALL_STORE = StoreOptions(journal_file_bytes=4 * 1024 * 1024, reserve_bytes=0, low_water_bytes=0)
 
 
 def start(directory: Path, files: MemoryFiles, clock: ManualClock | None = None, **config: Any) -> Any:
@@ -145,3 +145,9 @@ def keyed(pairs: Sequence[tuple[str, str | None]], timestamp: int = 1_000) -> by
         Record(key.encode(), value.encode() if value is not None else None, timestamp=timestamp) for key, value in pairs
     ]
     return build_batch(encoded)
+
+
+async def settled() -> None:
+    """Let writers that were asked for something finish it."""
+    for _ in range(50):
+        await asyncio.sleep(0.005)

@@ -6,9 +6,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-from local_broker import Client, batch_of, keyed, running, start
+from local_broker import Client, batch_of, keyed, running, settled, start
 
-from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
 from headwater.model.replica import StoreFailed
 from headwater.records.build import build_batch
@@ -208,7 +207,7 @@ def test_retention_drops_old_segments_and_a_live_change_counts(tmp_path: Path) -
             await broker.catalog.alter_config(topic, lambda old: {**old, "retention.ms": "1000"})
             clock.advance(5)
             await broker.cleaner.retain()  # asks the open segment to end, too
-            await settled(broker)
+            await settled()
             await broker.cleaner.retain()
             assert await client.offset("t", -2) == await client.offset("t", -1) == 20
             refused = await client.fetch("t", 3)
@@ -421,9 +420,3 @@ def last_values(found: list[Record]) -> dict[str, str | None]:
     return {
         (record.key or b"").decode(): record.value.decode() if record.value is not None else None for record in found
     }
-
-
-async def settled(broker: Broker) -> None:
-    """Let writers that were asked for something finish it."""
-    for _ in range(50):
-        await asyncio.sleep(0.005)

@@ -21,6 +21,9 @@ from headwater.broker.config_key import (
     some_of,
 )
 
+LARGEST_BATCH_BYTES = 60 * 1024 * 1024
+"""A batch must fit into one file of the journal, with room to spare."""
+
 DURABILITY: Final = "headwater.durability"
 ALIASES: Final = {"durability": DURABILITY}
 """Names that are taken on input only."""
@@ -94,7 +97,7 @@ _KEYS: Final = (
         _INT,
         "1048588",
         "The largest record batch, after compression, that a producer may send.",
-        integer(0, MAX_INT),
+        integer(0, LARGEST_BATCH_BYTES),
         "message.max.bytes",
     ),
     ConfigKey(
