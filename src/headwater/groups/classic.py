@@ -59,7 +59,7 @@ class ClassicGroup:
         if not self._agrees(request, member):
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         out = Effects()
-        fresh_id = f"{(request.instance_id or request.client_id)}-{unique}"
+        fresh_id = f"{request.instance_id or request.client_id}-{unique}"
         if _asks_for_id(request):
             self._rebalance.pending.add(fresh_id)
             self._rebalance.deadlines.set((Timer.PENDING, fresh_id), now.monotonic_ms + request.session_timeout_ms)
