@@ -61,12 +61,13 @@ class CommitQueue:
         entry: Entry | None = None,
         buffers: Sequence[Buffer] = (),
         position: int = 0,
+        is_append: bool = False,
     ) -> asyncio.Future[None]:
         """Hand over to the writer. `done` runs before the future is resolved, and only if all went well."""
         assert self._lane is not None, "a lane is attached before the first call"
         self.check()
         future: asyncio.Future[None] = self._loop.create_future()
-        work = Work(replica, future, done, entry=entry, buffers=buffers, position=position)
+        work = Work(replica, future, done, entry=entry, buffers=buffers, position=position, is_append=is_append)
         replica.pending += 1
         self._queued_bytes += work.size_bytes
         self._lane.put(work)
@@ -115,7 +116,7 @@ class CommitQueue:
         replica = work.replica
         if isinstance(error, StoreFailed):
             self.fail(error)
-        if work.buffers and work.attempt == replica.attempt:
+        if work.is_append and work.attempt == replica.attempt:
             replica.attempt += 1
             replica.queued_end, replica.queued_bytes = replica.end, replica.size_bytes
 

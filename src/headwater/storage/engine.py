@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from headwater.model.ids import SegmentId
-from headwater.model.replica import Buffer, Durability, NoSpace, StoreFailed
+from headwater.model.replica import Buffer, Fenced, StoreFailed, UnknownSegment
 from headwater.storage.block_index import BlockIndex
-from headwater.storage.checkpoint import Checkpointer, CheckpointJob
+from headwater.storage.checkpoint import Checkpointer
+from headwater.storage.checkpoints import Checkpoints
 from headwater.storage.commit_queue import CommitQueue
 from headwater.storage.descriptors import Descriptors
-from headwater.storage.entry import Entry
 from headwater.storage.files import Files, is_no_space
 from headwater.storage.flush import FlushFailed, flush, flush_directory
 from headwater.storage.identity import Identity, load_or_format
@@ -27,7 +27,7 @@ from headwater.storage.replica import Replica
 from headwater.storage.segment_file import Paths
 from headwater.storage.shelf import Loaded, Shelf, write_index
 from headwater.storage.space import LowWater, Reserve
-from headwater.storage.state_log import Checkpoint, StateLog, deleted
+from headwater.storage.state_log import StateLog
 from headwater.storage.writer import GroupCommit, InlineLane, Lane, WriterThread
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class Engine:
         identity: Identity,
         lock_fd: int,
         state_log: StateLog,
+        reserve: Reserve,
         recovered: Recovered,
         on_failure: Callable[[Exception], None] | None,
     ) -> None:
@@ -64,14 +65,19 @@ class Engine:
         self.low_water = LowWater(files, directory, options.low_water_fraction, options.low_water_bytes)
         self._loop = asyncio.get_running_loop()
         self._lock_fd = lock_fd
-        self._state_log = state_log
-        self._boot_id = files.boot_id()
-        self._next_instance = recovered.next_instance
         self._on_failure = on_failure
-        self._reserve = Reserve(files, directory / "reserve", options.reserve_bytes)
-        self._reserve.take(self.low_water.line_bytes())
-        self._checkpointer = Checkpointer(
-            files, self.paths.directory, self.descriptors, state_log, self._reserve, self.low_water
+        reserve.take(self.low_water.line_bytes())
+        self._background = ThreadPoolExecutor(1, "headwater-checkpoint")
+        self._readers = ThreadPoolExecutor(max(options.reader_threads, 1), "headwater-read")
+        self.checkpoints = Checkpoints(
+            Checkpointer(files, self.paths.directory, self.descriptors, state_log, reserve, self.low_water),
+            self.replicas,
+            self.paths,
+            state_log,
+            boot_id=files.boot_id(),
+            next_instance=recovered.next_instance,
+            executor=None if options.runs_inline else self._background,
+            on_failure=self.fail,
         )
         self._journal = Journal(
             files,
@@ -81,8 +87,9 @@ class Engine:
             salt=identity.salt,
             generation=recovered.next_generation,
             group=recovered.next_group,
-            on_full=self._on_journal_full,
+            on_full=self.checkpoints.request,
         )
+        self.checkpoints.attach(self._journal)
         self._commit = GroupCommit(files, self.paths, self.descriptors, self._journal)
         self.queue = CommitQueue(self._loop, options.max_queued_bytes, self._failed)
         lane_type = InlineLane if options.runs_inline else WriterThread
@@ -94,16 +101,6 @@ class Engine:
             max_group_entries=options.max_group_entries,
         )
         self.queue.attach(self._lane)
-        self._background = ThreadPoolExecutor(1, "headwater-checkpoint")
-        self._readers = ThreadPoolExecutor(max(options.reader_threads, 1), "headwater-read")
-        self._changed: dict[SegmentId, Replica] = {}
-        self._forgotten: dict[SegmentId, int] = {}
-        self._unsynced: set[Replica] = set()
-        self._has_new_names = False
-        self._is_checkpointing = False
-        self._wanted: tuple[int, int] | None = None
-        self._settled: asyncio.Event = asyncio.Event()
-        self._settled.set()
         self._is_closed = False
 
     @classmethod
@@ -119,20 +116,20 @@ class Engine:
         try:
             identity = load_or_format(files, directory)
             state_log = StateLog(files, directory / "state", identity.salt)
-            recovery = Recovery(
-                files,
-                directory,
-                Paths(directory / "segments"),
-                state_log,
-                identity.salt,
-                options.block_bytes,
-                files.boot_id(),
-            )
-            if options.runs_inline:
-                recovered = recovery.run()
-            else:
-                recovered = await asyncio.to_thread(recovery.run)
-            return cls(files, directory, options, identity, lock_fd, state_log, recovered, on_failure)
+            reserve = Reserve(files, directory / "reserve", options.reserve_bytes)
+
+            def recover() -> Recovered:
+                paths = Paths(directory / "segments")
+                salt, boot_id = identity.salt, files.boot_id()
+                try:
+                    return Recovery(files, directory, paths, state_log, salt, options.block_bytes, boot_id).run()
+                except OSError as error:
+                    if not is_no_space(error) or not reserve.release():
+                        raise
+                    return Recovery(files, directory, paths, state_log, salt, options.block_bytes, boot_id).run()
+
+            recovered = recover() if options.runs_inline else await asyncio.to_thread(recover)
+            return cls(files, directory, options, identity, lock_fd, state_log, reserve, recovered, on_failure)
         except BaseException:
             files.close(lock_fd)
             raise
@@ -141,10 +138,19 @@ class Engine:
     def max_append_bytes(self) -> int:
         return self._journal.capacity_bytes
 
-    def next_instance(self) -> int:
-        instance = self._next_instance
-        self._next_instance += 1
-        return instance
+    def known(self, segment: SegmentId) -> Replica:
+        """The replica of a segment, while the store can be trusted."""
+        self.queue.check()
+        replica = self.replicas.get(segment)
+        if replica is None or replica.is_deleted:
+            raise UnknownSegment(f"this store has no replica of segment {segment}")
+        return replica
+
+    def writable(self, segment: SegmentId) -> Replica:
+        replica = self.known(segment)
+        if replica.is_fenced or replica.is_sealed or replica.is_sealing:
+            raise Fenced(f"segment {segment} takes no more appends")
+        return replica
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run something slow beside the event loop."""
@@ -207,22 +213,15 @@ class Engine:
 
     def written(self, replica: Replica) -> None:
         """Bytes of the replica were acknowledged."""
-        if replica not in self._unsynced:
-            self._unsynced.add(replica)
-            self._has_new_names = True
-        if replica.durability is Durability.SYNC:
-            self._changed[replica.segment] = replica
+        self.checkpoints.written(replica)
         if replica.index is not None:
             self.shelf.touch(replica, replica.index)
         self.shelf.write_if_due(replica)
 
-    def changed(self, replica: Replica) -> None:
-        self._changed[replica.segment] = replica
-
-    def forgotten(self, replica: Replica) -> None:
-        self._changed.pop(replica.segment, None)
-        self._unsynced.discard(replica)
-        self._forgotten[replica.segment] = replica.instance
+    def forget(self, replica: Replica) -> None:
+        """The replica was deleted: its files may go."""
+        self.shelf.drop(replica)
+        self.checkpoints.forgotten(replica)
         if self.options.runs_inline:
             self._remove_files(replica)
         else:
@@ -237,7 +236,7 @@ class Engine:
                 failure = StoreFailed(str(error))
                 self.fail(failure)
                 raise failure from error
-        self._unsynced.discard(replica)
+        self.checkpoints.synced(replica)
 
     def cut_segment(self, replica: Replica, size_bytes: int) -> None:
         """Give up the room behind what belongs to the segment. Any thread."""
@@ -270,85 +269,6 @@ class Engine:
             except OSError as error:
                 log.warning("file_not_removed path=%s error=%s", path, error)
 
-    # Checkpoints
-
-    def _on_journal_full(self, first_generation: int, first_group: int) -> None:
-        """In the writer's thread, which posted the outcome of all groups before this: what the event loop
-        collects on hearing this includes them."""
-        if self.options.runs_inline:
-            self._start_checkpoint(first_generation, first_group)
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._start_checkpoint, first_generation, first_group)
-        except RuntimeError as error:
-            raise StoreFailed("the event loop is closed") from error
-
-    def _start_checkpoint(self, first_generation: int, first_group: int) -> None:
-        if self._is_checkpointing:
-            self._wanted = (first_generation, first_group)
-            return
-        self._is_checkpointing = True
-        self._settled.clear()
-        job = self._collect(first_generation, first_group, self._boot_id)
-        if self.options.runs_inline:
-            self._checkpointed(job, _outcome(self._run_checkpoint, job))
-            return
-        future = self._loop.run_in_executor(self._background, _outcome, self._run_checkpoint, job)
-        future.add_done_callback(lambda done: self._checkpointed(job, done.result()))
-
-    def _collect(self, first_generation: int, first_group: int, boot_id: str) -> CheckpointJob:
-        unsynced: list[str] = []
-        for replica in list(self._unsynced):
-            if replica.durability is Durability.OS and boot_id:
-                continue  # flushed only when the store closes
-            unsynced.append(self.paths.segment(replica.name))
-            self._unsynced.discard(replica)
-            if replica.durability is Durability.OS:
-                replica.synced_end, replica.synced_bytes = replica.end, replica.size_bytes
-                self._changed[replica.segment] = replica
-            if replica.is_index_unsynced:
-                unsynced.append(self.paths.index(replica.name))
-                replica.is_index_unsynced = False
-        rewrites = self._state_log.must_rewrite
-        changes: list[Entry] = []
-        if rewrites:
-            changes += [replica.to_entry() for replica in self.replicas.values() if replica.created is None]
-        else:
-            changes += [deleted(segment, instance) for segment, instance in self._forgotten.items()]
-            changes += [replica.to_entry() for replica in self._changed.values()]
-        has_new_names, self._has_new_names = self._has_new_names, False
-        self._changed.clear()
-        self._forgotten.clear()
-        checkpoint = Checkpoint(first_generation, first_group, self._next_instance, boot_id)
-        return CheckpointJob(unsynced, has_new_names, changes, rewrites, checkpoint)
-
-    def _run_checkpoint(self, job: CheckpointJob) -> None:
-        self._checkpointer.run(job)
-        self._journal.recycle(job.checkpoint.first_generation)
-
-    def _checkpointed(self, job: CheckpointJob, error: Exception | None) -> None:
-        self._is_checkpointing = False
-        if error is None:
-            wanted, self._wanted = self._wanted, None
-            if wanted is not None:
-                self._start_checkpoint(*wanted)
-                return
-        elif isinstance(error, OSError) and is_no_space(error):
-            # All replicas are collected again by the next one, which starts when an append needs it.
-            log.error("checkpoint_found_no_room error=%s", error)
-            self._wanted = None
-            self._has_new_names = True
-            self._changed = {segment: replica for segment, replica in self.replicas.items() if replica.created is None}
-            self._forgotten |= {
-                entry.segment: entry.instance for entry in job.changes if entry.segment not in self.replicas
-            }
-            self._journal.refuse(NoSpace(f"no room for a checkpoint: {error}"))
-        else:
-            failure = StoreFailed(f"checkpoint failed: {error}")
-            failure.__cause__ = error
-            self.fail(failure)
-        self._settled.set()
-
     # Failing and closing
 
     def fail(self, error: Exception) -> None:
@@ -374,24 +294,13 @@ class Engine:
             self._lane.close()
         else:
             await self._loop.run_in_executor(None, self._lane.close)
-        await self._settled.wait()
+        await self.checkpoints.settled.wait()
         if failure is None and not self._commit.has_failed:
             for replica in self.shelf.held():
                 self.shelf.write(replica)
-            job = self._collect(self._journal.generation + 1, self._journal.next_group, "")
-            error = await self.run(_outcome, self._checkpointer.run, job)
-            if error is not None:
-                log.error("store_not_closed_cleanly error=%s", error)
+            await self.run(self.checkpoints.run_last, self.checkpoints.collect_last())
         self._background.shutdown()
         self._readers.shutdown()
         self._journal.close()
         self.descriptors.close()
         self.files.close(self._lock_fd)
-
-
-def _outcome(function: Callable[[CheckpointJob], None], job: CheckpointJob) -> Exception | None:
-    try:
-        function(job)
-    except Exception as error:
-        return error
-    return None

@@ -73,7 +73,7 @@ class Files(Protocol):
         """Nothing happens if it is not there."""
 
     def make_directory(self, path: Path) -> None:
-        """With its parents; nothing happens if it is there."""
+        """With its parents, and there to stay; nothing happens if it is there."""
 
     def list(self, path: Path) -> list[str]: ...
 
@@ -124,8 +124,12 @@ class SystemFiles:
         data = bytearray(length)
         try:
             count = os.preadv(fd, [data], position, _NOWAIT)
-        except OSError:
-            return None  # not in memory, or a file system that cannot say
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(fd, length, position)  # a file system that cannot say
         return data if count == length else None
 
     def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
@@ -173,7 +177,11 @@ class SystemFiles:
             os.unlink(path)  # noqa: PTH108
 
     def make_directory(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            return
+        self.make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        self.sync_directory(path.parent)
 
     def list(self, path: Path) -> list[str]:
         try:

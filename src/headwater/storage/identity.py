@@ -1,5 +1,6 @@
 """Who a store is: drawn when its directory is formatted, so that an emptied disk is a different store."""
 
+import contextlib
 import json
 import secrets
 import uuid
@@ -37,6 +38,9 @@ def load_or_format(files: Files, directory: Path) -> Identity:
     identity = Identity(StoreId(uuid.uuid4().hex), secrets.randbits(32))
     document = {"format": FORMAT, "store_id": identity.store_id, "salt": identity.salt}
     replace_file(files, path, [json.dumps(document).encode()])
+    for ancestor in (directory.parent, directory.parent.parent):
+        with contextlib.suppress(OSError):  # the caller may have made them just now, or may not be allowed to look
+            files.sync_directory(ancestor)
     return identity
 
 

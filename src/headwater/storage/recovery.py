@@ -119,7 +119,8 @@ class Recovery:
             log.error("append_out_of_place segment=%s first=%d end=%d", entry.segment, entry.first, replica.end)
             replica.in_doubt = replica.is_fenced = True
             return
-        self._missing_bytes.setdefault(replica, []).append((entry.position, entry.payload[0]))
+        if entry.payload:
+            self._missing_bytes.setdefault(replica, []).append((entry.position, entry.payload[0]))
         replica.grow(entry.end, entry.position + entry.payload_bytes, entry.max_timestamp, entry.lac)
 
     def _distrust(self, damage: str) -> None:

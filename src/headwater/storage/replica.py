@@ -57,6 +57,8 @@ class Replica:
         "size_bytes",
         "synced_bytes",
         "synced_end",
+        "turn",
+        "turns",
     )
 
     def __init__(
@@ -96,6 +98,10 @@ class Replica:
         self.idle: asyncio.Future[None] | None = None
         """Resolved when nothing is pending any more."""
         self.created: asyncio.Future[None] | None = None
+        """Resolved when the replica itself is durable; None from then on."""
+        self.turn: asyncio.Lock | None = None
+        """Held while an append is compared with what is here. Later appends wait behind it."""
+        self.turns = 0
 
     @property
     def is_sealed(self) -> bool:

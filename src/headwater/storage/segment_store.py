@@ -26,17 +26,16 @@ from headwater.model.replica import (
     OutOfSequence,
     ReplicaState,
     SealedReplica,
-    StoreFailed,
-    UnknownSegment,
 )
-from headwater.storage.batches import AppendTooLarge, Run, check
+from headwater.storage.appends import Appends
+from headwater.storage.batches import AppendTooLarge
 from headwater.storage.block_index import BlockIndex
 from headwater.storage.engine import Engine
 from headwater.storage.entry import Entry, Kind
-from headwater.storage.files import Files, SystemFiles, is_no_space
+from headwater.storage.files import Files, SystemFiles
 from headwater.storage.options import StoreOptions
 from headwater.storage.replica import Replica
-from headwater.storage.segment_file import execute, find_in_block, locate, measure, plan
+from headwater.storage.segment_file import execute, find_in_block, measure, plan
 from headwater.storage.writer import Work
 
 log = logging.getLogger(__name__)
@@ -51,6 +50,7 @@ class SegmentStore:
         self._replicas = engine.replicas
         self._queue = engine.queue
         self._shelf = engine.shelf
+        self._appends = Appends(engine)
 
     @classmethod
     async def open(
@@ -82,11 +82,11 @@ class SegmentStore:
         return None if replica is None else replica.state()
 
     def size_bytes(self, segment: SegmentId) -> int:
-        return self._known(segment).size_bytes
+        return self._engine.known(segment).size_bytes
 
     def max_timestamp(self, segment: SegmentId) -> int:
         """The largest of the segment, or -1 if it is empty."""
-        return self._known(segment).max_timestamp
+        return self._engine.known(segment).max_timestamp
 
     async def create(
         self,
@@ -100,6 +100,9 @@ class SegmentStore:
         self._queue.check()
         _check_id(segment)
         existing = self._replicas.get(segment)
+        if existing is not None and existing.is_deleted:
+            await self._queue.idle(existing)
+            existing = self._replicas.get(segment)
         if existing is not None:
             if existing.is_fenced:
                 raise Fenced(f"segment {segment} was fenced before it was created here")
@@ -109,44 +112,36 @@ class SegmentStore:
                 await asyncio.shield(existing.created)
             return
         self._engine.low_water.check()
-        replica = Replica(segment, self._engine.next_instance(), partition, base, epoch, header, durability)
+        replica = Replica(segment, self._engine.checkpoints.next_instance(), partition, base, epoch, header, durability)
         await self._log_new(replica)
 
     async def append(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset:
-        await self._queue.room()
-        replica = self._writable(segment)
-        if first > replica.queued_end or first < replica.base or end < first:
-            raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.queued_end})")
-        if not batches:
-            replica.lac = max(replica.lac, min(lac, replica.end))
-            return replica.end
-        runs = check(batches, first, end, self._options.block_bytes)
-        if first < replica.queued_end:
-            return await self._append_again(replica, first, end, lac, runs)
-        return await self._append(replica, first, end, lac, runs)
+        return await self._appends.append(segment, first, end, lac, batches)
 
     async def fence(self, segment: SegmentId) -> ReplicaState:
         self._queue.check()
         _check_id(segment)
         replica = self._replicas.get(segment)
         if replica is None:
-            replica = Replica(segment, self._engine.next_instance(), "", 0, -1, b"", Durability.SYNC)
+            replica = Replica(segment, self._engine.checkpoints.next_instance(), "", 0, -1, b"", Durability.SYNC)
             replica.is_fenced = replica.in_doubt = True
             log.warning("unknown_segment_fenced segment=%s", segment)
             await self._log_new(replica)
             replica.is_fence_durable = True
             return replica.state()
         replica.is_fenced = True  # from here on appends are refused; those before it are answered first
-        await self._load(replica)
+        await self._engine.load(replica)
         if not replica.is_fence_durable:
             await self._queue.submit(replica, self._fence_durable, entry=_entry(Kind.FENCE, replica))
         await self._queue.idle(replica)
+        if self._replicas.get(segment) is not replica:
+            return await self.fence(segment)  # its create failed, or it was being deleted: leave a tombstone
         return replica.state()
 
     async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
-        replica = self._known(segment)
+        replica = self._engine.known(segment)
         try:
             batches = await self._read(replica, offset, limit, max_bytes)
         except CorruptReplica as error:
@@ -155,10 +150,10 @@ class SegmentStore:
         return batches
 
     async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
-        replica = self._known(segment)
+        replica = self._engine.known(segment)
         if timestamp > replica.max_timestamp:
             return None
-        index = await self._load(replica)
+        index = await self._engine.load(replica)
         block = index.first_since(timestamp)
         try:
             if block is None:
@@ -170,7 +165,7 @@ class SegmentStore:
             raise
 
     async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
-        replica = self._known(segment)
+        replica = self._engine.known(segment)
         if not replica.is_sealed:
             await self._seal(replica, end)
         if replica.end != end:
@@ -191,7 +186,7 @@ class SegmentStore:
 
     async def _read(self, replica: Replica, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
         while True:
-            index = await self._load(replica)
+            index = await self._engine.load(replica)
             end = replica.end
             limit = min(limit, end)
             if offset >= limit:
@@ -210,75 +205,6 @@ class SegmentStore:
                     continue
             _check_complete(replica, index)
             return b""
-
-    # Appending
-
-    async def _append(self, replica: Replica, first: Offset, end: Offset, lac: Offset, runs: list[Run]) -> Offset:
-        size = sum(len(run.data) for run in runs)
-        is_os = replica.durability is Durability.OS
-        if not is_os and size > self._engine.max_append_bytes:
-            raise AppendTooLarge(f"{size} bytes in one append, at most {self._engine.max_append_bytes} are possible")
-        self._load_now(replica)
-        buffers = [run.data for run in runs]
-        position = replica.queued_bytes
-        if is_os and not replica.pending and size < self._options.inline_write_bytes:
-            self._write_now(replica, buffers, position)
-            self._appended(replica, end, lac, runs)
-            return replica.end
-
-        def done(work: Work) -> None:
-            self._appended(replica, end, lac, runs)
-
-        entry = None
-        if not is_os:
-            max_timestamp = max(run.max_timestamp for run in runs)
-            entry = Entry(
-                Kind.APPEND, replica.segment, replica.instance, first, end, lac, position, max_timestamp, buffers
-            )
-        future = self._queue.submit(replica, done, entry=entry, buffers=buffers, position=position)
-        replica.queued_end = end
-        replica.queued_bytes = position + size
-        await future
-        return replica.end
-
-    def _write_now(self, replica: Replica, buffers: Sequence[Buffer], position: int) -> None:
-        try:
-            self._engine.write_segment(replica, buffers, position)
-        except OSError as error:
-            if not is_no_space(error):
-                failure = StoreFailed(f"a write failed: {error}")
-                self._engine.fail(failure)
-                raise failure from error
-            raise NoSpace(f"the disk is full: {error}") from error
-
-    def _appended(self, replica: Replica, end: Offset, lac: Offset, runs: list[Run]) -> None:
-        index = replica.index
-        assert index is not None, "an index stays in memory while something is written"
-        size = replica.size_bytes
-        max_timestamp = -1
-        for run in runs:
-            index.extend(run, lac)
-            size += len(run.data)
-            if run.max_timestamp > max_timestamp:
-                max_timestamp = run.max_timestamp
-        replica.grow(end, size, max_timestamp, lac)
-        self._engine.written(replica)
-
-    async def _append_again(self, replica: Replica, first: Offset, end: Offset, lac: Offset, runs: list[Run]) -> Offset:
-        """Part of it is here already, or on its way: compare, and append what is new."""
-        await self._queue.idle(replica)
-        index = await self._load(replica)
-        replica = self._writable(replica.segment)
-        content = memoryview(b"".join(run.data for run in runs))
-        start = locate(index, self._shelf.reader(replica), first)
-        held = min(len(content), replica.size_bytes - start)
-        if self._shelf.reader(replica)(held, start) != content[:held]:
-            log.error("append_differs segment=%s first=%d end=%d", replica.segment, first, replica.end)
-            raise OutOfSequence(f"the bytes at offset {first} are not those that were appended before")
-        if held == len(content):
-            replica.lac = max(replica.lac, min(lac, replica.end))
-            return replica.end
-        return await self.append(replica.segment, replica.end, end, lac, [content[held:]])
 
     # What else changes a replica
 
@@ -304,16 +230,15 @@ class SegmentStore:
         if replica.created is not None and not replica.created.done():
             replica.created.set_result(None)
         replica.created = None
-        self._engine.changed(replica)
+        self._engine.checkpoints.changed(replica)
 
     def _fence_durable(self, work: Work) -> None:
         work.replica.is_fence_durable = True
-        self._engine.changed(work.replica)
+        self._engine.checkpoints.changed(work.replica)
 
     def _deleted(self, work: Work) -> None:
         self._replicas.pop(work.replica.segment, None)
-        self._shelf.drop(work.replica)
-        self._engine.forgotten(work.replica)
+        self._engine.forget(work.replica)
 
     async def _seal(self, replica: Replica, end: Offset) -> None:
         if not replica.base <= end <= replica.queued_end:
@@ -323,7 +248,7 @@ class SegmentStore:
         replica.is_sealing = True
         try:
             await self._queue.idle(replica)
-            index = await self._load(replica)
+            index = await self._engine.load(replica)
             if end > replica.end:
                 raise OutOfSequence(f"cannot seal at {end}: only [{replica.base}, {replica.end}) is here")
             measured = await self._engine.run(measure, index, self._shelf.reader(replica), end)
@@ -332,7 +257,7 @@ class SegmentStore:
             def done(work: Work) -> None:
                 replica.seal(measured.sealed)
                 self._shelf.hold(replica, measured.index)
-                self._engine.changed(replica)
+                self._engine.checkpoints.changed(replica)
 
             sealed = measured.sealed
             entry = Entry(
@@ -353,9 +278,14 @@ class SegmentStore:
             replica.is_sealing = False
             raise
         # A caller that goes away now leaves the replica closed to appends until the outcome is known.
-        future.add_done_callback(lambda _: setattr(replica, "is_sealing", False))
+        future.add_done_callback(lambda outcome: self._seal_done(replica, outcome.exception()))
         await asyncio.shield(future)
         await self._engine.run(self._engine.cut_segment, replica, sealed.size_bytes)
+
+    def _seal_done(self, replica: Replica, error: BaseException | None) -> None:
+        replica.is_sealing = False
+        if error is not None:
+            self._shelf.drop(replica)  # the file of the index has the blocks of the seal that failed: look again
 
     def _damaged(self, replica: Replica, error: CorruptReplica) -> None:
         """Acknowledged bytes cannot be read: the replica has no say any more in what was committed."""
@@ -366,30 +296,7 @@ class SegmentStore:
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _doubt_durable(self, work: Work) -> None:
-        self._engine.changed(work.replica)
-
-    # Looking up
-
-    def _known(self, segment: SegmentId) -> Replica:
-        self._queue.check()
-        replica = self._replicas.get(segment)
-        if replica is None or replica.is_deleted:
-            raise UnknownSegment(f"this store has no replica of segment {segment}")
-        return replica
-
-    def _writable(self, segment: SegmentId) -> Replica:
-        replica = self._known(segment)
-        if replica.is_fenced or replica.is_sealed or replica.is_sealing:
-            raise Fenced(f"segment {segment} takes no more appends")
-        return replica
-
-    def _load_now(self, replica: Replica) -> None:
-        if replica.index is None:
-            self._engine.install(replica, self._shelf.load(replica, replica.end, replica.size_bytes))
-            self._writable(replica.segment)
-
-    async def _load(self, replica: Replica) -> BlockIndex:
-        return await self._engine.load(replica)
+        self._engine.checkpoints.changed(work.replica)
 
 
 def _check_id(segment: SegmentId) -> None:

@@ -15,10 +15,6 @@ class Reserve:
         self._size_bytes = size_bytes
         self._is_held = False
 
-    @property
-    def is_held(self) -> bool:
-        return self._is_held
-
     def take(self, low_water_bytes: int) -> None:
         """Take the reserve, or take it back, if there is room for it and some more."""
         if self._is_held or not self._size_bytes:
@@ -44,10 +40,10 @@ class Reserve:
 
     def release(self) -> bool:
         """Give it up; say whether there was something to give."""
-        was_held = self._is_held
+        was_there = self._path.name in self._files.list(self._path.parent)
         self._files.unlink(self._path)
         self._is_held = False
-        return was_held
+        return was_there
 
 
 class LowWater:

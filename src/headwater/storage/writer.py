@@ -31,7 +31,18 @@ class Work:
     """One call that waits for the disk. Written to the segment file if it has buffers, to the journal if it has an
     entry."""
 
-    __slots__ = ("attempt", "buffers", "done", "entry", "error", "future", "position", "replica", "size_bytes")
+    __slots__ = (
+        "attempt",
+        "buffers",
+        "done",
+        "entry",
+        "error",
+        "future",
+        "is_append",
+        "position",
+        "replica",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -42,6 +53,7 @@ class Work:
         entry: Entry | None = None,
         buffers: Sequence[Buffer] = (),
         position: int = 0,
+        is_append: bool = False,
     ) -> None:
         self.replica = replica
         self.future = future
@@ -50,6 +62,7 @@ class Work:
         self.entry = entry
         self.buffers = buffers
         self.position = position
+        self.is_append = is_append
         self.attempt = replica.attempt
         self.size_bytes = (sum(map(len, buffers)) if entry is None else entry.payload_bytes) + PREFIX_BYTES
         self.error: Exception | None = None
@@ -87,6 +100,8 @@ class GroupCommit:
         for work in group:
             if self._failure is not None:
                 work.error = self._failure
+            elif not work.is_append:
+                continue
             elif work.attempt <= work.replica.broken_attempt:
                 work.error = NoSpace("an append before this one found the disk full")
             elif work.buffers:
@@ -119,7 +134,7 @@ class GroupCommit:
         cut: set[Replica] = set()
         for work in works:
             work.error = NoSpace(f"the disk is full: {error}")
-            if not work.buffers:
+            if not work.is_append:
                 continue
             work.replica.broken_attempt = work.attempt
             if work.replica not in cut:

@@ -1,0 +1,141 @@
+"""Appends: checked, put in order, and handed to the writer, or written on the spot in `os` mode.
+
+Calls for one replica take effect in the order in which they are made. An append that repeats something is compared with
+what is here, which takes a while; those that come after it wait their turn."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from headwater.model.ids import Offset, SegmentId
+from headwater.model.replica import Buffer, Durability, NoSpace, OutOfSequence, StoreFailed
+from headwater.storage.batches import AppendTooLarge, Run, check
+from headwater.storage.engine import Engine
+from headwater.storage.entry import Entry, Kind
+from headwater.storage.files import is_no_space
+from headwater.storage.replica import Replica
+from headwater.storage.segment_file import locate
+from headwater.storage.writer import Work
+
+log = logging.getLogger(__name__)
+
+
+class Appends:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._options = engine.options
+        self._queue = engine.queue
+        self._shelf = engine.shelf
+
+    async def append(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset:
+        await self._queue.room()
+        replica = self._engine.writable(segment)
+        if replica.turn is None and first >= replica.queued_end:
+            return await self._append(replica, first, end, lac, batches)
+        return await self._append_in_turn(replica, first, end, lac, batches)
+
+    async def _append(
+        self, replica: Replica, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset:
+        """Append behind everything that is here or on its way. Up to the hand-over nothing is awaited, so calls keep
+        their order."""
+        if first != replica.queued_end or end < first:
+            raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.queued_end})")
+        if not batches and end == first:
+            replica.lac = max(replica.lac, min(lac, replica.end))
+            return replica.end
+        runs = check(batches, first, end, self._options.block_bytes)
+        size = sum(len(run.data) for run in runs)
+        is_os = replica.durability is Durability.OS
+        if not is_os and size > self._engine.max_append_bytes:
+            raise AppendTooLarge(f"{size} bytes in one append, at most {self._engine.max_append_bytes} are possible")
+        self._load_now(replica)
+        buffers = [run.data for run in runs]
+        position = replica.queued_bytes
+        if is_os and not replica.pending and size < self._options.inline_write_bytes:
+            self._write_now(replica, buffers, position)
+            self._appended(replica, end, lac, runs)
+            return replica.end
+
+        def done(work: Work) -> None:
+            self._appended(replica, end, lac, runs)
+
+        entry = None
+        if not is_os:
+            max_timestamp = max((run.max_timestamp for run in runs), default=-1)
+            entry = Entry(
+                Kind.APPEND, replica.segment, replica.instance, first, end, lac, position, max_timestamp, buffers
+            )
+        future = self._queue.submit(replica, done, entry=entry, buffers=buffers, position=position, is_append=True)
+        replica.queued_end = end
+        replica.queued_bytes = position + size
+        await future
+        return replica.end
+
+    def _write_now(self, replica: Replica, buffers: Sequence[Buffer], position: int) -> None:
+        try:
+            self._engine.write_segment(replica, buffers, position)
+        except OSError as error:
+            if not is_no_space(error):
+                failure = StoreFailed(f"a write failed: {error}")
+                self._engine.fail(failure)
+                raise failure from error
+            raise NoSpace(f"the disk is full: {error}") from error
+
+    def _appended(self, replica: Replica, end: Offset, lac: Offset, runs: list[Run]) -> None:
+        index = replica.index
+        assert index is not None, "an index stays in memory while something is written"
+        size = replica.size_bytes
+        max_timestamp = -1
+        for run in runs:
+            index.extend(run, lac)
+            size += len(run.data)
+            if run.max_timestamp > max_timestamp:
+                max_timestamp = run.max_timestamp
+        replica.grow(end, size, max_timestamp, lac)
+        self._engine.written(replica)
+
+    async def _append_in_turn(
+        self, replica: Replica, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset:
+        """Part of it is here already or on its way, or such an append is being looked at before this one."""
+        turn = replica.turn = replica.turn or asyncio.Lock()
+        replica.turns += 1
+        try:
+            async with turn:
+                self._engine.writable(replica.segment)
+                if first < replica.queued_end:
+                    await self._queue.idle(replica)
+                    batches = await self._new_part(replica, first, end, batches)
+                    self._engine.writable(replica.segment)
+                    first = replica.end
+                return await self._append(replica, first, max(first, end), lac, batches)
+        finally:
+            replica.turns -= 1
+            if not replica.turns:
+                replica.turn = None
+
+    async def _new_part(
+        self, replica: Replica, first: Offset, end: Offset, batches: Sequence[Buffer]
+    ) -> Sequence[Buffer]:
+        """Compare with what is here; return what is not."""
+        if first < replica.base or end < first:
+            raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.end})")
+        runs = check(batches, first, end, self._options.block_bytes)
+        content = memoryview(b"".join(run.data for run in runs))
+        index = await self._engine.load(replica)
+        read = self._shelf.reader(replica)
+        start = locate(index, read, first)
+        held = min(len(content), replica.size_bytes - start)
+        if read(held, start) != content[:held]:
+            log.error("append_differs segment=%s first=%d end=%d", replica.segment, first, replica.end)
+            raise OutOfSequence(f"the bytes at offset {first} are not those that were appended before")
+        return [content[held:]] if held < len(content) else []
+
+    def _load_now(self, replica: Replica) -> None:
+        """Without waiting: another call must not come in between."""
+        if replica.index is None:
+            self._engine.install(replica, self._shelf.load(replica, replica.end, replica.size_bytes))
+            self._engine.writable(replica.segment)
