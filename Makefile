@@ -15,7 +15,7 @@ WORKERS ?= 2
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-tools check format clean schemas
+.PHONY: run test test-tools check format clean schemas bench bench-quick bench-tools crash
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -37,6 +37,21 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+# Headwater and Apache Kafka taking turns on this machine: about 25 minutes, or about 4. Leave the machine alone meanwhile.
+bench: $(VENV)/.dev bench-tools
+	$(BIN)/python -m bench.run
+
+bench-quick: $(VENV)/.dev bench-tools
+	$(BIN)/python -m bench.run --quick
+
+bench-tools: test-tools
+	@command -v gcc >/dev/null && test -e /usr/include/librdkafka/rdkafka.h || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev librdkafka-dev >/dev/null; }
+
+# Kill -9 under load, 200 times; the suite does the same 20 times.
+crash: $(VENV)/.dev
+	$(BIN)/python -m bench.crash --rounds 200
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
