@@ -258,3 +258,65 @@ def test_an_index_that_finds_no_room_costs_nothing_but_a_rebuild() -> None:
         assert await read_all(store, name) == written
 
     run(scenario())
+
+
+@MODES
+def test_a_fence_counts_even_when_the_create_or_the_append_before_it_found_no_room(options: StoreOptions) -> None:
+    async def scenario() -> None:
+        files = MemoryFiles()
+        store = await open_store(files, dataclasses.replace(options, max_group_entries=1))
+        name = await create(store)
+        files.fail("pwritev", errno.ENOSPC, name_contains=".log")
+        outcomes = await asyncio.gather(
+            store.append(name, 0, 1, 0, [batch(0)]), store.fence(name), return_exceptions=True
+        )
+        assert isinstance(outcomes[0], NoSpace)
+        assert not isinstance(outcomes[1], BaseException)
+        files.fail("pwritev", errno.ENOSPC, name_contains=".journal")
+        outcomes = await asyncio.gather(create(store, 2), store.fence(segment(2)), return_exceptions=True)
+        assert isinstance(outcomes[0], NoSpace)
+        assert not isinstance(outcomes[1], BaseException)
+        restarted = await open_store(files.killed())
+        assert all(state.is_fenced for state in restarted.replicas())
+        assert len(restarted.replicas()) == 2
+        await store.close()
+
+    run(scenario())
+
+
+def test_a_store_on_a_full_disk_opens_by_giving_up_its_reserve() -> None:
+    options = dataclasses.replace(SMALL, reserve_bytes=16 * KIB)
+
+    async def scenario() -> None:
+        files = MemoryFiles()
+        store = await open_store(files, options)
+        name = await create(store)
+        written = await fill(store, name, 20)
+        files = files.killed()
+        files.capacity_bytes = files.used_bytes()
+        store = await open_store(files, options)
+        assert await read_all(store, name) == written
+        assert (await store.fence(name)).is_fenced
+        await store.close()
+
+    run(scenario())
+
+
+def test_a_seal_that_finds_no_room_can_be_repeated_and_appends_go_on() -> None:
+    async def scenario() -> None:
+        files = MemoryFiles()
+        store = await open_store(files)
+        name = await create(store)
+        written = await fill(store, name, 40)
+        files.fail("pwritev", errno.ENOSPC, name_contains=".journal")
+        with pytest.raises(NoSpace):
+            await store.seal(name, 25)
+        written += await fill(store, name, 60, first=40)
+        assert await read_all(store, name) == written
+        assert await read_all(await open_store(files.killed()), name) == written
+        assert (await store.seal(name, 90)).size_bytes == 90 * 120
+        assert await read_all(store, name) == written[: 90 * 120]
+        await store.close()
+        assert await read_all(await open_store(files), name) == written[: 90 * 120]
+
+    run(scenario())

@@ -245,3 +245,22 @@ def test_a_cut_between_groups_leaves_no_doubt(scenario: Callable[[Recorder], Awa
             assert not any(state.in_doubt for state in store.replicas() if state.partition)
 
     run(main())
+
+
+@pytest.mark.parametrize("scenario", [recycling, seals_and_deletes, os_mode])
+def test_a_second_cut_while_the_store_recovers_loses_nothing_either(
+    scenario: Callable[[Recorder], Awaitable[None]],
+) -> None:
+    async def main() -> None:
+        recorder = Recorder(TINY)
+        await scenario(recorder)
+        for effect_count in range(0, len(recorder.files.effects), 6):
+            (disk,) = recorder.files.crash_point(effect_count).draws(effect_count, 1)
+            found = len(disk.effects)
+            await SegmentStore.open(DIRECTORY, files=disk, options=TINY)
+            for second in range(found, len(disk.effects) + 1):
+                point = disk.crash_point(second)
+                for again in (point.nothing_more(), *point.draws(second, 1)):
+                    await recorder.check(again, effect_count)
+
+    run(main())

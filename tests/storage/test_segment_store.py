@@ -1,5 +1,8 @@
 import asyncio
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -492,6 +495,94 @@ def test_a_caller_that_goes_away_leaves_its_append_in_place() -> None:
             await task
         assert await store.append(name, 1, 2, 0, [batch(1)]) == 2
         assert bases(await read_all(store, name)) == [0, 1]
+        await store.close()
+
+    run(scenario())
+
+
+def test_an_append_behind_a_resend_waits_for_it() -> None:
+    async def scenario() -> None:
+        store = await open_store(MemoryFiles(), THREADED)
+        name = await create(store)
+        rows = [batch(offset, timestamp=1_000 + offset) for offset in range(10)]
+        await fill(store, name, 4)
+        ends = await asyncio.gather(
+            store.append(name, 2, 6, 0, rows[2:6]),
+            store.append(name, 6, 7, 0, rows[6:7]),
+            store.append(name, 7, 9, 0, rows[7:9]),
+            store.append(name, 5, 10, 0, rows[5:10]),
+        )
+        assert ends == [6, 7, 9, 10]
+        assert await read_all(store, name) == b"".join(rows)
+        await store.close()
+
+    run(scenario())
+
+
+@BOTH
+def test_offsets_without_any_batch_can_be_appended(durability: Durability) -> None:
+    async def scenario() -> None:
+        files = MemoryFiles()
+        store = await open_store(files)
+        name = await create(store, durability=durability)
+        assert await store.append(name, 0, 50, 0, []) == 50
+        assert await store.append(name, 50, 60, 0, [batch(55)]) == 60
+        assert await store.append(name, 60, 80, 0, []) == 80
+        if durability is Durability.SYNC:
+            state = (await open_store(files.killed())).replica(name)
+            assert state is not None
+            assert (state.end, state.in_doubt) == (80, False)
+        assert bases(await store.read(name, 0, 80, 1000)) == [55]
+        sealed = await store.seal(name, 80)
+        assert (sealed.end, sealed.size_bytes) == (80, 120)
+        await store.close()
+
+    run(scenario())
+
+
+def test_a_process_that_is_killed_while_it_appends_has_kept_what_it_acknowledged(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys
+from pathlib import Path
+from storage_samples import batch, create
+from headwater.model.replica import Durability
+from headwater.storage.options import StoreOptions
+from headwater.storage.segment_store import SegmentStore
+
+async def main():
+    options = StoreOptions(journal_file_bytes=65536, journal_files=2, block_bytes=4096, reserve_bytes=0)
+    store = await SegmentStore.open(Path(sys.argv[1]), options=options)
+    names = [await create(store, 1), await create(store, 2, Durability.OS)]
+    offset = 0
+    while True:
+        for name in names:
+            await store.append(name, offset, offset + 1, offset, [batch(offset, size_bytes=500)])
+        offset += 1
+        print(offset, flush=True)
+
+asyncio.run(main())
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    with process:
+        assert process.stdout is not None
+        acknowledged = 0
+        for line in process.stdout:
+            acknowledged = int(line)
+            if acknowledged >= 400:
+                process.kill()
+                break
+        acknowledged = max([acknowledged, *(int(line) for line in process.stdout if line.endswith("\n"))])
+
+    async def scenario() -> None:
+        store = await SegmentStore.open(tmp_path, options=dataclasses.replace(THREADED, block_bytes=4096))
+        for number in (1, 2):
+            state = await store.fence(segment(number))
+            assert state.end >= acknowledged
+            found = await read_all(store, segment(number))
+            assert found == b"".join(batch(offset, size_bytes=500) for offset in range(state.end))
         await store.close()
 
     run(scenario())
