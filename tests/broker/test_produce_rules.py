@@ -17,6 +17,7 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import MemoryFiles
+from headwater.wire.messages import Message
 
 NOW_MS = 1_700_000_000_000
 
@@ -175,6 +176,16 @@ def test_internal_topics_are_not_for_producers(tmp_path: Path) -> None:
         await broker.groups.ensure_ready()
         refused = await client.produce("__consumer_offsets", batch_of([b"a"]))
         assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(tmp_path, scenario)
+
+
+def test_internal_topics_keep_the_partitions_they_have(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, client: Client) -> None:
+        await broker.groups.ensure_ready()
+        asked = Message(name="__consumer_offsets", count=99, assignments=None)
+        answer = await client.ask(37, 3, topics=[asked], timeout_ms=1000, validate_only=False)
+        assert answer.results[0].error_code == ErrorCode.INVALID_REQUEST
 
     run(tmp_path, scenario)
 

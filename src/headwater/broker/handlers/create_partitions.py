@@ -18,6 +18,10 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         result = Message(name=asked.name, error_code=ErrorCode.NONE, error_message=None)
         try:
             topic = broker.catalog.topic(asked.name)
+            if topic.is_internal:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal: its partitions are the broker's own."
+                )
             added = asked.count - len(topic.partitions)
             if asked.assignments is not None and len(asked.assignments) != max(added, 0):
                 raise RequestError(
