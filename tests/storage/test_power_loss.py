@@ -14,7 +14,7 @@ from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.files import MemoryFiles
 
-DRAWS = 3
+DRAWS = 12
 
 
 @dataclass

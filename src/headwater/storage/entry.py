@@ -104,6 +104,8 @@ class Scan(NamedTuple):
     """What a file holds of one generation. `last` is the place of the last entry, or where it was to begin."""
 
     entries: list[Entry]
+    places: list[Place]
+    """Of the entries, one for one."""
     last: Place
     damage: str
     """Empty if the file ends as a sound one does."""
@@ -185,6 +187,7 @@ def newest_generation(data: bytes, salt: int) -> int | None:
 def scan(data: bytes, start: int, generation: int, salt: int, before: Place) -> Scan:
     """All entries of this generation from `start` on; `before` is the place of the entry that precedes them."""
     entries: list[Entry] = []
+    places: list[Place] = []
     damage = ""
     has_gap = False
     last = before
@@ -193,6 +196,7 @@ def scan(data: bytes, start: int, generation: int, salt: int, before: Place) -> 
         found = decode(data, position, generation, salt)
         if found is not None and last.is_followed_by(found.place):
             entries.append(found.entry)
+            places.append(found.place)
             last = found.place
             position = found.stop
             continue
@@ -201,10 +205,11 @@ def scan(data: bytes, start: int, generation: int, salt: int, before: Place) -> 
         if stray is None:
             if not is_clean:
                 damage = damage or f"generation {generation} breaks off at {position}"
-            return Scan(entries, last, damage, has_gap, position)
+            return Scan(entries, places, last, damage, has_gap, position)
         has_gap = True
         damage = damage or f"generation {generation} is damaged between {position} and later entries"
         entries.append(stray.entry)
+        places.append(stray.place)
         last = stray.place
         position = stray.stop
 

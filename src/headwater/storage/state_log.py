@@ -16,7 +16,7 @@ from typing import Final
 
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Buffer
-from headwater.storage.entry import Entry, Kind, Place, encode, generation_of, newest_generation, scan
+from headwater.storage.entry import Entry, Kind, Place, Scan, encode, generation_of, newest_generation, scan
 from headwater.storage.files import Files, read_file
 from headwater.storage.flush import flush, replace_file
 
@@ -72,18 +72,18 @@ class StateLog:
             self._generation = newest_generation(data, self._salt) or 0
             damage = "the start of the checkpoints cannot be read"
         result = scan(data, start, self._generation, self._salt, Place(0, 0, 1))
-        if result.has_gap:
-            damage = damage or f"checkpoints: {result.damage}"
         replicas: dict[SegmentId, Entry] = {}
         checkpoint: Checkpoint | None = None
-        waiting: list[Entry] = []
-        for entry in result.entries:
-            waiting.append(entry)
-            if entry.kind == Kind.CHECKPOINT:
-                checkpoint = _from_entry(entry)
-                _apply(waiting, replicas)
-                waiting = []
-        is_cut_off = bool(result.damage) or bool(waiting)
+        groups = _by_group(result)
+        for number, group in enumerate(groups, 1):
+            if number != group.number or (not group.is_whole and number < len(groups)):
+                damage = damage or f"checkpoints: {result.damage}"
+            elif not group.is_whole:
+                break  # it was not flushed when the power went, so nothing was freed on its account
+            _apply(group.entries, replicas)
+            if group.entries[-1].kind == Kind.CHECKPOINT:
+                checkpoint = _from_entry(group.entries[-1])
+        is_cut_off = bool(result.damage) or not all(group.is_whole for group in groups)
         self._group = result.last.group + 1
         self._stop = self._rewritten_bytes = result.stop
         self._must_rewrite = bool(damage) or is_cut_off or result.stop != len(data)
@@ -122,6 +122,24 @@ class StateLog:
         for ordinal, entry in enumerate(entries):
             buffers += encode(entry, Place(group, ordinal, len(entries)), generation, self._salt)
         return buffers
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    number: int
+    entries: list[Entry]
+    is_whole: bool
+
+
+def _by_group(result: Scan) -> list[_Group]:
+    found: dict[int, list[tuple[Place, Entry]]] = {}
+    for place, entry in zip(result.places, result.entries, strict=True):
+        found.setdefault(place.group, []).append((place, entry))
+    groups = []
+    for number, rows in found.items():
+        is_whole = [place.ordinal for place, _ in rows] == list(range(rows[0][0].total))
+        groups.append(_Group(number, [entry for _, entry in rows], is_whole))
+    return groups
 
 
 def deleted(segment: SegmentId, instance: int) -> Entry:
