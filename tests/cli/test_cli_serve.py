@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from headwater.broker.config import SETTINGS, BrokerConfig
+
 SERVE = [sys.executable, "-m", "headwater.cli.main", "serve"]
 SERVE_ON_A_DISK_THAT_FAILS = """
 import os, sys
@@ -187,4 +189,17 @@ def test_starting_a_broker_does_not_load_a_kafka_client_or_draw_tables() -> None
         "import sys; from headwater.cli.main import app; import headwater.broker.server; "
         "print([name for name in ('confluent_kafka', 'rich.console', 'prometheus_client') if name in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_path: Path) -> None:
+    printed = subprocess.run([*SERVE, "--print-config"], capture_output=True, text=True, check=True).stdout
+    template = tmp_path / "broker.toml"
+    template.write_text(printed)
+    assert BrokerConfig.load(template) == BrokerConfig(), "as printed it changes nothing"
+    edited = re.sub(r"^# ", "", printed, flags=re.MULTILINE)
+    for name in SETTINGS:
+        assert name == "topic" or re.search(rf"^{name} = ", edited, re.MULTILINE), name
+    template.write_text(edited)
+    given = {"advertise": "broker.example.com:9092", "metadata": "sqlite:headwater-data/metadata.db"}
+    assert BrokerConfig.load(template) == BrokerConfig.load(None, topic={"retention.ms": 604800000}, **given)

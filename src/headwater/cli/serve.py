@@ -60,11 +60,19 @@ def serve(
         str | None,
         typer.Option("--metrics", metavar="HOST:PORT|off", help="Prometheus metrics.", show_default="127.0.0.1:9644"),
     ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print every setting with its default, as TOML, and exit.")
+    ] = False,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")] = False,
     parent_fd: Annotated[int | None, typer.Option("--parent-fd", hidden=True)] = None,
 ) -> None:
     """Start a broker."""
+    if print_config:
+        from headwater.cli.config_template import config_template
+
+        say(config_template().rstrip())
+        return
     from headwater.cli.logs import LEVELS, start_logging
     from headwater.cli.runtime import tune_interpreter
 

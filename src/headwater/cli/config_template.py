@@ -1,0 +1,50 @@
+"""Every setting of the broker as a TOML file, with what it means and its default: `headwater serve --print-config`.
+
+Each line is commented out, so that a copy changes nothing until somebody edits it.
+"""
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import Any
+
+from headwater.broker.config import SETTINGS, BrokerConfig
+from headwater.broker.setting import Section
+
+COMMENT_WIDTH = 110
+WITHOUT_DEFAULT = {"advertise": '"broker.example.com:9092"', "metadata": '"sqlite:headwater-data/metadata.db"'}
+"""What to show for settings that are absent unless given."""
+TOPIC_EXAMPLE = '"retention.ms" = 604800000'
+
+
+def config_template() -> str:
+    defaults = {f.name: f.default if f.default is not MISSING else {} for f in fields(BrokerConfig)}
+    parts = []
+    for section in Section:
+        names = [name for name, setting in SETTINGS.items() if setting.section == section and name != Section.TOPIC]
+        lines = [line for name in names for line in _lines(name, defaults[name])]
+        if section == Section.TOPIC:
+            lines = [*_comment(SETTINGS[Section.TOPIC].doc), f"# {TOPIC_EXAMPLE}", ""]
+        parts += [f"[{section.value}]", *lines] if section else lines
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _lines(name: str, default: Any) -> list[str]:
+    shown = WITHOUT_DEFAULT[name] if default is None else _toml(default)
+    kafka_name = SETTINGS[name].kafka_name
+    known_as = f" Kafka: {kafka_name}." if kafka_name else ""
+    return [*_comment(SETTINGS[name].doc + known_as), f"# {name} = {shown}", ""]
+
+
+def _comment(text: str) -> list[str]:
+    return [f"## {line}" for line in textwrap.wrap(text, COMMENT_WIDTH)]
+
+
+def _toml(value: Any) -> str:
+    assert not isinstance(value, Mapping), "tables are shown as sections"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return f'"{value.value if isinstance(value, Enum) else value}"'
