@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from headwater.storage.segment_store import SegmentStore
 from headwater.testing.files import MemoryFiles
 
 DRAWS = 12
+SEEDS = 8
 
 
 @dataclass
@@ -45,11 +47,13 @@ class Recorder:
         self.options = options
         self.fates: dict[SegmentId, Fate] = {}
         self.store: SegmentStore
-        self.opened_at = 0
+        self.closed: list[tuple[int, int]] = []
+        """From when a close was begun to when the store was open again."""
 
     async def open(self) -> None:
         self.store = await SegmentStore.open(DIRECTORY, files=self.files, options=self.options)
-        self.opened_at = self.opened_at or len(self.files.effects)
+        if self.closed:
+            self.closed[-1] = (self.closed[-1][0], len(self.files.effects))
 
     async def create(self, number: int, durability: Durability = Durability.SYNC) -> None:
         fate = self.fates[segment(number)] = Fate(durability)
@@ -80,6 +84,7 @@ class Recorder:
         await self._do(self.fates[segment(number)], "deleted", self.store.delete(segment(number), state.instance))
 
     async def close(self) -> None:
+        self.closed.append((len(self.files.effects), 1 << 62))
         await self.store.close()
 
     async def _do(self, fate: Fate, fact: str, call: Awaitable[object]) -> None:
@@ -122,7 +127,9 @@ class Recorder:
                 floor = min(floor, fate.sealed_end)
             assert state.end >= floor, "an acknowledged append survives (I11)"
         else:
-            assert state.in_doubt or state.is_sealed, "in os mode nobody knows what is missing"
+            is_closed = any(begun <= at <= reopened for begun, reopened in self.closed)
+            assert state.in_doubt or state.is_sealed or is_closed, "in os mode nobody knows what is missing"
+            assert state.in_doubt or state.is_sealed or state.end >= fate.acked_end(at)
         if state.is_fenced and not state.in_doubt:
             assert fate.has(fate.begun, "fenced", at)
 
@@ -262,5 +269,51 @@ def test_a_second_cut_while_the_store_recovers_loses_nothing_either(
                 point = disk.crash_point(second)
                 for again in (point.nothing_more(), *point.draws(second, 1)):
                     await recorder.check(again, effect_count)
+
+    run(main())
+
+
+async def random_history(recorder: Recorder, rng: random.Random) -> None:
+    """Calls as they come, some of them at the same time."""
+    await recorder.open()
+    open_segments: list[int] = []
+    newest = 0
+    for _ in range(rng.randint(5, 25)):
+        choice = rng.random()
+        if not open_segments or choice < 0.15:
+            newest += 1
+            await recorder.create(newest, rng.choice([Durability.SYNC, Durability.SYNC, Durability.OS]))
+            open_segments.append(newest)
+        elif choice < 0.75:
+            numbers = rng.sample(open_segments, rng.randint(1, len(open_segments)))
+            calls = [recorder.append(n, rng.randint(1, 3), rng.randint(61, 900)) for n in numbers]
+            if rng.random() < 0.2:
+                calls.append(recorder.fence(1000 + newest * 50 + len(recorder.files.effects) % 50))
+            await asyncio.gather(*calls)
+        elif choice < 0.82:
+            await recorder.fence(open_segments.pop(rng.randrange(len(open_segments))))
+        elif choice < 0.89:
+            number = open_segments.pop(rng.randrange(len(open_segments)))
+            await recorder.seal(number, rng.randint(0, max(recorder.fates[segment(number)].ends, default=0)))
+        elif choice < 0.95:
+            await recorder.delete(open_segments.pop(rng.randrange(len(open_segments))))
+        else:
+            await recorder.close()
+            await recorder.open()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_histories_survive_random_cuts(seed: int) -> None:
+    async def main() -> None:
+        rng = random.Random(seed)
+        recorder = Recorder(
+            dataclasses.replace(TINY, journal_files=rng.randint(1, 3), block_bytes=rng.randint(100, 2000))
+        )
+        await random_history(recorder, rng)
+        for _ in range(15):
+            effect_count = rng.randint(0, len(recorder.files.effects))
+            point = recorder.files.crash_point(effect_count)
+            for disk in (point.nothing_more(), *point.draws(rng.randrange(1 << 30), 3)):
+                await recorder.check(disk, effect_count)
 
     run(main())
