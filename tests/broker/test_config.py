@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.broker.config import Address, BrokerConfig, ConfigError
+from headwater.broker.config import BrokerConfig, ConfigError
 from headwater.broker.config_key import ConfigSource
 from headwater.broker.topic_config import TopicConfig, candidates
 from headwater.model.replica import Durability

@@ -23,13 +23,14 @@ from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.partition import Environment
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.tail_cache import TailCache
+from headwater.broker.timed_files import TimedFiles
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import SegmentId, segment_id
-from headwater.storage.files import Files, SystemFiles
+from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.facts import log_fact
@@ -78,7 +79,7 @@ class Broker:
         """Time, files and the store's figures may be given, so that a test can have them fail."""
         broker = cls(config, clock or SystemClock())
         try:
-            await broker._start(files or SystemFiles(), store_options or StoreOptions())
+            await broker._start(files or TimedFiles(broker.metrics.flushed), store_options or StoreOptions())
         except BaseException:
             await broker._close()
             raise
