@@ -55,6 +55,7 @@ static rd_kafka_t *new_producer(int only_errors) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     snprintf(linger, sizeof linger, "%ld", linger_ms);
     set(conf, "bootstrap.servers", bootstrap);
+    set(conf, "log_level", "2");
     set(conf, "acks", "all");
     set(conf, "linger.ms", linger);
     set(conf, "queue.buffering.max.messages", QUEUE_MESSAGES);
@@ -74,6 +75,7 @@ static rd_kafka_t *new_consumer(int64_t offset) {
     char error[256];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
+    set(conf, "log_level", "2");
     set(conf, "group.id", "load");
     set(conf, "enable.auto.commit", "false");
     set(conf, "auto.offset.reset", "earliest");
