@@ -10,7 +10,7 @@ from pathlib import Path
 from headwater.storage.descriptors import Descriptors
 from headwater.storage.entry import Entry
 from headwater.storage.files import Files, is_no_space
-from headwater.storage.flush import flush, flush_directory
+from headwater.storage.flush import flush, flush_directory, for_each
 from headwater.storage.space import LowWater, Reserve
 from headwater.storage.state_log import Checkpoint, StateLog
 
@@ -37,6 +37,7 @@ class Checkpointer:
         state_log: StateLog,
         reserve: Reserve,
         low_water: LowWater,
+        flush_threads: int,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -44,15 +45,11 @@ class Checkpointer:
         self._state_log = state_log
         self._reserve = reserve
         self._low_water = low_water
+        self._flush_threads = flush_threads
 
     def run(self, job: CheckpointJob) -> None:
         """Raises OSError (ENOSPC) if there was no room even after the reserve was given up; then nothing happened."""
-        for path in job.unsynced:
-            try:
-                with self._descriptors.borrow(path) as fd:
-                    flush(self._files, fd)
-            except FileNotFoundError:
-                continue  # deleted since
+        for_each(job.unsynced, self._flush, self._flush_threads)
         if job.has_new_names:
             flush_directory(self._files, self._directory)
         try:
@@ -63,6 +60,13 @@ class Checkpointer:
             self._write_state(job)
         else:
             self._reserve.take(self._low_water.line_bytes())
+
+    def _flush(self, path: str) -> None:
+        try:
+            with self._descriptors.borrow(path) as fd:
+                flush(self._files, fd)
+        except FileNotFoundError:
+            return  # deleted since
 
     def _write_state(self, job: CheckpointJob) -> None:
         if job.rewrites:

@@ -70,7 +70,15 @@ class Engine:
         self._background = ThreadPoolExecutor(1, "headwater-checkpoint")
         self._readers = ThreadPoolExecutor(max(options.reader_threads, 1), "headwater-read")
         self.checkpoints = Checkpoints(
-            Checkpointer(files, self.paths.directory, self.descriptors, state_log, reserve, self.low_water),
+            Checkpointer(
+                files,
+                self.paths.directory,
+                self.descriptors,
+                state_log,
+                reserve,
+                self.low_water,
+                1 if options.runs_inline else options.flush_threads,
+            ),
             self.replicas,
             self.paths,
             state_log,
@@ -119,16 +127,26 @@ class Engine:
             reserve = Reserve(files, directory / "reserve", options.reserve_bytes)
 
             def recover() -> Recovered:
-                paths = Paths(directory / "segments")
-                salt, boot_id = identity.salt, files.boot_id()
+                return Recovery(
+                    files,
+                    directory,
+                    Paths(directory / "segments"),
+                    state_log,
+                    salt=identity.salt,
+                    block_bytes=options.block_bytes,
+                    boot_id=files.boot_id(),
+                    flush_threads=1 if options.runs_inline else options.flush_threads,
+                ).run()
+
+            def recover_or_release() -> Recovered:
                 try:
-                    return Recovery(files, directory, paths, state_log, salt, options.block_bytes, boot_id).run()
+                    return recover()
                 except OSError as error:
                     if not is_no_space(error) or not reserve.release():
                         raise
-                    return Recovery(files, directory, paths, state_log, salt, options.block_bytes, boot_id).run()
+                    return recover()
 
-            recovered = recover() if options.runs_inline else await asyncio.to_thread(recover)
+            recovered = recover_or_release() if options.runs_inline else await asyncio.to_thread(recover_or_release)
             return cls(files, directory, options, identity, lock_fd, state_log, reserve, recovered, on_failure)
         except BaseException:
             files.close(lock_fd)

@@ -4,11 +4,18 @@ After a failed flush the kernel may have dropped the pages it could not write an
 second try that succeeds proves nothing. The store stops instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final, TypeVar
 
 from headwater.model.replica import Buffer
 from headwater.storage.files import Files
+
+SEVERAL: Final = 8
+"""From so many files on, threads pay."""
+
+T = TypeVar("T")
 
 
 class FlushFailed(Exception):
@@ -41,3 +48,13 @@ def replace_file(files: Files, path: Path, content: Sequence[Buffer]) -> None:
         files.close(fd)
     files.rename(draft, path)
     flush_directory(files, path.parent)
+
+
+def for_each(items: Sequence[T], function: Callable[[T], None], threads: int) -> None:
+    """Call the function, which flushes something, for each of them, several at a time. The first error is raised."""
+    if threads == 1 or len(items) < SEVERAL:
+        for item in items:
+            function(item)
+        return
+    with ThreadPoolExecutor(threads, "headwater-flush") as pool:
+        list(pool.map(function, items))

@@ -28,6 +28,8 @@ class StoreOptions:
     """Appends in `os` mode below this are written without changing threads."""
     inline_read_bytes: int = 2 * MIB
     reader_threads: int = 4
+    flush_threads: int = 16
+    """Files of many segments are flushed at the same time: the file system then writes its own journal once for all."""
 
     reserve_bytes: int = 64 * MIB
     """A file that is given up when the disk is full, so that fences and checkpoints can still be written. 0: none."""
@@ -41,6 +43,14 @@ class StoreOptions:
     def __post_init__(self) -> None:
         if self.journal_file_bytes < 4 * KIB or self.journal_files < 1:
             raise ValueError("a journal needs at least one file of 4 KiB")
-        for name in ("max_group_bytes", "max_group_entries", "max_queued_bytes", "block_bytes", "open_files"):
+        for name in (
+            "flush_threads",
+            "reader_threads",
+            "max_group_bytes",
+            "max_group_entries",
+            "max_queued_bytes",
+            "block_bytes",
+            "open_files",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive")

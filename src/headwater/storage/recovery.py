@@ -23,7 +23,7 @@ from headwater.storage import journal
 from headwater.storage.block_index import BlockIndex, seed_of
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.files import Files, read_file
-from headwater.storage.flush import flush, flush_directory
+from headwater.storage.flush import flush, flush_directory, for_each
 from headwater.storage.replica import Replica
 from headwater.storage.segment_file import Paths, Rebuilt, drop_unsound_blocks, rebuild
 from headwater.storage.state_log import Checkpoint, LoadedState, StateLog
@@ -52,6 +52,7 @@ class Recovery:
     salt: int
     block_bytes: int
     boot_id: str
+    flush_threads: int
     _replicas: dict[SegmentId, Replica] = field(default_factory=dict)
     _missing_bytes: dict[Replica, list[tuple[int, Buffer]]] = field(default_factory=dict)
     _next_instance: int = 1
@@ -77,8 +78,7 @@ class Recovery:
         damage = state.damage or replay.damage
         if damage:
             self._distrust(damage)
-        for replica, parts in self._missing_bytes.items():
-            self._restore(replica, parts)
+        for_each(list(self._missing_bytes), self._restore, self.flush_threads)
         self._scan_unjournaled(state)
         if not damage:
             self._remove_orphans()
@@ -131,8 +131,9 @@ class Recovery:
             replica.in_doubt = True
         self._is_changed = True
 
-    def _restore(self, replica: Replica, parts: list[tuple[int, Buffer]]) -> None:
+    def _restore(self, replica: Replica) -> None:
         """Bring the segment file to what the journal says. After a crash of the process alone, it is."""
+        parts = self._missing_bytes[replica]
         fd = self.files.open(self.paths.segment(replica.name), create=True)
         try:
             start = parts[0][0]
@@ -150,10 +151,13 @@ class Recovery:
         if was_clean and not state.is_cut_off and not state.damage:
             return
         is_same_boot = state.checkpoint is not None and state.checkpoint.boot_id == self.boot_id
-        for replica in self._replicas.values():
-            if replica.durability is Durability.OS and not replica.is_sealed:
-                self._scan(replica, is_same_boot)
-                self._is_changed = True
+        replicas = [
+            replica
+            for replica in self._replicas.values()
+            if replica.durability is Durability.OS and not replica.is_sealed
+        ]
+        for_each(replicas, lambda replica: self._scan(replica, is_same_boot), self.flush_threads)
+        self._is_changed = self._is_changed or bool(replicas)
 
     def _scan(self, replica: Replica, is_same_boot: bool) -> None:
         path = self.paths.segment(replica.name)
