@@ -99,12 +99,14 @@ class GroupCoordinator:
         return answer
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
+        check_group_id(group_id)
         answer: SyncAnswer = await self._decide(
             group_id, lambda shard, to, now: shard.sync(group_id, request, to, now), ErrorCode.UNKNOWN_MEMBER_ID
         )
         return answer
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        check_group_id(group_id)
         log = self._find(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         return log.shard.heartbeat(group_id, member_id, instance_id, generation, self._now())
 
