@@ -254,6 +254,28 @@ def test_a_replica_sealed_in_the_checkpoint_ignores_appends_that_the_journal_sti
     run(scenario())
 
 
+def test_entries_of_a_replica_that_was_deleted_do_not_touch_the_one_that_came_after_it() -> None:
+    async def scenario() -> None:
+        files = MemoryFiles()
+        store = await open_store(files)
+        name = await create(store)
+        await fill(store, name, 5)
+        await store.delete(name, 1)
+        await create(store)
+        files = files.killed()
+        state_log = StateLog(files, DIRECTORY / "state", load_or_format(files, DIRECTORY).salt)
+        checkpoint = state_log.load().checkpoint
+        assert checkpoint is not None
+        second = store._replicas[name].to_entry()
+        state_log.append([second], Checkpoint(checkpoint.first_generation, checkpoint.first_group, 3, "boot-0"))
+        store = await open_store(files)
+        state = store.replica(name)
+        assert state is not None
+        assert (state.instance, state.end, state.size_bytes, state.in_doubt) == (2, 0, 0, False)
+
+    run(scenario())
+
+
 def test_after_a_new_boot_every_open_replica_in_os_mode_is_in_doubt() -> None:
     async def scenario() -> None:
         files = MemoryFiles()

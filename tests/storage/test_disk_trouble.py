@@ -46,10 +46,13 @@ def test_a_full_disk_refuses_an_append_and_takes_it_when_there_is_room_again(
 
 
 @MODES
-def test_appends_queued_behind_one_that_found_no_room_fail_with_it(options: StoreOptions) -> None:
+@pytest.mark.parametrize("max_group_entries", [1, 2, 100])
+def test_appends_queued_behind_one_that_found_no_room_fail_with_it(
+    options: StoreOptions, max_group_entries: int
+) -> None:
     async def scenario() -> None:
         files = MemoryFiles()
-        store = await open_store(files, options)
+        store = await open_store(files, dataclasses.replace(options, max_group_entries=max_group_entries))
         name = await create(store)
         other = await create(store, 2)
         await fill(store, name, 1)

@@ -230,7 +230,14 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_goes(
     run(main())
 
 
-@pytest.mark.parametrize("scenario", [os_mode, os_mode_in_one_journal_file])
+async def os_mode_with_an_index_on_disk(recorder: Recorder) -> None:
+    await recorder.open()
+    await recorder.create(1, Durability.OS)
+    for _ in range(20):
+        await recorder.append(1, size_bytes=1100)
+
+
+@pytest.mark.parametrize("scenario", [os_mode, os_mode_in_one_journal_file, os_mode_with_an_index_on_disk])
 def test_in_os_mode_a_power_cut_leaves_a_doubtful_prefix(scenario: Callable[[Recorder], Awaitable[None]]) -> None:
     async def main() -> None:
         recorder = Recorder(TINY)
@@ -250,6 +257,26 @@ def test_a_cut_between_groups_leaves_no_doubt(scenario: Callable[[Recorder], Awa
             disk = recorder.files.crash_point(effect_count).nothing_more()
             store = await SegmentStore.open(DIRECTORY, files=disk, options=TINY)
             assert not any(state.in_doubt for state in store.replicas() if state.partition)
+
+    run(main())
+
+
+def test_a_cut_after_a_kill_and_a_restart_leaves_a_doubtful_prefix_in_os_mode() -> None:
+    async def main() -> None:
+        recorder = Recorder(TINY)
+        await os_mode_with_an_index_on_disk(recorder)
+        files = recorder.files.killed()
+        store = await SegmentStore.open(DIRECTORY, files=files, options=TINY)
+        state = store.replica(segment(1))
+        assert state is not None
+        assert (state.end, state.in_doubt) == (20, False)
+        point = files.crash_point()
+        for disk in (point.nothing_more(), *point.draws(1, 20)):
+            await recorder.check(disk, len(recorder.files.effects))
+            booted = await SegmentStore.open(DIRECTORY, files=disk.killed(), options=TINY)
+            after = booted.replica(segment(1))
+            assert after is not None
+            assert after.end == 20, "what the restart found was flushed before the store relied on it"
 
     run(main())
 

@@ -120,8 +120,15 @@ class MemoryFiles:
         return sorted(self._names)
 
     def killed(self) -> "MemoryFiles":
-        """The files as another process finds them after this one was killed: all that was written is there."""
-        return self._copy({path: bytes(self._contents[inode]) for path, inode in self._names.items()}, self._boot_id)
+        """The files as another process finds them after this one was killed: all that was written is there, and what
+        was not synced can still be lost."""
+        with self._mutex:
+            files = MemoryFiles(boot_id=self._boot_id, capacity_bytes=self.capacity_bytes)
+            files.effects = list(self.effects)
+            files._contents = {inode: bytearray(content) for inode, content in self._contents.items()}
+            files._names = dict(self._names)
+            files._next_number = self._next_number
+            return files
 
     def crash_point(self, effect_count: int | None = None) -> "CrashPoint":
         """The moment after so many effects, or now."""
@@ -142,9 +149,6 @@ class MemoryFiles:
                 SyncedDirectory(path.parent),
             ]
         return files
-
-    def _copy(self, contents: dict[Path, bytes], boot_id: str) -> "MemoryFiles":
-        return MemoryFiles.holding(contents, boot_id)
 
     # The port
 
