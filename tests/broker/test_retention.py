@@ -45,3 +45,7 @@ def test_a_topic_that_is_only_compacted_loses_nothing_by_age() -> None:
 def test_records_without_a_timestamp_are_as_old_as_the_end_of_their_segment() -> None:
     segments = [sealed(0, 100, -1, created_ms=0), sealed(1, 100, -1, created_ms=400)]
     assert retention_start(segments, OPEN, 0, config(retention_ms="500"), 950) == 10
+
+
+def test_a_log_of_one_open_segment_stays() -> None:
+    assert retention_start([], OPEN, 100, config(retention_ms="500", retention_bytes="10"), 10**15) is None

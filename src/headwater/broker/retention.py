@@ -27,7 +27,7 @@ def is_expired(max_timestamp: int, retention_ms: int, now_ms: int) -> bool:
 
 def _expired(sealed: Sequence[SealedSegment], open_id: SegmentId, retention_ms: int, now_ms: int) -> int:
     """How many of the oldest segments hold nothing younger than the limit."""
-    successors = [*(segment.id for segment in sealed[1:]), open_id]
+    successors = [*(segment.id for segment in sealed), open_id][1:]
     for count, (segment, successor) in enumerate(zip(sealed, successors, strict=True)):
         # Records without a timestamp are as old as their segment's end, which its successor's id tells.
         newest = segment.max_timestamp if segment.max_timestamp >= 0 else created_ms(successor)
