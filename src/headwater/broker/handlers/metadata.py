@@ -31,7 +31,8 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 
 
 async def _find(broker: "Broker", asked: Message, may_create: bool) -> Message:
-    name: str | None = asked.name
+    # Who asks by id leaves the name out: null from most clients, empty from Java's.
+    name: str | None = asked.name if asked.topic_id == NULL_UUID else None
     try:
         if name is None:
             return describe(broker.catalog.topic_by_id(asked.topic_id))
