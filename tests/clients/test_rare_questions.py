@@ -1,0 +1,122 @@
+"""What tools ask now and then, by Java's admin client, which checks answers more strictly than any other."""
+
+import time
+import uuid
+from collections.abc import Callable
+
+import pytest
+from conftest import NewTopic
+from judged import Client, ErrorCode, Record, Refused
+from with_java import JavaClient
+
+ELECTION_NOT_NEEDED = 84
+GROUP_SUBSCRIBED_TO_TOPIC = 86
+JOIN_TIMEOUT_S = 15.0
+
+
+@pytest.fixture
+def java(bootstrap: str, open_client: Callable[[str, str], Client]) -> JavaClient:
+    client = open_client("java", bootstrap)
+    assert isinstance(client, JavaClient)
+    return client
+
+
+@pytest.fixture
+def topic(new_topic: NewTopic, java: JavaClient) -> str:
+    """Five records, of which the third is the youngest."""
+    name, now_ms = new_topic(), int(time.time() * 1000)
+    ages_ms = (50_000, 40_000, 0, 20_000, 10_000)
+    for number, age_ms in enumerate(ages_ms):
+        java.produce(name, [Record(b"%d" % number, timestamp_ms=now_ms - age_ms)])
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:10]}"
+
+
+def test_offsets_are_listed_by_earliest_latest_and_youngest(java: JavaClient, topic: str) -> None:
+    assert java.ask("listOffsets", topic=topic) == {"earliest": 0, "latest": 5, "maxTimestamp": 2}
+
+
+def test_the_offsets_of_a_group_are_set_read_and_deleted_by_hand(java: JavaClient, topic: str, group: str) -> None:
+    java.ask("setGroupOffset", topic=topic, group=group, offset=3)
+    assert java.ask("groupOffset", topic=topic, group=group) == [3, "set by hand"]
+    assert group in java.groups()
+    member = java.member(topic, group)
+    received: list[bytes | None] = []
+    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
+    while len(received) < 2:
+        assert time.monotonic() < deadline_s, received
+        received += [record.value for record in member.poll(0.1)]
+    assert received == [b"3", b"4"], "a member starts where the group was set"
+    with pytest.raises(Refused) as refusal:
+        java.ask("deleteGroupOffset", topic=topic, group=group)
+    assert refusal.value.code == GROUP_SUBSCRIBED_TO_TOPIC
+    member.close()
+    java.ask("deleteGroupOffset", topic=topic, group=group)
+    assert java.ask("groupOffset", topic=topic, group=group) is None
+
+
+def test_the_offsets_of_an_unknown_group_are_none_and_no_error(java: JavaClient, topic: str, group: str) -> None:
+    try:
+        assert java.ask("groupOffset", topic=topic, group=group) is None
+    except Refused as refusal:
+        assert refusal.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_members_are_removed_by_an_admin(java: JavaClient, topic: str, group: str) -> None:
+    member = java.member(topic, group, instance_id="static")
+    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
+    while not member.assigned():
+        assert time.monotonic() < deadline_s, "the member joins"
+        member.poll(0.1)
+    member.close()
+    assert java.group(group).members == 1, "a static member stays when it closes"
+    java.ask("removeMembers", group=group)
+    view = java.group(group)
+    assert (view.state, view.members) == ("EMPTY", 0)
+
+
+def test_the_producers_of_a_partition_are_described(java: JavaClient, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    java.produce(topic, [Record(b"x")] * 4, idempotent=True)
+    [last_sequence] = java.ask("producers", topic=topic)
+    assert last_sequence >= 3
+
+
+def test_an_election_is_not_needed_where_the_leader_is_there(java: JavaClient, topic: str) -> None:
+    assert java.ask("electLeaders", topic=topic) == ELECTION_NOT_NEEDED
+
+
+def test_config_resources_are_listed(java: JavaClient, new_topic: NewTopic) -> None:
+    name = new_topic(config={"retention.ms": "1000000"})
+    assert name in java.ask("configResources")
+
+
+def test_a_broker_describes_its_configs(java: JavaClient) -> None:
+    config = java.ask("brokerConfig")
+    for name in ("log.retention.ms", "num.partitions", "auto.create.topics.enable", "message.max.bytes", "log.dirs"):
+        assert name in config
+
+
+def test_a_config_is_reset_to_its_default(java: JavaClient, new_topic: NewTopic) -> None:
+    topic = new_topic(config={"retention.ms": "1000000"})
+    java.ask("resetTopicConfig", topic=topic, key="retention.ms")
+    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
+    while java.topic_config(topic)["retention.ms"] != "604800000":
+        assert time.monotonic() < deadline_s, "the default is back"
+
+
+def test_a_topic_is_described_and_deleted_by_its_id(java: JavaClient, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=3)
+    assert java.ask("describeById", topic=topic) == [topic, 3]
+    java.ask("deleteById", topic=topic)
+    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
+    while topic in java.topics():
+        assert time.monotonic() < deadline_s, "the topic is gone"
+
+
+def test_features_are_told(java: JavaClient) -> None:
+    assert isinstance(java.ask("features"), list)
