@@ -586,3 +586,38 @@ asyncio.run(main())
         await store.close()
 
     run(scenario())
+
+
+def test_what_happens_to_a_deleted_replica_later_does_not_bring_it_back() -> None:
+    async def scenario() -> None:
+        files = MemoryFiles()
+        store = await open_store(files, THREADED)
+        name = await create(store)
+        await fill(store, name, 5)
+        await asyncio.gather(store.delete(name, 1), store.fence(name))
+        state = store.replica(name)
+        assert state is not None
+        assert (state.instance, state.is_fenced, state.end) == (2, True, 0)
+        await store.close()
+        store = await open_store(files)
+        assert [(state.instance, state.is_fenced, state.end) for state in store.replicas()] == [(2, True, 0)]
+
+    run(scenario())
+
+
+def test_reads_go_on_while_a_segment_is_sealed_and_cut() -> None:
+    async def scenario() -> None:
+        options = dataclasses.replace(THREADED, inline_read_bytes=0)
+        for _ in range(20):
+            store = await open_store(MemoryFiles(), options)
+            name = await create(store)
+            written = await fill(store, name, 30)
+            reads = [asyncio.ensure_future(store.read(name, 10, 20, 10_000)) for _ in range(10)]
+            _, *answers = await asyncio.gather(store.seal(name, 20), *reads)
+            assert all(answer == written[10 * 120 : 20 * 120] for answer in answers)
+            state = store.replica(name)
+            assert state is not None
+            assert not state.in_doubt
+            await store.close()
+
+    run(scenario())

@@ -64,10 +64,13 @@ class Checkpoints:
         return instance
 
     def changed(self, replica: Replica) -> None:
-        self._changed[replica.segment] = replica
+        if self._replicas.get(replica.segment) is replica:  # not deleted before this came to pass
+            self._changed[replica.segment] = replica
 
     def written(self, replica: Replica) -> None:
         """Its segment file has bytes that were not flushed."""
+        if self._replicas.get(replica.segment) is not replica:
+            return
         if replica not in self._unsynced:
             self._unsynced.add(replica)
             self._has_new_names = True

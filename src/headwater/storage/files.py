@@ -1,7 +1,7 @@
 """The few things a store asks of a file system, so that a test can take its place and fail, record or lose them.
 
-What the callers rely on, and no more: a write is kept by a crash of the machine only after `sync_data` or
-`sync` of its file returned; a name given, changed or removed only after `sync_directory` of its directory
+What the callers rely on, and no more: a write is kept by a crash of the machine only after `sync_data` of
+its file returned; a name given, changed or removed only after `sync_directory` of its directory
 did. Before that, any 512-byte sector and any name may be there or not, in any combination.
 
 Descriptors are plain integers; all calls may be made from any thread.
@@ -62,8 +62,6 @@ class Files(Protocol):
 
     def sync_data(self, fd: int) -> None:
         """Return when all bytes written to the file, and its length, are on the device."""
-
-    def sync(self, fd: int) -> None: ...
 
     def sync_directory(self, path: Path) -> None: ...
 
@@ -158,9 +156,6 @@ class SystemFiles:
 
     def sync_data(self, fd: int) -> None:
         os.fdatasync(fd)
-
-    def sync(self, fd: int) -> None:
-        os.fsync(fd)
 
     def sync_directory(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

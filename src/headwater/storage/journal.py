@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.model.replica import Buffer, NoSpace, StoreFailed
+from headwater.model.replica import Buffer
 from headwater.storage.entry import (
     END_MARK,
     PREFIX_BYTES,
@@ -228,10 +228,3 @@ def replay(files: Files, directory: Path, *, salt: int, first_generation: int, f
         last = result.last
     next_generation = live[-1][0] + 1 if live else first_generation
     return Replay(entries, next_generation, last.group + 1, damage)
-
-
-def refusal_of(error: OSError) -> Exception:
-    """What callers are told when a write did not work."""
-    if is_no_space(error):
-        return NoSpace(f"the disk is full: {error}")
-    return StoreFailed(f"a write failed: {error}")

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 FIRST_GENERATION: Final = 1
 FIRST_GROUP: Final = 1
-SEAL_CRC_BYTES: Final = 4
 
 
 @dataclass(slots=True)

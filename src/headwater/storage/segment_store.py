@@ -193,7 +193,13 @@ class SegmentStore:
                 return b""
             chosen = plan(index, offset, limit, end, max_bytes)
             if chosen is not None:
-                batches = execute(chosen, await self._engine.read(replica, chosen.position, chosen.length))
+                data = await self._engine.read(replica, chosen.position, chosen.length)
+                try:
+                    batches = execute(chosen, data)
+                except CorruptReplica:
+                    if replica.index is index:
+                        raise
+                    continue  # sealed meanwhile, and the end of the file was cut off: plan anew
                 if batches.data:
                     self._shelf.touch(replica, index)
                     if batches.next_offset is not None:

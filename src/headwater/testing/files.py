@@ -228,9 +228,6 @@ class MemoryFiles:
             self._begin("sync_data", path)
             self.effects.append(Synced(inode))
 
-    def sync(self, fd: int) -> None:
-        self.sync_data(fd)
-
     def sync_directory(self, path: Path) -> None:
         with self._mutex:
             self._begin("sync_directory", path)
