@@ -19,8 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 SIZES_BYTES = (100, 1024)
 PARTITION_COUNTS = (1, 16)
 LATENCY_SIZE_BYTES = 100
-IDLE_S = 3.0
-SETTLE_S = 1.0
+SETTLE_S = 0.5
 ADMIN_TIMEOUT_S = 300.0
 FIRST_RECORD_TIMEOUT_S = 60.0
 
@@ -53,13 +52,32 @@ class Volume:
     partition_counts: tuple[int, ...]
     connection_counts: tuple[int, ...]
     spread_messages: int
+    idle_s: float
 
 
-FULL = Volume(5, 400_000, {100: 4_000_000, 1024: 800_000}, 3_000, (10, 100, 1_000, 5_000), (10, 100, 1_000), 400_000)
-QUICK = Volume(2, 200_000, {100: 1_000_000, 1024: 200_000}, 1_000, (10, 1_000), (10, 500), 100_000)
+FULL = Volume(
+    rounds=5,
+    warm_up_messages=400_000,
+    messages={100: 4_000_000, 1024: 800_000},
+    latency_messages=3_000,
+    partition_counts=(10, 100, 1_000, 5_000),
+    connection_counts=(10, 100, 1_000),
+    spread_messages=400_000,
+    idle_s=3.0,
+)
+QUICK = Volume(
+    rounds=2,
+    warm_up_messages=200_000,
+    messages={100: 1_000_000, 1024: 200_000},
+    latency_messages=1_000,
+    partition_counts=(10, 500),
+    connection_counts=(10, 500),
+    spread_messages=100_000,
+    idle_s=1.0,
+)
 
 
-def start_time(server: Server) -> Figures:
+def start_time(server: Server, volume: Volume) -> Figures:
     """Start the process and have one record acknowledged, topic creation included; then look at it idle."""
     options = {"bootstrap.servers": server.bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0}
     options |= {"reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 10, "retry.backoff.ms": 10}
@@ -76,7 +94,7 @@ def start_time(server: Server) -> Figures:
     return {
         "start to first acknowledged record": first_record_s,
         "memory, idle": server.process.resident_bytes() / 1e6,
-        **_idle_cpu(server, "CPU, idle"),
+        **_idle_cpu(server, volume),
     }
 
 
@@ -147,7 +165,7 @@ def partition_growth(server: Server, volume: Volume, say: Say) -> dict[int, Figu
             "produce latency p50": reached.p50_ms,
             "produce latency p99": reached.p99_ms,
             "memory": server.process.resident_bytes() / 1e6,
-            **_idle_cpu(server, "CPU, idle"),
+            **_idle_cpu(server, volume),
         }
         delete_topic(server, topic)
     return growth
@@ -160,7 +178,7 @@ def connection_growth(server: Server, volume: Volume, say: Say) -> dict[int, Fig
     for count in volume.connection_counts:
         say(f"{count} connections")
         with _connections(server.bootstrap, count) as open_s:
-            idle = _idle_cpu(server, "CPU, idle")
+            idle = _idle_cpu(server, volume)
             reached = load.latency(server.bootstrap, "connected", volume.latency_messages // 2, LATENCY_SIZE_BYTES)
             growth[count] = {
                 "open": open_s,
@@ -203,12 +221,12 @@ def _cpu(server: Server) -> Iterator[Callable[[], float]]:
     used_s = server.process.cpu_seconds() - before_s
 
 
-def _idle_cpu(server: Server, name: str) -> Figures:
+def _idle_cpu(server: Server, volume: Volume) -> Figures:
     """Percent of one core that the broker uses while nobody asks it for anything."""
     time.sleep(SETTLE_S)
     with _cpu(server) as cpu:
-        time.sleep(IDLE_S)
-    return {name: 100 * cpu() / IDLE_S}
+        time.sleep(volume.idle_s)
+    return {"CPU, idle": 100 * cpu() / volume.idle_s}
 
 
 @contextmanager

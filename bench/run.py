@@ -86,7 +86,7 @@ def run(volume: Volume, names: list[str], parts: list[str], rounds: int, console
 
 
 def one_round(server: Server, volume: Volume, say: Say) -> Figures:
-    figures = measures.start_time(server)
+    figures = measures.start_time(server, volume)
     say("warming up")
     measures.warm_up(server, volume)
     figures |= measures.latency(server, volume, say)
