@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headwater.groups.events import Event
+from headwater.groups.share_assignor import TopicPartition
 from headwater.model.errors import ErrorCode
 
 ReplyTo: TypeAlias = object
@@ -56,7 +57,18 @@ class OffsetAnswer:
     partition: int
 
 
-Answer: TypeAlias = JoinAnswer | SyncAnswer | ErrorCode | Sequence[LeaveAnswer] | Sequence[OffsetAnswer]
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatAnswer:
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int
+    assignment: frozenset[TopicPartition] | None = None
+    """None: the one that the member has."""
+
+
+Answer: TypeAlias = (
+    JoinAnswer | SyncAnswer | ErrorCode | Sequence[LeaveAnswer] | Sequence[OffsetAnswer] | ShareHeartbeatAnswer
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ version of a known key cannot be read. To change a format: add a version, keep r
 
 import struct
 
+from headwater.groups import share_records
 from headwater.groups.byte_reader import ByteReader, Malformed
 from headwater.groups.events import (
     CommittedOffset,
@@ -24,6 +25,10 @@ from headwater.groups.events import (
     GroupStored,
     OffsetCommitted,
     OffsetDeleted,
+    ShareGroupDeleted,
+    ShareGroupStored,
+    ShareMemberDeleted,
+    ShareMemberStored,
     StoredMember,
 )
 
@@ -52,6 +57,8 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
             return _group_key(event.group_id), _group_value(event)
         case GroupDeleted(group_id):
             return _group_key(group_id), None
+        case ShareGroupStored() | ShareGroupDeleted() | ShareMemberStored() | ShareMemberDeleted():
+            return share_records.encode(event)
 
 
 def decode(key: bytes, value: bytes | None) -> Event | None:
@@ -66,6 +73,8 @@ def decode(key: bytes, value: bytes | None) -> Event | None:
     if version == _GROUP_KEY:
         group_id = reader.string()
         return GroupDeleted(group_id) if value is None else _read_group(group_id, ByteReader(value))
+    if version in share_records.KEYS:
+        return share_records.decode(version, reader, value)
     return None
 
 

@@ -65,4 +65,34 @@ class OffsetDeleted:
     partition: int
 
 
-Event: TypeAlias = GroupStored | GroupDeleted | OffsetCommitted | OffsetDeleted
+@dataclass(frozen=True, slots=True)
+class ShareGroupStored:
+    """A share group exists, and has reached this epoch."""
+
+    group_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDeleted:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberStored:
+    group_id: str
+    member_id: str
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberDeleted:
+    group_id: str
+    member_id: str
+
+
+ShareEvent: TypeAlias = ShareGroupStored | ShareGroupDeleted | ShareMemberStored | ShareMemberDeleted
+Event: TypeAlias = GroupStored | GroupDeleted | OffsetCommitted | OffsetDeleted | ShareEvent

@@ -14,14 +14,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from headwater.groups.classic import ClassicGroup
 from headwater.groups.deadlines import Deadlines
 from headwater.groups.effects import Effects, LeaveAnswer, OffsetAnswer, ReplyTo
-from headwater.groups.events import CommittedOffset, Event, GroupDeleted, GroupStored, OffsetCommitted, OffsetDeleted
+from headwater.groups.events import (
+    CommittedOffset,
+    Event,
+    GroupDeleted,
+    GroupStored,
+    OffsetCommitted,
+    OffsetDeleted,
+    ShareGroupDeleted,
+    ShareGroupStored,
+    ShareMemberDeleted,
+    ShareMemberStored,
+)
 from headwater.groups.moment import Moment
 from headwater.groups.offsets import GroupOffsets
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest, fits_string
 from headwater.groups.settings import GroupSettings
+from headwater.groups.share import ShareHeartbeat, ShareSettings, TopicView
+from headwater.groups.share_groups import ShareGroups
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
-from headwater.groups.views import DescribedGroup, ListedGroup, describe
+from headwater.groups.views import SHARE, DescribedGroup, ListedGroup, describe
 from headwater.model.errors import ErrorCode, RequestError
 
 MAX_TIMESTAMP_MS = 2**63 - 1
@@ -33,6 +46,7 @@ class GroupShard:
         self._groups: dict[str, ClassicGroup] = {}
         self._offsets: dict[str, GroupOffsets] = {}
         """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
+        self.share = ShareGroups()
         self._deadlines: Deadlines[str] = Deadlines()
         self._group_bytes: dict[str, int] = {}
         self._size_bytes = 0
@@ -54,12 +68,15 @@ class GroupShard:
                 self._group(event.group_id).apply(event)
             case GroupDeleted():
                 self._forget(event.group_id)
+            case ShareGroupStored() | ShareGroupDeleted() | ShareMemberStored() | ShareMemberDeleted():
+                self.share.apply(event)
 
     def resume(self, now: Moment) -> None:
         """The log has been replayed: take up the groups that it told of."""
         for group in self._groups.values():
             group.resume(now)
             self._note(group)
+        self.share.resume(now)
 
     def durable_state(self) -> tuple[dict[str, GroupStored], dict[str, dict[tuple[str, int], CommittedOffset]]]:
         """What a replay of the log would bring back."""
@@ -75,6 +92,8 @@ class GroupShard:
     def join(self, group_id: str, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
         check_group_id(group_id)
         request.check(self._settings)
+        if group_id in self.share:
+            raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{group_id} is a share group.")
         group = self._groups.get(group_id)
         if self._size_bytes + request.size_bytes > self._settings.max_shard_bytes:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
@@ -111,11 +130,31 @@ class GroupShard:
         self._note(group)
         return effects
 
+    def share_heartbeat(
+        self,
+        group_id: str,
+        request: ShareHeartbeat,
+        settings: ShareSettings,
+        topics: TopicView,
+        to: ReplyTo,
+        now: Moment,
+    ) -> Effects:
+        check_group_id(group_id)
+        if group_id not in self.share:
+            if group_id in self._groups or group_id in self._offsets:
+                raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+            self._check_group_count(group_id)
+        if self._size_bytes + self.share.size_bytes > self._settings.max_shard_bytes:
+            raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
+        return self.share.heartbeat(group_id, request, settings, topics, to, now)
+
     # Offsets
 
     def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> Effects:
         """Commit what can be committed, and tell of each offset whether it was."""
         check_group_id(group_id)
+        if group_id in self.share:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group, which commits no offsets.")
         group = self._groups.get(group_id)
         if group is not None:
             group.check_commit(request.member_id, request.instance_id, request.generation, now)
@@ -179,6 +218,8 @@ class GroupShard:
     # The life of groups
 
     def delete_group(self, group_id: str, to: ReplyTo) -> Effects:
+        if group_id in self.share:
+            return self.share.delete(group_id, to)
         group = self._groups.get(group_id)
         if group is None and group_id not in self._offsets:
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -203,7 +244,8 @@ class GroupShard:
         return effects
 
     def next_deadline_ms(self) -> int | None:
-        return self._deadlines.next_ms()
+        share_ms, next_ms = self.share.next_deadline_ms(), self._deadlines.next_ms()
+        return min((at_ms for at_ms in (share_ms, next_ms) if at_ms is not None), default=None)
 
     def tick(self, now: Moment) -> Effects:
         effects = Effects()
@@ -211,6 +253,7 @@ class GroupShard:
             group = self._groups[group_id]
             effects.add(group.tick(now))
             self._note(group)
+        effects.add(self.share.tick(now))
         return effects
 
     def kill(self, error: ErrorCode) -> Effects:
@@ -232,6 +275,8 @@ class GroupShard:
                 yield ListedGroup(group_id, "", GroupState.EMPTY)
             else:
                 yield ListedGroup(group_id, group.protocol_type, group.state)
+        for share in self.share:
+            yield ListedGroup(share.group_id, SHARE, share.state, SHARE)
 
     def described(self, group_id: str) -> DescribedGroup:
         """A group that is not known is described as dead."""
@@ -256,7 +301,8 @@ class GroupShard:
         return group
 
     def _check_group_count(self, group_id: str) -> None:
-        if group_id not in self._offsets and len(self._groups) + len(self._offsets) >= self._settings.max_groups:
+        count = len(self._groups) + len(self._offsets) + len(self.share)
+        if group_id not in self._offsets and count >= self._settings.max_groups:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of groups.")
 
     def _expired(self, group: ClassicGroup | None, offsets: GroupOffsets, now: Moment) -> list[OffsetDeleted]:

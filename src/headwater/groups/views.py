@@ -7,6 +7,7 @@ from headwater.groups.departures import Departure
 from headwater.groups.rebalance import GroupState
 
 CLASSIC = "classic"
+SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
