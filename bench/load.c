@@ -23,6 +23,9 @@
 #define STALL_TIMEOUT_S 60.0
 #define CONSUME_BATCH 10000
 #define WARM_UP_RECORDS 20
+/* A reader whose queue is full would pause for a second by default: a lottery in runs of a second or two. */
+#define QUEUED_MESSAGES "1000000"
+#define QUEUE_BACKOFF_MS "2"
 
 static const char *bootstrap = "127.0.0.1:9092", *topic = "load";
 static long messages = 100000, size = 100, partitions = 1, linger_ms = 5, spread = 0;
@@ -79,6 +82,8 @@ static rd_kafka_t *new_consumer(int64_t offset) {
     set(conf, "group.id", "load");
     set(conf, "enable.auto.commit", "false");
     set(conf, "auto.offset.reset", "earliest");
+    set(conf, "queued.min.messages", QUEUED_MESSAGES);
+    set(conf, "fetch.queue.backoff.ms", QUEUE_BACKOFF_MS);
     rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof error);
     if (!rk) die("consumer", error);
     rd_kafka_poll_set_consumer(rk);
