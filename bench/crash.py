@@ -31,6 +31,8 @@ VALUE_PADDING = b"." * 100
 RECORDS_PER_SECOND = 20_000
 MAX_IN_QUEUE = 4_000
 LOAD_MIN_S, LOAD_MAX_S = 0.02, 0.2
+KILLED_AGAIN = 0.25
+"""How often a broker that has just come back is killed at once, while its clients find it again."""
 PROGRESS_TIMEOUT_S = 30.0
 FLUSH_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 60.0
@@ -81,6 +83,9 @@ def run(
                 commit(broker.bootstrap, number)
                 time.sleep(dice.uniform(LOAD_MIN_S, LOAD_MAX_S))
                 broker.kill()
+                if dice.random() < KILLED_AGAIN:
+                    broker.start()
+                    broker.kill()
                 started_s = time.monotonic()
                 broker.start()
                 verdict.restart_s.append(time.monotonic() - started_s)

@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from bench.measures import Figures
 from bench.report import KAFKA, OS, SYNC, Results, kind_of
+from matplotlib.ticker import LogLocator, NullFormatter
 
 COLOURS = {KAFKA: "#888888", OS: "#1f77b4", SYNC: "#2ca02c"}
 OFFSETS = {OS: -0.15, SYNC: 0.15}
@@ -41,6 +42,9 @@ def _ratios(results: Results, path: Path) -> Path:
                 axes.plot(kind.target[server], place, "|", color="red", ms=9, mew=1.5)
     axes.axvline(1, color="#888888", lw=0.8)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_yticks(range(len(names)), [f"{name}  ({'↑' if kind_of(name).more_is_better else '↓'})" for name in names])
     axes.invert_yaxis()
     axes.set_xlabel("Headwater / Kafka   (↑ more is better, ↓ less is better; red: target)")
