@@ -185,7 +185,9 @@ def test_no_change_is_lost_among_many_at_once(headwater: Broker, admin: KafkaAdm
         (TOPIC, "absent", "retention.ms", "5", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
         (TOPIC, "not valid", "retention.ms", "5", ErrorCode.INVALID_TOPIC_EXCEPTION, "characters other than"),
         (BROKER, "1", "num.partitions", "5", ErrorCode.INVALID_REQUEST, "cannot be altered"),
-        (GROUP, "g", "consumer.session.timeout.ms", "5", ErrorCode.INVALID_REQUEST, "type GROUP"),
+        (16, "g", "metrics", "5", ErrorCode.INVALID_REQUEST, "type CLIENT_METRICS"),
+        (GROUP, "g", "share.nonsense", "5", ErrorCode.INVALID_CONFIG, "Unknown group config"),
+        (GROUP, "", "share.auto.offset.reset", "earliest", ErrorCode.INVALID_REQUEST, "must not be empty"),
     ],
 )
 def test_refusals_name_what_is_wrong(
@@ -205,7 +207,8 @@ def test_refusals_name_what_is_wrong(
         ([resource(TOPIC, "not valid")], ErrorCode.INVALID_TOPIC_EXCEPTION),
         ([resource(BROKER, "9")], ErrorCode.INVALID_REQUEST),
         ([resource(LOGGER, "")], ErrorCode.INVALID_REQUEST),
-        ([resource(GROUP, "g")], ErrorCode.INVALID_REQUEST),
+        ([resource(GROUP, "")], ErrorCode.INVALID_REQUEST),
+        ([resource(16, "g")], ErrorCode.INVALID_REQUEST),
         ([resource(99, "x")], ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -148,6 +148,77 @@ class BrokerConfig:
         kafka="offsets.topic.num.partitions",
     )
 
+    share_max_size: int = setting.count(
+        1_000, "Members of one share group.", least=1, section=Section.GROUPS, kafka="group.share.max.size"
+    )
+    share_max_sessions: int = setting.count(
+        10_000,
+        "Share sessions at one time: consumers of all share groups.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="group.share.max.share.sessions",
+    )
+    share_session_timeout_ms: int = setting.count(
+        45_000,
+        "How long a member of a share group may be silent, unless its group says.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="group.share.session.timeout.ms",
+    )
+    share_heartbeat_interval_ms: int = setting.count(
+        5_000,
+        "How often a member of a share group sends a heartbeat, unless its group says.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="group.share.heartbeat.interval.ms",
+    )
+    share_record_lock_duration_ms: int = setting.count(
+        30_000,
+        "How long a record is lent to a member, unless the group says.",
+        least=1_000,
+        most=3_600_000,
+        section=Section.GROUPS,
+        kafka="group.share.record.lock.duration.ms",
+    )
+    share_delivery_count_limit: int = setting.count(
+        5,
+        "How often a record is delivered before it is set aside, unless the group says.",
+        least=2,
+        most=10_000,
+        section=Section.GROUPS,
+        kafka="group.share.delivery.count.limit",
+    )
+    share_max_record_locks: int = setting.count(
+        2_000,
+        "Records of one partition that a share group may have in flight, unless the group says.",
+        least=100,
+        most=100_000,
+        section=Section.GROUPS,
+        kafka="group.share.partition.max.record.locks",
+    )
+    share_state_topic_partitions: int = setting.count(
+        8,
+        "Partitions of the internal topic that keeps what share groups read. Read when it is created, never again.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="share.coordinator.state.topic.num.partitions",
+    )
+    dead_letter_auto_create: bool = setting.switch(
+        True,
+        "Whether a share group that names no dead-letter topic has one, and whether a missing one is created.",
+        section=Section.GROUPS,
+        kafka="errors.deadletterqueue.auto.create.topics.enable",
+    )
+    dead_letter_prefix: str = field(
+        default="dlq.",
+        metadata=described(
+            "What the name of a dead-letter topic begins with; the group's name follows.",
+            setting.text,
+            section=Section.GROUPS,
+            kafka="errors.deadletterqueue.topic.name.prefix",
+        ),
+    )
+
     tail_cache_bytes: int = setting.count(
         64 * MIB, "Memory for the newest batches of all partitions.", most=MAX_LONG, section=Section.STORAGE
     )

@@ -1,6 +1,7 @@
-"""What administrators describe and alter: topics and brokers as lists of configuration entries.
+"""What administrators describe and alter: topics, groups and brokers as lists of configuration entries.
 
-Topics can be altered, and a change holds at once. A broker's settings come from its file and are read-only here.
+Topics and groups can be altered, and a change holds at once. A broker's settings come from its file and are
+read-only here.
 Decisions only: the handlers of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs carry them out.
 """
 
@@ -14,6 +15,7 @@ from headwater.broker.config_key import ConfigSource, ConfigType, shown
 from headwater.broker.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
 from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.queues.group_keys import GROUP_KEYS
 
 LOGGER = "headwater"
 
@@ -85,6 +87,19 @@ def describe_broker(config: BrokerConfig, name: str, advertised: str) -> list[Co
     return entries
 
 
+def describe_group(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> list[ConfigEntry]:
+    """A group's settings. `defaults` are what the broker gives this group, where that is not the key's own default."""
+    entries = []
+    for name, key in GROUP_KEYS.items():
+        found = [Candidate(name, key.default, ConfigSource.DEFAULT_CONFIG)]
+        if name in defaults and defaults[name] != key.default:
+            found.insert(0, Candidate(name, defaults[name], ConfigSource.STATIC_BROKER_CONFIG))
+        if name in overrides:
+            found.insert(0, Candidate(name, overrides[name], ConfigSource.GROUP_CONFIG))
+        entries.append(ConfigEntry(name, ConfigType(key.type), key.doc, False, tuple(found)))
+    return entries
+
+
 def describe_logger(config: BrokerConfig, name: str) -> list[ConfigEntry]:
     """The broker's loggers and their levels. There is one."""
     check_broker(config, name)
@@ -107,7 +122,8 @@ def refuse_kind(resource_type: int) -> RequestError:
     except ValueError:
         kind = str(resource_type)
     return RequestError(
-        ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no configuration on this broker; topics do."
+        ErrorCode.INVALID_REQUEST,
+        f"Resources of type {kind} have no configuration on this broker; topics and groups do.",
     )
 
 

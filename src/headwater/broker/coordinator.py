@@ -17,17 +17,27 @@ from typing import Any, TypeAlias
 from headwater.broker.catalog import Catalog, Topic
 from headwater.broker.config import BrokerConfig
 from headwater.broker.group_log import GroupLog
-from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, OffsetAnswer, ReplyTo, SyncAnswer
+from headwater.groups.effects import (
+    Effects,
+    JoinAnswer,
+    LeaveAnswer,
+    OffsetAnswer,
+    ReplyTo,
+    ShareHeartbeatAnswer,
+    SyncAnswer,
+)
 from headwater.groups.events import CommittedOffset
 from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard, check_group_id
+from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
 from headwater.groups.views import DescribedGroup, ListedGroup
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import TopicId
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
@@ -57,6 +67,8 @@ class GroupCoordinator:
         self._creating = asyncio.Lock()
         self._armed_ms = 0
         self._sooner = asyncio.Event()
+        self.on_share_departure: Callable[[str, str], None] = lambda group_id, member_id: None
+        """Told of each member that a share group loses, with the group first."""
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
@@ -117,6 +129,26 @@ class GroupCoordinator:
             group_id, lambda shard, to, now: shard.leave(group_id, requests, to, now)
         )
         return answers
+
+    # Members of share groups
+
+    async def share_heartbeat(
+        self, group_id: str, request: ShareHeartbeat, settings: ShareSettings
+    ) -> ShareHeartbeatAnswer:
+        await self.ensure_ready()
+        answer: ShareHeartbeatAnswer = await self._decide(
+            group_id,
+            lambda shard, to, now: shard.share_heartbeat(group_id, request, settings, self._topic_view, to, now),
+        )
+        self._tell_departed(self._log(group_id))
+        return answer
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """For reading. Raises GROUP_ID_NOT_FOUND."""
+        found = self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND).shard.share.get(group_id)
+        if found is None:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        return found
 
     # Offsets
 
@@ -194,6 +226,7 @@ class GroupCoordinator:
             next_ms = log.shard.next_deadline_ms() if log.is_loaded else None
             if next_ms is not None and next_ms <= now.monotonic_ms:
                 log.release(log.shard.tick(now))
+                self._tell_departed(log)
 
     async def expire(self) -> None:
         """Forget what outlived its retention, one group at a time, letting others work in between."""
@@ -247,6 +280,15 @@ class GroupCoordinator:
         log.release(effects)
         if not to.done():
             await to
+
+    def _tell_departed(self, log: GroupLog) -> None:
+        if log.is_loaded:
+            for group_id, member_id in log.shard.share.take_departed():
+                self.on_share_departure(group_id, member_id)
+
+    def _topic_view(self, name: str) -> tuple[TopicId, int] | None:
+        topic = self._catalog.find(name)
+        return (topic.topic_id, len(topic.partitions)) if topic is not None else None
 
     def _arm(self, at_ms: int) -> None:
         if at_ms < self._armed_ms:

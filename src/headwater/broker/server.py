@@ -18,6 +18,7 @@ from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch_sessions import FetchSessions
 from headwater.broker.gauges import watch_broker
+from headwater.broker.group_configs import GroupConfigs
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.partition import Environment
@@ -46,6 +47,7 @@ class Broker:
     catalog: Catalog
     cleaner: Cleaner
     dispatcher: Dispatcher
+    group_configs: GroupConfigs
     groups: GroupCoordinator
     producer_ids: ProducerIds
     tail_cache: TailCache
@@ -102,6 +104,8 @@ class Broker:
         await self.catalog.load()
         self.cleaner = Cleaner(environment, self.catalog, self.config)
         self.spawn(self.cleaner.run())
+        self.group_configs = GroupConfigs(metadata, self.config)
+        await self.group_configs.load()
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
         self.groups.start()
         self.dispatcher = Dispatcher(self)

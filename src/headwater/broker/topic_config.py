@@ -49,6 +49,7 @@ class TopicConfig:
     remote_storage_enable: bool
     local_retention_ms: int
     local_retention_bytes: int
+    errors_deadletterqueue_group_enable: bool
     durability: Durability
 
     @property

@@ -276,6 +276,13 @@ _KEYS: Final = (
         "log.local.retention.bytes",
     ),
     ConfigKey(
+        "errors.deadletterqueue.group.enable",
+        _BOOLEAN,
+        "false",
+        "Whether share groups may write their dead letters here (KIP-1191).",
+        flag,
+    ),
+    ConfigKey(
         DURABILITY,
         _STRING,
         "sync",

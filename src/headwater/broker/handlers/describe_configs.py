@@ -1,7 +1,8 @@
-"""DescribeConfigs (32): the configuration of topics, of this broker and of its logger. Versions 1 to 4: from 3 on
-with the type of each entry and, when asked for, its documentation.
+"""DescribeConfigs (32): the configuration of topics, of groups, of this broker and of its logger. Versions 1 to 4: from
+3 on with the type of each entry and, when asked for, its documentation.
 
-Groups and client metrics have no configuration here yet and are refused as INVALID_REQUEST.
+A group need not exist to be described: its configuration may come first. Client metrics have none and are refused as
+INVALID_REQUEST.
 """
 
 import asyncio
@@ -84,6 +85,8 @@ class _Descriptions:
                 return {**self._unaltered, **self._messages(altered)}
             case ResourceType.BROKER:
                 return self._messages(describe_broker(broker.config, name, str(Address(*broker.advertised))))
+            case ResourceType.GROUP:
+                return self._messages(broker.group_configs.describe(name))
             case ResourceType.BROKER_LOGGER:
                 return self._messages(describe_logger(broker.config, name))
         raise refuse_kind(resource_type)

@@ -26,6 +26,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         ResourceType.TOPIC: sorted(topic.name for topic in broker.catalog),
         ResourceType.BROKER: [node],
         ResourceType.BROKER_LOGGER: [node],
+        ResourceType.GROUP: broker.group_configs.names(),
     }
     found = [
         Message(resource_name=name, resource_type=kind)

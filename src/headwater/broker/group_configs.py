@@ -1,0 +1,185 @@
+"""The configuration of groups: overrides in the metadata store, parsed once for each change.
+
+A group can be configured before it exists. What it does not say comes from the broker's configuration: among it the
+name of its dead-letter topic, which is the broker's prefix and the group's name.
+
+Overrides lie under config/group/<name>, with the name percent-encoded, as a JSON object. A key stays when its last
+override goes, because versions are compared and a key that is compared is never made again.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from urllib.parse import quote, unquote
+
+from headwater.broker.config import BrokerConfig
+from headwater.broker.config_key import shown
+from headwater.broker.config_resources import AlterOperation, ConfigEntry, describe_group
+from headwater.broker.topic_name import MAX_NAME_CHARS
+from headwater.groups.share import ShareSettings
+from headwater.metadata import keys
+from headwater.metadata.limits import MAX_KEY_BYTES
+from headwater.metadata.store import Is, MetaStore, Put
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.queues.group_keys import GROUP_KEYS, ValueType, parse_group_config
+from headwater.queues.settings import QueueSettings
+
+KIND = "group"
+MAX_CONFIGURED_GROUPS = 100_000
+MAX_REMEMBERED = 10_000
+"""Parsed settings that are kept; they are made again when more groups are in use."""
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+_NO_TOPIC_CHARS = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+class GroupConfigs:
+    def __init__(self, metadata: MetaStore, config: BrokerConfig) -> None:
+        self._metadata = metadata
+        self._config = config
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._versions: dict[str, int] = {}
+        self._settings: dict[str, QueueSettings] = {}
+        self._changes = asyncio.Lock()
+        self.watchers: set[Callable[[str], None]] = set()
+        """Called with a group's name after its configuration changed."""
+
+    async def load(self) -> None:
+        prefix = keys.config_key(KIND, "")
+        for kv in await self._metadata.list(prefix):
+            group_id = unquote(kv.key.removeprefix(prefix))
+            self._overrides[group_id] = json.loads(kv.value)
+            self._versions[group_id] = kv.version
+
+    def names(self) -> list[str]:
+        """Groups that say something themselves."""
+        return sorted(group_id for group_id, overrides in self._overrides.items() if overrides)
+
+    def overrides(self, group_id: str) -> Mapping[str, str]:
+        return self._overrides.get(group_id, {})
+
+    def settings(self, group_id: str) -> QueueSettings:
+        """How the group treats its records."""
+        found = self._settings.get(group_id)
+        if found is None:
+            found = parse_group_config(self.overrides(group_id), self._defaults(group_id))
+            if len(self._settings) >= MAX_REMEMBERED:
+                self._settings.clear()
+            self._settings[group_id] = found
+        return found
+
+    def membership(self, group_id: str) -> ShareSettings:
+        """How the group treats its members."""
+        settings = self.settings(group_id)
+        return ShareSettings(
+            settings.session_timeout_ms, settings.heartbeat_interval_ms, max_members=self._config.share_max_size
+        )
+
+    def describe(self, group_id: str) -> list[ConfigEntry]:
+        _metadata_key(group_id)
+        config = self._config
+        defaults = {
+            "share.session.timeout.ms": config.share_session_timeout_ms,
+            "share.heartbeat.interval.ms": config.share_heartbeat_interval_ms,
+            "share.record.lock.duration.ms": config.share_record_lock_duration_ms,
+            "share.delivery.count.limit": config.share_delivery_count_limit,
+            "share.partition.max.record.locks": config.share_max_record_locks,
+            DEAD_LETTER_TOPIC: self._dead_letter_topic(group_id),
+        }
+        return describe_group(self.overrides(group_id), {name: str(value) for name, value in defaults.items()})
+
+    async def alter(
+        self,
+        group_id: str,
+        changes: Iterable[tuple[str, int, str | None]],
+        *,
+        validate_only: bool = False,
+        replaces_all: bool = False,
+    ) -> None:
+        """Change single overrides, or all of them at once; the new ones hold from now on."""
+        key = _metadata_key(group_id)
+        changes = list(changes)
+        async with self._changes:
+            before = {} if replaces_all else dict(self.overrides(group_id))
+            overrides = _changed(before, changes)
+            settings = parse_group_config(overrides, self._defaults(group_id))
+            if validate_only:
+                return
+            if group_id not in self._overrides and len(self._overrides) >= MAX_CONFIGURED_GROUPS:
+                raise RequestError(
+                    ErrorCode.POLICY_VIOLATION, f"At most {MAX_CONFIGURED_GROUPS} groups can be configured."
+                )
+            value = json.dumps(overrides, separators=(",", ":")).encode()
+            txn = await self._metadata.txn([Is(key, self._versions.get(group_id, 0))], [Put(key, value)])
+            if not txn.ok:
+                raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group's configuration changed meanwhile.")
+            self._versions[group_id] = txn.versions[key]
+            self._overrides[group_id] = overrides
+            self._settings[group_id] = settings
+        for watcher in tuple(self.watchers):
+            watcher(group_id)
+
+    def _defaults(self, group_id: str) -> QueueSettings:
+        config = self._config
+        return replace(
+            QueueSettings(),
+            record_lock_duration_ms=config.share_record_lock_duration_ms,
+            delivery_count_limit=config.share_delivery_count_limit,
+            max_record_locks=config.share_max_record_locks,
+            heartbeat_interval_ms=config.share_heartbeat_interval_ms,
+            session_timeout_ms=config.share_session_timeout_ms,
+            dead_letter_topic=self._dead_letter_topic(group_id),
+        )
+
+    def _dead_letter_topic(self, group_id: str) -> str:
+        """A group may be called what a topic may not: its other characters become underscores."""
+        if not self._config.dead_letter_auto_create:
+            return ""
+        return _NO_TOPIC_CHARS.sub("_", self._config.dead_letter_prefix + group_id)[:MAX_NAME_CHARS]
+
+
+def _metadata_key(group_id: str) -> str:
+    if not group_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A group's name must not be empty.")
+    key = keys.config_key(KIND, quote(group_id, safe="").replace(".", "%2E"))
+    if len(key) > MAX_KEY_BYTES:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "The group's name is too long to be configured.")
+    return key
+
+
+def _changed(overrides: dict[str, str], changes: list[tuple[str, int, str | None]]) -> dict[str, str]:
+    """Values are not parsed here."""
+    seen: set[str] = set()
+    for name, operation, value in changes:
+        if name in seen:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Config {shown(name)} is named twice.")
+        seen.add(name)
+        if name not in GROUP_KEYS:
+            near = get_close_matches(name[:100], GROUP_KEYS, 1)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown group config {shown(name)}{hint}")
+        if operation == AlterOperation.DELETE:
+            overrides.pop(name, None)
+            continue
+        if value is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Group config {name} needs a value.")
+        if operation == AlterOperation.SET:
+            overrides[name] = value
+        elif operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+            overrides[name] = _list_with(name, overrides, value, operation == AlterOperation.APPEND)
+        else:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"Operation {operation} on group config {name} is unknown.")
+    return overrides
+
+
+def _list_with(name: str, overrides: Mapping[str, str], value: str, appended: bool) -> str:
+    if GROUP_KEYS[name].type is not ValueType.LIST:
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"Group config {name} is no list; it can only be set or deleted.")
+    current = overrides.get(name, GROUP_KEYS[name].default)
+    words = [word.strip() for word in current.split(",") if word.strip()]
+    given = [word.strip() for word in value.split(",")]
+    if appended:
+        return ",".join([*words, *(word for word in given if word not in words)])
+    return ",".join(word for word in words if word not in given)

@@ -1,0 +1,59 @@
+"""ShareGroupDescribe (77), version 1: members of share groups, what they subscribe to and what they read (KIP-932)."""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
+from headwater.broker.handlers.share_group_heartbeat import assigned_topics
+from headwater.groups.rebalance import GroupState
+from headwater.groups.share import ShareGroup, ShareMember
+from headwater.groups.share_assignor import NAME
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=77, name="ShareGroupDescribe", min_version=1, max_version=1)
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return Message(groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)])
+
+
+def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
+    answer = Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        group_id=group_id,
+        group_state=GroupState.DEAD.value,
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
+        authorized_operations=operations,
+    )
+    try:
+        if not group_id:
+            raise RequestError(ErrorCode.INVALID_GROUP_ID)
+        group = broker.groups.share_group(group_id)
+    except RequestError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        return answer
+    answer.group_state, answer.assignor_name = group.state.value, NAME
+    answer.group_epoch = answer.assignment_epoch = group.epoch
+    answer.members = [_member(broker, group, member) for member in group.members.values()]
+    return answer
+
+
+def _member(broker: "Broker", group: ShareGroup, member: ShareMember) -> Message:
+    return Message(
+        member_id=member.member_id,
+        rack_id=member.stored.rack_id,
+        member_epoch=member.epoch if member.epoch is not None else group.epoch,
+        client_id=member.stored.client_id,
+        client_host=member.stored.client_host,
+        subscribed_topic_names=list(member.stored.topics),
+        assignment=Message(topic_partitions=assigned_topics(broker.catalog, group.assigned(member.member_id))),
+    )

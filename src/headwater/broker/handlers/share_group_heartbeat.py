@@ -1,0 +1,58 @@
+"""ShareGroupHeartbeat (76), version 1: a member of a share group joins (epoch 0), stays, or leaves (-1), and learns
+what it reads (KIP-932). Version 0 was never stable and is not served.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headwater.broker.catalog import Catalog
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.groups.share import ShareHeartbeat
+from headwater.groups.share_assignor import TopicPartition
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=76, name="ShareGroupHeartbeat", min_version=1, max_version=1)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if not request.group_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+    topics = request.subscribed_topic_names
+    heartbeat = ShareHeartbeat(
+        request.member_id,
+        request.member_epoch,
+        request.rack_id,
+        tuple(topics) if topics is not None else None,
+        context.client_id,
+        context.client_host,
+    )
+    settings = broker.group_configs.membership(request.group_id)
+    answer = await broker.groups.share_heartbeat(request.group_id, heartbeat, settings)
+    assignment = None
+    if answer.assignment is not None:
+        assignment = Message(topic_partitions=assigned_topics(broker.catalog, answer.assignment))
+    return Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+def assigned_topics(catalog: Catalog, assignment: Iterable[TopicPartition]) -> list[Message]:
+    """By topic. One that was deleted meanwhile is left out; the next heartbeat tells of it."""
+    indexes: dict[str, list[int]] = {}
+    for name, index in sorted(assignment):
+        indexes.setdefault(name, []).append(index)
+    found = ((catalog.find(name), partitions) for name, partitions in indexes.items())
+    return [
+        Message(topic_id=topic.topic_id, topic_name=topic.name, partitions=partitions)
+        for topic, partitions in found
+        if topic is not None
+    ]
