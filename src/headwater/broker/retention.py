@@ -1,23 +1,47 @@
-"""Which old segments may go: by age, by size, or both. A decision only; nothing here deletes anything."""
+"""Which old segments may go: by age, by size, by having been consumed. A decision only; nothing here deletes anything.
+
+A topic keeps a record as long as its own retention says, or longer if a subscription that has not consumed it asks for
+that, up to a limit that the topic sets. With the policy `consumed` segments also go as soon as every subscription
+is through with them.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from headwater.broker.topic_config import TopicConfig
 from headwater.metadata.keys import SealedSegment
 from headwater.model.ids import Offset, SegmentId
 
 UNLIMITED = -1
+CONSUMED = "consumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a group means for the retention of one partition."""
+
+    position: Offset
+    """Everything below is consumed."""
+    retention_ms: int = 0
+    """How long it wants what it has not consumed to be kept; -1: as long as the topic's limit allows."""
 
 
 def retention_start(
-    sealed: Sequence[SealedSegment], open_id: SegmentId, open_bytes: int, config: TopicConfig, now_ms: int
+    sealed: Sequence[SealedSegment],
+    open_id: SegmentId,
+    open_bytes: int,
+    config: TopicConfig,
+    now_ms: int,
+    subscriptions: Sequence[Subscription] = (),
 ) -> Offset | None:
     """The offset that the log may start at, or None if everything stays. The open segment always stays."""
     if not config.is_deleted:
         return None
-    by_age = _expired(sealed, open_id, config.retention_ms, now_ms)
-    by_size = _surplus(sealed, open_bytes, config.retention_bytes)
-    count = max(by_age, by_size)
+    ages_ms = _ages(sealed, open_id, now_ms)
+    count = max(_expired(ages_ms, config.retention_ms), _surplus(sealed, open_bytes, config.retention_bytes))
+    count = min(count, _unclaimed(sealed, ages_ms, subscriptions, config.subscription_retention_limit_ms))
+    if config.retention == CONSUMED:
+        count = max(count, _consumed(sealed, subscriptions))
     return sealed[count - 1].end if count else None
 
 
@@ -25,15 +49,41 @@ def is_expired(max_timestamp: int, retention_ms: int, now_ms: int) -> bool:
     return retention_ms != UNLIMITED and now_ms - max_timestamp > retention_ms
 
 
-def _expired(sealed: Sequence[SealedSegment], open_id: SegmentId, retention_ms: int, now_ms: int) -> int:
-    """How many of the oldest segments hold nothing younger than the limit."""
+def _ages(sealed: Sequence[SealedSegment], open_id: SegmentId, now_ms: int) -> list[int]:
+    """How old the newest record of each segment is. Records without a timestamp are as old as their segment's end,
+    which its successor's id tells."""
     successors = [*(segment.id for segment in sealed), open_id][1:]
-    for count, (segment, successor) in enumerate(zip(sealed, successors, strict=True)):
-        # Records without a timestamp are as old as their segment's end, which its successor's id tells.
-        newest = segment.max_timestamp if segment.max_timestamp >= 0 else created_ms(successor)
-        if not is_expired(newest, retention_ms, now_ms):
-            return count
+    return [
+        now_ms - (segment.max_timestamp if segment.max_timestamp >= 0 else created_ms(successor))
+        for segment, successor in zip(sealed, successors, strict=True)
+    ]
+
+
+def _expired(ages_ms: Sequence[int], retention_ms: int) -> int:
+    """How many of the oldest segments hold nothing younger than the limit."""
+    if retention_ms == UNLIMITED:
+        return 0
+    return next((count for count, age_ms in enumerate(ages_ms) if age_ms <= retention_ms), len(ages_ms))
+
+
+def _unclaimed(
+    sealed: Sequence[SealedSegment], ages_ms: Sequence[int], subscriptions: Sequence[Subscription], limit_ms: int
+) -> int:
+    """How many of the oldest segments no subscription still wants."""
+    for count, (segment, age_ms) in enumerate(zip(sealed, ages_ms, strict=True)):
+        for subscription in subscriptions:
+            wanted_ms = subscription.retention_ms
+            if limit_ms != UNLIMITED:
+                wanted_ms = limit_ms if wanted_ms == UNLIMITED else min(wanted_ms, limit_ms)
+            if subscription.position < segment.end and (wanted_ms == UNLIMITED or age_ms <= wanted_ms):
+                return count
     return len(sealed)
+
+
+def _consumed(sealed: Sequence[SealedSegment], subscriptions: Sequence[Subscription]) -> int:
+    """How many of the oldest segments everybody is through with. Where nobody subscribes, nothing was consumed."""
+    slowest = min((subscription.position for subscription in subscriptions), default=0)
+    return sum(segment.end <= slowest for segment in sealed)
 
 
 def _surplus(sealed: Sequence[SealedSegment], open_bytes: int, retention_bytes: int) -> int:

@@ -51,6 +51,8 @@ class TopicConfig:
     local_retention_bytes: int
     errors_deadletterqueue_group_enable: bool
     durability: Durability
+    retention: str
+    subscription_retention_limit_ms: int
 
     @property
     def is_compacted(self) -> bool:

@@ -290,6 +290,21 @@ _KEYS: Final = (
         one_of("sync", "os"),
         DURABILITY,
     ),
+    ConfigKey(
+        "headwater.retention",
+        _STRING,
+        "time",
+        "When records go: time, as retention.ms and retention.bytes say; consumed, also as soon as every subscription "
+        "is through with them.",
+        one_of("time", "consumed"),
+    ),
+    ConfigKey(
+        "headwater.subscription.retention.limit.ms",
+        _LONG,
+        "2592000000",
+        "How old a record may become that only a subscription's own retention keeps; -1 sets no limit.",
+        _ms_or_forever,
+    ),
 )
 
 TOPIC_KEYS: Final = {key.name: key for key in _KEYS}
