@@ -6,7 +6,8 @@ deliveries that ended counted and the one under way forgotten, as in Kafka.
 """
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 
@@ -37,6 +38,27 @@ class StateRange:
     """Of AVAILABLE: not to be delivered before. 0: at once."""
     reason: DeadLetterReason | None = None
     """Of ARCHIVING."""
+
+
+def merged(ranges: Iterable[StateRange]) -> tuple[StateRange, ...]:
+    """Neighbours of equal state as one: what is logged is as small as can be."""
+    found: list[StateRange] = []
+    for each in ranges:
+        before = found[-1] if found else None
+        if before is not None and before.last + 1 == each.first and _alike(before, each):
+            found[-1] = replace(before, last=each.last)
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def _alike(one: StateRange, other: StateRange) -> bool:
+    return (
+        one.state is other.state
+        and one.delivery_count == other.delivery_count
+        and one.available_at_ms == other.available_at_ms
+        and one.reason is other.reason
+    )
 
 
 @dataclass(frozen=True, slots=True)

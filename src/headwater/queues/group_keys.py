@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from headwater.queues.settings import IsolationLevel, OffsetReset, QueueSettings, ShareOrder
 
-GroupValue: TypeAlias = bool | int | str | None | tuple[int, ...] | OffsetReset | IsolationLevel | ShareOrder
+GroupValue: TypeAlias = bool | int | str | tuple[int, ...] | OffsetReset | IsolationLevel | ShareOrder | None
 
 
 class ValueType(enum.IntEnum):

@@ -38,7 +38,7 @@ class OffsetReset:
 class Backoff:
     """How long a released record rests before it is delivered again; `redelivery.backoff_ms` has the arithmetic.
 
-    With steps, the n-th failure rests the n-th of them, and the last for all that follow; otherwise min × failures,
+    With steps, the n-th failure rests the n-th of them, and the last for all that follow; otherwise min times failures,
     at most max."""
 
     min_ms: int = 0

@@ -1,0 +1,33 @@
+"""What a failed delivery leads to: another one after a rest, or the end."""
+
+from headwater.queues.events import DeadLetterReason, RangeState, StateRange
+from headwater.queues.settings import Backoff, QueueSettings
+
+
+def backoff_ms(backoff: Backoff, failures: int) -> int:
+    """How long a record rests after its n-th failure, counted from 1."""
+    assert failures >= 1, "a record rests because it failed"
+    if backoff.steps_ms:
+        return backoff.steps_ms[min(failures, len(backoff.steps_ms)) - 1]
+    return min(backoff.min_ms * failures, backoff.max_ms)
+
+
+def after_failure(
+    settings: QueueSettings, first: int, last: int, delivery_count: int, rest_from_ms: int | None
+) -> StateRange:
+    """The state of records whose n-th delivery ended without success. They rest if it was a consumer's word; a lease
+    that ran out and a member that left are not, and the records should reach another consumer soon."""
+    if delivery_count >= settings.delivery_count_limit:
+        return given_up(settings, first, last, delivery_count, DeadLetterReason.DELIVERY_LIMIT)
+    rest_ms = 0 if rest_from_ms is None else backoff_ms(settings.backoff, delivery_count)
+    available_at_ms = rest_from_ms + rest_ms if rest_from_ms is not None and rest_ms > 0 else 0
+    return StateRange(first, last, RangeState.AVAILABLE, delivery_count, available_at_ms)
+
+
+def given_up(
+    settings: QueueSettings, first: int, last: int, delivery_count: int, reason: DeadLetterReason
+) -> StateRange:
+    """The state of records that are not delivered any more."""
+    if settings.has_dead_letters:
+        return StateRange(first, last, RangeState.ARCHIVING, delivery_count, reason=reason)
+    return StateRange(first, last, RangeState.ARCHIVED)
