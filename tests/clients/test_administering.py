@@ -5,7 +5,7 @@ import uuid
 
 from conftest import NewTopic
 from every_client import every_client
-from judged import Client, Record
+from judged import Client, Record, Refused
 
 SEEN_TIMEOUT_S = 10.0
 
@@ -51,8 +51,15 @@ def test_partitions_are_added_and_written_to(client: Client, new_topic: NewTopic
     client.produce(topic, [Record(b"before")])
     client.add_partitions(topic, 5)
     wait_until("five partitions", lambda: client.topics()[topic] == 5)
-    assert client.ends(topic, 4) == (0, 0)
+    wait_until("the last one is there", lambda: ends_if_known(client, topic, 4) == (0, 0))
     assert [record.value for record in client.read(topic, 0, 0, 1)] == [b"before"]
+
+
+def ends_if_known(client: Client, topic: str, partition: int) -> tuple[int, int] | None:
+    try:
+        return client.ends(topic, partition)
+    except Refused:
+        return None
 
 
 @every_client("configs")

@@ -80,7 +80,7 @@ class KafkaPythonMember:
 
     def _run(self) -> None:
         while not self._is_closed:
-            for records in self._consumer.poll(timeout_ms=POLL_MS).values():
+            for records in _asked(partial(self._consumer.poll, timeout_ms=POLL_MS)).values():
                 for record in records:
                     self._received.put(_received(record))
             while not self._calls.empty():
