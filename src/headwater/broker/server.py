@@ -23,6 +23,7 @@ from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.partition import Environment
 from headwater.broker.producer_ids import ProducerIds
+from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.tail_cache import TailCache
 from headwater.broker.timed_files import TimedFiles
 from headwater.metadata import keys
@@ -50,6 +51,7 @@ class Broker:
     group_configs: GroupConfigs
     groups: GroupCoordinator
     producer_ids: ProducerIds
+    shares: ShareCoordinator
     tail_cache: TailCache
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -108,6 +110,10 @@ class Broker:
         await self.group_configs.load()
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
         self.groups.start()
+        self.shares = ShareCoordinator(
+            self.catalog, self.groups, self.group_configs, self.config, self.clock, self.spawn
+        )
+        self.shares.start()
         self.dispatcher = Dispatcher(self)
         self._server = self._new_server()
         self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)
@@ -197,6 +203,7 @@ class Broker:
     async def delete_topic(self, topic: Topic) -> None:
         await self.catalog.delete(topic)
         self.groups.forget_topic(topic.name)
+        self.shares.forget_topic(topic)
         self.metrics.topic_deleted(topic.name)
 
     def _new_segment_id(self) -> SegmentId:

@@ -11,7 +11,7 @@ state belongs to the event loop that runs it.
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -58,6 +58,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ""
         self.last_active = 0.0
         self.frame_started: float | None = None
+        self.when_closed: dict[Hashable, Callable[[], None]] = {}
+        """What to do when the client is gone, under names by which it can be taken back."""
 
     # Called by the event loop
 
@@ -81,6 +83,9 @@ class Connection(asyncio.BufferedProtocol):
         self._pending_bytes = 0
         self._transport = None
         self._server.forget(self)
+        when_closed, self.when_closed = self.when_closed, {}
+        for action in when_closed.values():
+            action()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.buffer()

@@ -19,6 +19,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 async def _delete(broker: "Broker", group_id: str) -> Message:
     try:
         await broker.groups.delete_group(group_id)
+        await broker.shares.delete_group(group_id)
     except RequestError as error:
         return Message(group_id=group_id, error_code=error.code)
     return Message(group_id=group_id, error_code=ErrorCode.NONE)

@@ -1,0 +1,219 @@
+"""Dead letters: records that a share group gave up on, copied to the group's dead-letter topic (KIP-1191).
+
+Each letter says where it came from and why, in headers:
+
+    headwater.dlq.topic  .topic-id  .partition  .offset  .timestamp    the original
+    headwater.dlq.group  .reason  .delivery-count                      who gave it up, why (rejected, delivery-limit,
+                                                                       expired), after how many deliveries
+
+The decision to give a record up is logged before its letter is written, and that it was written is logged after. A
+crash in between leaves the question open; it is answered by looking for the letter in the newest SCAN_RECORDS records
+of the dead-letter topic, so that a letter lands once. What cannot be written (no such topic, full disk) is tried again
+as long as the queue lives: nothing is given up silently. A record that retention took first has no letter.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.config import BrokerConfig
+from headwater.broker.partition import Partition
+from headwater.broker.share_queue import ShareQueue
+from headwater.metadata.store import Unavailable, Unknown
+from headwater.model.clock import Clock
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import Offset
+from headwater.model.replica import StoreError, StoreFailed
+from headwater.queues.events import DeadLetterReason
+from headwater.queues.outcomes import DeadLetter
+from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
+from headwater.records.build import build_batch
+from headwater.records.compression import DecompressedTooLarge
+from headwater.records.record import Headers, Record, records
+from headwater.transport.facts import log_fact
+
+PREFIX = "headwater.dlq."
+GROUP_ENABLE = "errors.deadletterqueue.group.enable"
+SCAN_RECORDS = 200_000
+"""Letters that can have been under way at one time, of all queues that share a dead-letter topic."""
+READ_BYTES = 256 * 1024
+MAX_BATCH_BYTES = 1024 * 1024
+"""Letters that are written together; a single larger one goes alone."""
+FIRST_RETRY_S = 0.5
+LONGEST_RETRY_S = 30.0
+
+
+class DeadLetters:
+    def __init__(self, catalog: Catalog, config: BrokerConfig, clock: Clock) -> None:
+        self._catalog = catalog
+        self._config = config
+        self._clock = clock
+
+    async def write(self, queue: ShareQueue, letters: Sequence[DeadLetter], logged: "asyncio.Future[None]") -> None:
+        """Write letters once the decision for them is logged."""
+        try:
+            await logged
+        except RequestError:
+            return  # the queue is read again from its log
+        for letter in letters:
+            await self._write_all(queue, letter, frozenset())
+
+    async def resume(self, queue: ShareQueue, letters: Sequence[DeadLetter]) -> None:
+        """Write letters that were decided before a restart, except those that are there."""
+        written = None
+        retry_s = FIRST_RETRY_S
+        while written is None and not queue.is_closed:
+            try:
+                written = await self._find_written(queue)
+            except StoreFailed:
+                raise
+            except StoreError as error:
+                retry_s = await _pause(queue, retry_s, error)
+        for letter in letters:
+            await self._write_all(queue, letter, written or frozenset())
+
+    # Inside
+
+    async def _write_all(self, queue: ShareQueue, letter: DeadLetter, written: AbstractSet[Offset]) -> None:
+        retry_s = FIRST_RETRY_S
+        first = letter.first
+        while first <= letter.last and not queue.is_closed:
+            try:
+                first = await self._write_some(queue, letter, first, written)
+            except StoreFailed:
+                raise
+            except (RequestError, StoreError, Unavailable, Unknown) as error:
+                retry_s = await _pause(queue, retry_s, error)
+
+    async def _write_some(
+        self, queue: ShareQueue, letter: DeadLetter, first: Offset, written: AbstractSet[Offset]
+    ) -> Offset:
+        """Write letters from offset `first` on, and report them; where to go on."""
+        settings = queue.settings
+        end = letter.last + 1
+        if settings.has_dead_letters:
+            topic = await self._topic(settings.dead_letter_topic)
+            target = topic.partitions[queue.partition.id.index % len(topic.partitions)]
+            found = split(await queue.partition.read(first, READ_BYTES))
+            if found:
+                end = min(end, found[-1][0].last_offset + 1)
+            wanted = range(first, end)
+            for header, batch in found:
+                copies = [
+                    _letter(queue, letter, record, settings.copies_dead_letters)
+                    for record in _readable(header, batch)
+                    if record.offset in wanted and record.offset not in written
+                ]
+                await self._append(target, copies, header.compression)
+        await queue.dead_letters_written(DeadLetter(first, end - 1, letter.reason, letter.delivery_count))
+        return end
+
+    async def _append(self, target: Partition, copies: Sequence[Record], compression: int) -> None:
+        for chunk in _chunks(copies):
+            batch = build_batch(chunk, timestamp=self._clock.now_ms(), compression=compression)
+            appended = target.append(batch, parse_header(batch))
+            if appended.committed is not None:
+                await appended.committed
+
+    async def _topic(self, name: str) -> Topic:
+        topic = self._catalog.find(name)
+        if topic is None:
+            if not self._config.dead_letter_auto_create:
+                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Dead-letter topic {name} does not exist.")
+            try:
+                topic = await self._catalog.create(name, self._config.default_partitions, {GROUP_ENABLE: "true"})
+            except RequestError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                topic = self._catalog.topic(name)
+            assert topic is not None, "a topic that was not only validated"
+        if not topic.config.errors_deadletterqueue_group_enable:
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"Topic {name} does not allow dead letters ({GROUP_ENABLE}).")
+        return topic
+
+    async def _find_written(self, queue: ShareQueue) -> set[Offset]:
+        """Which of the queue's records have a letter already."""
+        topic = self._catalog.find(queue.settings.dead_letter_topic) if queue.settings.has_dead_letters else None
+        wanted = _origin(queue)
+        found: set[Offset] = set()
+        for partition in topic.partitions if topic is not None else ():
+            offset = max(partition.log_start, partition.high_watermark - SCAN_RECORDS)
+            while offset < partition.high_watermark:
+                batches = split(await partition.read(offset, READ_BYTES))
+                if not batches:
+                    break
+                for header, batch in batches:
+                    found |= _offsets_from(wanted, _readable(header, batch))
+                offset = batches[-1][0].last_offset + 1
+                await asyncio.sleep(0)
+        return found
+
+
+async def _pause(queue: ShareQueue, seconds: float, error: Exception) -> float:
+    partition = f"{queue.partition.topic_name}-{queue.partition.id.index}"
+    log_fact("dead_letter_failed", group=queue.key.group_id, partition=partition, error=error)
+    await asyncio.sleep(seconds)
+    return min(seconds * 2, LONGEST_RETRY_S)
+
+
+def _readable(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
+    """The records of a batch; what nobody can read has no letter."""
+    if header.is_control:
+        return
+    try:
+        yield from records(batch, header)
+    except (CorruptBatch, DecompressedTooLarge) as error:
+        log_fact("dead_letter_unreadable", offset=header.base_offset, error=error)
+
+
+def _origin(queue: ShareQueue) -> dict[str, bytes]:
+    """The headers that all letters of a queue have in common."""
+    return {
+        PREFIX + "topic": queue.partition.topic_name.encode(),
+        PREFIX + "topic-id": queue.partition.id.topic_id.hex.encode(),
+        PREFIX + "partition": b"%d" % queue.partition.id.index,
+        PREFIX + "group": queue.key.group_id.encode(),
+    }
+
+
+def _letter(queue: ShareQueue, letter: DeadLetter, record: Record, copies: bool) -> Record:
+    own: Headers = (
+        *_origin(queue).items(),
+        (PREFIX + "offset", b"%d" % record.offset),
+        (PREFIX + "timestamp", b"%d" % record.timestamp),
+        (PREFIX + "reason", _reason(letter.reason).encode()),
+        (PREFIX + "delivery-count", b"%d" % letter.delivery_count),
+    )
+    if not copies:
+        return Record(None, None, own)
+    # A letter that was sent back and failed again tells of its last failure alone.
+    kept = tuple(header for header in record.headers if not header[0].startswith(PREFIX))
+    return Record(record.key, record.value, kept + own)
+
+
+def _reason(reason: DeadLetterReason) -> str:
+    return reason.name.lower().replace("_", "-")
+
+
+def _offsets_from(origin: dict[str, bytes], letters: Iterator[Record]) -> set[Offset]:
+    found: set[Offset] = set()
+    for record in letters:
+        headers = dict(record.headers)
+        offset = headers.get(PREFIX + "offset") or b""
+        if offset.isdigit() and all(headers.get(name) == value for name, value in origin.items()):
+            found.add(int(offset))
+    return found
+
+
+def _chunks(copies: Sequence[Record]) -> list[list[Record]]:
+    chunks: list[list[Record]] = []
+    size_bytes = 0
+    for record in copies:
+        record_bytes = len(record.key or b"") + len(record.value or b"")
+        if not chunks or size_bytes + record_bytes > MAX_BATCH_BYTES:
+            chunks.append([])
+            size_bytes = 0
+        chunks[-1].append(record)
+        size_bytes += record_bytes
+    return chunks

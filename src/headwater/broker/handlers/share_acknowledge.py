@@ -1,0 +1,56 @@
+"""ShareAcknowledge (79): a member of a share group has dealt with records, or gives them back (KIP-932). Versions 1 and
+2: from 2 on a lease can be renewed (KIP-1222).
+
+An accepted record is on disk as such before the answer leaves. The final epoch ends the session, and gives back what
+the member still holds.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.handlers.share_fetch import check_names
+from headwater.broker.share_acknowledging import Acknowledging
+from headwater.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=79, name="ShareAcknowledge", min_version=1, max_version=2)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    check_names(request)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    session = broker.shares.sessions.use(request.group_id, request.member_id, request.share_session_epoch)
+    acknowledging = Acknowledging(broker.shares, request.group_id, request.member_id, may_renew=request.is_renew_ack)
+    acknowledging.decide(request.topics)
+    if request.share_session_epoch == FINAL_EPOCH:
+        broker.shares.close_session(session)
+        context.connection.when_closed.pop(session.key, None)
+    errors = await acknowledging.errors()
+    return Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        acquisition_lock_timeout_ms=broker.group_configs.settings(request.group_id).record_lock_duration_ms,
+        responses=_topics(broker, errors),
+        node_endpoints=(),
+    )
+
+
+def _topics(broker: "Broker", errors: dict[PartitionId, ErrorCode]) -> list[Message]:
+    topics: dict[object, list[Message]] = {}
+    for partition, code in errors.items():
+        if code:
+            broker.metrics.error(API.name, code)
+        answer = Message(
+            partition_index=partition.index,
+            error_code=code,
+            error_message=None,
+            current_leader=Message(leader_id=broker.config.node_id, leader_epoch=0),
+        )
+        topics.setdefault(partition.topic_id, []).append(answer)
+    return [Message(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]

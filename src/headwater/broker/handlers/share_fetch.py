@@ -1,0 +1,147 @@
+"""ShareFetch (78): records lent to a member of a share group, and acknowledgements of those it had (KIP-932). Versions
+1 and 2: from 2 on with a strict limit of records (KIP-1206) and renewed leases (KIP-1222).
+
+Batches are sent whole, as they are stored; the acquired ranges tell which of their records are the member's.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.share_acknowledging import Acknowledging
+from headwater.broker.share_fetching import ShareFetching, ShareFetchLimits, ShareReading
+from headwater.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
+from headwater.queues.outcomes import AcquiredRange, AcquireMode
+from headwater.records.batch import BatchHeader
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=78, name="ShareFetch", min_version=1, max_version=2)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    limits = _limits(request)
+    acknowledges = any(asked.acknowledgement_batches for topic in request.topics for asked in topic.partitions)
+    session = _session(broker, request, context, acknowledges)
+    acknowledging = Acknowledging(broker.shares, request.group_id, request.member_id, may_renew=request.is_renew_ack)
+    acknowledging.decide(request.topics)
+    readings: dict[PartitionId, ShareReading] = {}
+    if request.share_session_epoch == FINAL_EPOCH:
+        broker.shares.close_session(session)
+        context.connection.when_closed.pop(session.key, None)
+    elif not request.is_renew_ack and (session.partitions or not (acknowledges or request.forgotten_topics_data)):
+        readings = await ShareFetching(broker.shares, broker.catalog, session, limits).run()
+    acknowledged = await acknowledging.errors()
+    session.told = {partition: reading.error for partition, reading in readings.items() if reading.error}
+    is_first = request.share_session_epoch == INITIAL_EPOCH
+    return Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        acquisition_lock_timeout_ms=broker.group_configs.settings(request.group_id).record_lock_duration_ms,
+        responses=_topics(broker, readings, acknowledged, request.batch_size, is_first),
+        node_endpoints=(),
+    )
+
+
+def check_names(request: Message) -> None:
+    if not request.group_id or not request.member_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A group and a member must be named.")
+
+
+def partition_ids(topics: Iterable[Message]) -> Iterator[PartitionId]:
+    for topic in topics:
+        for asked in topic.partitions:
+            yield PartitionId(topic.topic_id, asked if isinstance(asked, int) else asked.partition_index)
+
+
+def _limits(request: Message) -> ShareFetchLimits:
+    check_names(request)
+    if request.is_renew_ack and any((request.max_wait_ms, request.min_bytes, request.max_records, request.max_bytes)):
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A request that renews leases fetches nothing: its limits are 0.")
+    try:
+        mode = AcquireMode(request.share_acquire_mode)
+    except ValueError:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"There is no acquire mode {request.share_acquire_mode}."
+        ) from None
+    return ShareFetchLimits(request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records, mode)
+
+
+def _session(broker: "Broker", request: Message, context: RequestContext, acknowledges: bool) -> ShareSession:
+    shares = broker.shares
+    epoch = request.share_session_epoch
+    if epoch == INITIAL_EPOCH:
+        if acknowledges:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "The first request of a session has nothing to acknowledge.")
+        session = shares.open_session(request.group_id, request.member_id, context.connection)
+    else:
+        session = shares.sessions.use(request.group_id, request.member_id, epoch)
+    if epoch != FINAL_EPOCH:
+        session.update(partition_ids(request.topics), partition_ids(request.forgotten_topics_data))
+    return session
+
+
+def _topics(
+    broker: "Broker",
+    readings: dict[PartitionId, ShareReading],
+    acknowledged: dict[PartitionId, ErrorCode],
+    batch_size: int,
+    names_all: bool,
+) -> list[Message]:
+    topics: dict[object, list[Message]] = {}
+    for partition in dict.fromkeys((*readings, *acknowledged)):
+        reading = readings.get(partition) or ShareReading()
+        if not (names_all or reading.ranges or reading.error or partition in acknowledged):
+            continue
+        answers = topics.setdefault(partition.topic_id, [])
+        answers.append(_partition(broker, partition, reading, acknowledged.get(partition), batch_size))
+    return [Message(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
+
+
+def _partition(
+    broker: "Broker", partition: PartitionId, reading: ShareReading, acknowledged: ErrorCode | None, batch_size: int
+) -> Message:
+    ranges, batches = reading.in_order()
+    records = b"".join(batch for _, batch in batches)
+    queue = reading.queue
+    if queue is not None and records:
+        broker.metrics.fetched(queue.partition.topic_name, len(records))
+    for code in (reading.error, acknowledged):
+        if code:
+            broker.metrics.error(API.name, code)
+    return Message(
+        partition_index=partition.index,
+        error_code=reading.error,
+        error_message=reading.message,
+        acknowledge_error_code=acknowledged or ErrorCode.NONE,
+        acknowledge_error_message=None,
+        current_leader=Message(
+            leader_id=queue.partition.leader if queue is not None else -1,
+            leader_epoch=queue.partition.leader_epoch if queue is not None else -1,
+        ),
+        records=records,
+        acquired_records=[
+            Message(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
+            for each in _divided(ranges, batches, batch_size)
+        ],
+    )
+
+
+def _divided(
+    ranges: Sequence[AcquiredRange], batches: Sequence[tuple[BatchHeader, object]], batch_size: int
+) -> Iterator[AcquiredRange]:
+    """The ranges in pieces of about `batch_size` records, cut where batches end: what the client acknowledges as one
+    piece is then one piece of the log."""
+    ends = [header.last_offset for header, _ in batches]
+    for each in ranges:
+        first = each.first
+        if batch_size > 0:
+            for end in ends:
+                if first + batch_size - 1 <= end < each.last:
+                    yield AcquiredRange(first, end, each.delivery_count)
+                    first = end + 1
+        yield AcquiredRange(first, each.last, each.delivery_count)

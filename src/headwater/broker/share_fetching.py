@@ -1,0 +1,202 @@
+"""One share fetch under way: take what there is of the session's partitions, and if there is nothing, wait for some.
+
+The wait ends when there is something to take (records were appended, released, came due, or a lease ran out), when
+`max_wait_ms` is over, or when the client goes. With `min_bytes` above one, records are taken only when that much can be
+read, or the time is over: who takes records early holds them for nothing.
+
+Partitions take turns, and so do members: see `share_queue`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headwater.broker.catalog import Catalog
+from headwater.broker.share_coordinator import ShareCoordinator
+from headwater.broker.share_queue import SPAN_BYTES, ShareQueue, Span, Taken
+from headwater.broker.share_sessions import ShareSession
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import Offset, PartitionId
+from headwater.model.replica import Buffer, StoreError
+from headwater.queues.outcomes import AcquiredRange, AcquireMode
+from headwater.records.batch import BatchHeader
+from headwater.transport.facts import log_fact
+
+MAX_RESPONSE_BYTES = 57_671_680
+"""As of a fetch."""
+MAX_SPANS = 64
+"""Steps in which one partition is read for one fetch."""
+MAX_FRUITLESS_ROUNDS = 16
+"""Looks in a row at records that turn out not to be for this member, before it rests for a moment."""
+FRUITLESS_PAUSE_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFetchLimits:
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+
+
+@dataclass(slots=True)
+class ShareReading:
+    """What one partition gave to one fetch."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    queue: ShareQueue | None = None
+    ranges: list[AcquiredRange] = field(default_factory=list)
+    batches: dict[Offset, tuple[BatchHeader, Buffer]] = field(default_factory=dict)
+    """By base offset: a batch may be read a second time for records further back in it."""
+
+    def add(self, taken: Taken) -> None:
+        self.ranges += taken.ranges
+        for header, batch in taken.batches:
+            self.batches[header.base_offset] = (header, batch)
+
+    def in_order(self) -> tuple[list[AcquiredRange], list[tuple[BatchHeader, Buffer]]]:
+        """Ranges and batches by rising offset."""
+        ranges = sorted(self.ranges, key=lambda each: each.first)
+        return ranges, [self.batches[offset] for offset in sorted(self.batches)]
+
+
+class ShareFetching:
+    def __init__(
+        self, shares: ShareCoordinator, catalog: Catalog, session: ShareSession, limits: ShareFetchLimits
+    ) -> None:
+        self._shares = shares
+        self._catalog = catalog
+        self._session = session
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + max(limits.max_wait_ms, 0) / 1000
+        self._records_left = limits.max_records if limits.max_records > 0 else 2**31
+        self._bytes_left = min(max(limits.max_bytes, 0), MAX_RESPONSE_BYTES)
+        self._seen: dict[ShareQueue, int] = {}
+        self._waiting: asyncio.Future[None] | None = None
+        self.readings: dict[PartitionId, ShareReading] = {}
+
+    async def run(self) -> dict[PartitionId, ShareReading]:
+        fruitless = 0
+        try:
+            while True:
+                queues = await self._look_up()
+                self._seen = {queue: queue.version for queue in queues}
+                is_over = self._loop.time() >= self._deadline
+                could_take = any(queue.can_take() for queue in queues)
+                if could_take and (is_over or await self._is_enough(queues)) and await self._take(queues):
+                    return self.readings
+                if is_over or self._has_news():
+                    return self.readings
+                if any(queue.version != version for queue, version in self._seen.items()) or self._can_go_on(queues):
+                    fruitless += 1
+                    pause_s = FRUITLESS_PAUSE_S if fruitless % MAX_FRUITLESS_ROUNDS == 0 else 0
+                    await asyncio.sleep(pause_s)
+                    continue
+                await self._wait(queues)
+        finally:
+            for queue in self._seen:
+                queue.pass_on()
+
+    # Called by queues
+
+    def has_seen(self, queue: ShareQueue) -> bool:
+        return self._seen.get(queue) == queue.version
+
+    def wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # In order
+
+    async def _look_up(self) -> list[ShareQueue]:
+        found = []
+        for partition_id in list(self._session.partitions):
+            reading = self.readings.get(partition_id)
+            if reading is None or (reading.queue is not None and reading.queue.is_closed):
+                reading = self.readings[partition_id] = await self._open(partition_id)
+            if reading.queue is not None:
+                found.append(reading.queue)
+        return found
+
+    async def _open(self, partition_id: PartitionId) -> ShareReading:
+        try:
+            partition = self._catalog.topic_by_id(partition_id.topic_id).partition(partition_id.index)
+            return ShareReading(queue=await self._shares.queue(self._session.group_id, partition))
+        except RequestError as error:
+            return ShareReading(error.code, error.message)
+
+    async def _is_enough(self, queues: Sequence[ShareQueue]) -> bool:
+        missing = self._limits.min_bytes
+        if missing <= 1:
+            return True
+        for queue in queues:
+            span = await self._read(queue, missing)
+            missing -= span.size_bytes if span is not None else 0
+            if missing <= 0:
+                return True
+        return False
+
+    def _can_go_on(self, queues: Sequence[ShareQueue]) -> bool:
+        """Whether looking again can help: not if what is there is only less than the member wants."""
+        return self._limits.min_bytes <= 1 and any(queue.can_take() for queue in queues)
+
+    async def _take(self, queues: Sequence[ShareQueue]) -> bool:
+        """Whether there was anything."""
+        took = False
+        for queue in queues:
+            if await self._take_from(queue):
+                self._session.gave(queue.key.partition)
+                took = True
+            if self._records_left <= 0 or self._bytes_left <= 0:
+                break
+        return took
+
+    async def _take_from(self, queue: ShareQueue) -> bool:
+        reading = self.readings[queue.key.partition]
+        took = False
+        for _ in range(MAX_SPANS):
+            looked_at = queue.share.end_offset
+            span = await self._read(queue, min(self._bytes_left, SPAN_BYTES))
+            if span is None:
+                break
+            taken = queue.take(self._session.member_id, span, self._records_left, self._limits.mode)
+            if not taken.ranges:
+                if queue.share.end_offset == looked_at:
+                    break
+                await asyncio.sleep(0)  # delayed or filtered out, all of it: others have their turn, too
+                continue
+            took = True
+            reading.add(taken)
+            self._records_left -= sum(each.last - each.first + 1 for each in taken.ranges)
+            self._bytes_left -= sum(len(batch) for _, batch in taken.batches)
+            if self._records_left <= 0 or self._bytes_left <= 0:
+                break
+        return took
+
+    async def _read(self, queue: ShareQueue, max_bytes: int) -> Span | None:
+        try:
+            return await queue.read(max(max_bytes, 1))
+        except StoreError as error:
+            log_fact("read_failed", partition=queue.partition.id, error=f"{type(error).__name__}: {error}")
+            self.readings[queue.key.partition].error = ErrorCode.KAFKA_STORAGE_ERROR
+            return None
+
+    def _has_news(self) -> bool:
+        """An error is told at once, but only once: then the wait is as long as that for records."""
+        told = self._session.told
+        return any(reading.error and told.get(each) != reading.error for each, reading in self.readings.items())
+
+    async def _wait(self, queues: Sequence[ShareQueue]) -> None:
+        self._waiting = self._loop.create_future()
+        for queue in queues:
+            queue.wait(self)
+        timer = self._loop.call_later(max(self._deadline - self._loop.time(), 0), self.wake)
+        try:
+            await self._waiting
+        finally:
+            timer.cancel()
+            for queue in queues:
+                queue.leave(self)

@@ -1,0 +1,253 @@
+"""One share partition at work: reads the log for members that ask, logs what they decide, wakes those who wait.
+
+`queues/share_partition` decides; here are its surroundings. Everything that it changes is given to the share log at
+once and in order; an acknowledgement is answered when the log has it. Leases are not logged.
+
+Who waits is woken one at a time, the longest waiting first: whoever finds more than it takes wakes the next. A member
+that just took something and asks again stands behind the others. `version` grows when there may be something to take,
+and nobody is woken twice for the same version, so that two who both want more than there is do not wake each other
+for ever.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headwater.broker.partition import Partition
+from headwater.broker.record_facts import BatchFacts
+from headwater.broker.share_log import ShareKey, ShareLog
+from headwater.model.ids import Offset
+from headwater.model.replica import Buffer
+from headwater.queues.log_read import CandidateBatch, LogRead
+from headwater.queues.outcomes import AcknowledgedBatch, AckResult, AcquiredRange, AcquireMode, Changes, DeadLetter
+from headwater.queues.settings import IsolationLevel, QueueSettings
+from headwater.queues.share_partition import SharePartition
+from headwater.records.batch import BatchHeader, parse_header, split
+
+SPAN_BYTES = 256 * 1024
+"""What is read in one step: more than most fetches take, little enough to throw the rest away."""
+
+
+class Waiter(Protocol):
+    """A fetch that waits for something to take."""
+
+    def has_seen(self, queue: "ShareQueue") -> bool:
+        """Whether it has looked at the queue since its last change."""
+
+    def wake(self) -> None: ...
+
+
+class Surroundings(Protocol):
+    """What a queue needs of the broker."""
+
+    def now_ms(self) -> int:
+        """The time of day, never running backwards."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
+
+    def arm(self, queue: "ShareQueue") -> None:
+        """The queue's next deadline may have changed."""
+
+    def post(self, queue: "ShareQueue", letters: Sequence[DeadLetter], logged: "asyncio.Future[None]") -> None:
+        """Write dead letters when the events that came with them are logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Batches that were read from `first_offset` on; nothing else lies below `end_offset`."""
+
+    first_offset: Offset
+    end_offset: Offset
+    batches: Sequence[tuple[BatchHeader, Buffer]]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(batch) for _, batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    ranges: Sequence[AcquiredRange]
+    batches: Sequence[tuple[BatchHeader, Buffer]]
+    """Whole, as they are stored: those with at least one record of the ranges."""
+
+
+class ShareQueue:
+    def __init__(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        share: SharePartition,
+        log: ShareLog,
+        surroundings: Surroundings,
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.share = share
+        self.version = 0
+        self.is_closed = False
+        self._log = log
+        self._surroundings = surroundings
+        self._facts = BatchFacts(share.settings)
+        self._waiters: dict[Waiter, None] = {}
+
+    @property
+    def settings(self) -> QueueSettings:
+        return self.share.settings
+
+    @property
+    def limit(self) -> Offset:
+        """Records from here on are not for the group yet."""
+        if self.settings.isolation is IsolationLevel.READ_COMMITTED:
+            return self.partition.last_stable_offset
+        return self.partition.high_watermark
+
+    @property
+    def lag(self) -> int:
+        return self.share.lag(self.partition.high_watermark)
+
+    def can_take(self) -> bool:
+        offset = self.share.next_fetch_offset(self._surroundings.now_ms())
+        return offset is not None and offset < self.limit and not self.is_closed
+
+    # What members do
+
+    async def read(self, max_bytes: int) -> Span | None:
+        """What there may be to take: about `max_bytes`, at least one batch; None if there is nothing."""
+        self._follow_log_start()
+        offset = self.share.next_fetch_offset(self._surroundings.now_ms())
+        limit = self.limit
+        if offset is None or offset >= limit or self.is_closed:
+            return None
+        found = self.partition.read_tail(offset, max_bytes)
+        if found is not None:
+            batches = [(parse_header(batch), batch) for batch in found]
+        else:
+            batches = [*split(await self.partition.read(offset, max_bytes))]
+        batches = [(header, batch) for header, batch in batches if header.last_offset < limit]
+        end_offset = batches[-1][0].last_offset + 1 if batches else limit
+        return Span(offset, end_offset, batches)
+
+    def take(self, member_id: str, span: Span, max_records: int, mode: AcquireMode) -> Taken:
+        candidates = [
+            CandidateBatch(header.base_offset, header.last_offset, self._facts.reader(header, batch))
+            for header, batch in span.batches
+            if not header.is_control
+        ]
+        read = LogRead(span.first_offset, span.end_offset, candidates)
+        acquisition = self.share.acquire(member_id, read, max_records, self._surroundings.now_ms(), mode)
+        if acquisition.changes.events:
+            self._took(acquisition.changes)
+        self._surroundings.arm(self)
+        return Taken(acquisition.ranges, _overlapping(span.batches, acquisition.ranges))
+
+    def acknowledge(
+        self, member_id: str, batches: Sequence[AcknowledgedBatch]
+    ) -> tuple[AckResult, "asyncio.Future[None]"]:
+        """Decide at once; the answer may be given when the second value is done."""
+        result = self.share.acknowledge(member_id, batches, self._surroundings.now_ms())
+        logged = self._took(result.changes)
+        self.changed()
+        return result, logged
+
+    def release_member(self, member_id: str) -> None:
+        self._took(self.share.release_member(member_id, self._surroundings.now_ms()))
+        self.changed()
+
+    # What time and the broker do
+
+    def expire(self) -> None:
+        self._took(self.share.expire(self._surroundings.now_ms()))
+        self.changed()
+
+    def dead_letters_written(self, letter: DeadLetter) -> "asyncio.Future[None]":
+        logged = self._took(self.share.dead_letters_written(letter.first, letter.last))
+        self.changed()
+        return logged
+
+    def reset(self, start_offset: Offset) -> "asyncio.Future[None]":
+        logged = self._took(self.share.reset(start_offset))
+        self.changed()
+        return logged
+
+    def reconfigure(self, settings: QueueSettings) -> None:
+        self.share.reconfigure(settings)
+        self._facts = BatchFacts(settings)
+        self.changed()
+
+    def forget(self) -> "asyncio.Future[None]":
+        """The group or the topic is gone."""
+        logged = self._log.forget(self.key)
+        self.close()
+        return logged
+
+    def close(self) -> None:
+        """Take no more part: whoever waits looks again, and finds another queue or none."""
+        self.is_closed = True
+        self.partition.watchers.discard(self)
+        self.version += 1
+        while self._waiters:
+            self._wake_next()
+
+    # Waiting
+
+    def wait(self, waiter: Waiter) -> None:
+        self._waiters[waiter] = None
+        self.partition.watchers.add(self)
+
+    def leave(self, waiter: Waiter) -> None:
+        self._waiters.pop(waiter, None)
+        if not self._waiters:
+            self.partition.watchers.discard(self)
+
+    def grew(self, size_bytes: int) -> None:
+        """The log has more."""
+        self.changed()
+
+    def changed(self) -> None:
+        """There may be something to take that was not there before."""
+        self._surroundings.arm(self)
+        if self.can_take():
+            self.version += 1
+            self._wake_next()
+
+    def pass_on(self) -> None:
+        """Somebody has taken what it wanted: if there is more, the next may look."""
+        if self._waiters and self.can_take():
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.has_seen(self):
+                del self._waiters[waiter]
+                waiter.wake()
+                return
+
+    # Inside
+
+    def _follow_log_start(self) -> None:
+        if self.share.start_offset < self.partition.log_start:
+            self._took(self.share.log_start_moved(self.partition.log_start))
+
+    def _took(self, changes: Changes) -> "asyncio.Future[None]":
+        logged = self._log.write(self.key, changes.events, self.share)
+        if changes.dead_letters:
+            self._surroundings.post(self, changes.dead_letters, logged)
+        return logged
+
+
+def _overlapping(
+    batches: Iterable[tuple[BatchHeader, Buffer]], ranges: Sequence[AcquiredRange]
+) -> list[tuple[BatchHeader, Buffer]]:
+    """Both rise by offset."""
+    found: list[tuple[BatchHeader, Buffer]] = []
+    position = 0
+    for header, batch in batches:
+        while position < len(ranges) and ranges[position].last < header.base_offset:
+            position += 1
+        if position == len(ranges):
+            break
+        if ranges[position].first <= header.last_offset:
+            found.append((header, batch))
+    return found
