@@ -5,24 +5,34 @@ A partition that fails is logged and tried again the next time; the others go on
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.compactor import Compaction, dirty_log, is_due
 from headwater.broker.config import BrokerConfig
 from headwater.broker.partition import Environment, Partition
 from headwater.broker.register import LostLeadership
-from headwater.broker.retention import is_expired, retention_start
+from headwater.broker.retention import Subscription, is_consumed, is_expired, retention_start
+from headwater.broker.subscriptions import Wanted
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.transport.facts import log_fact
 
 
 class Cleaner:
-    def __init__(self, environment: Environment, catalog: Catalog, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        catalog: Catalog,
+        config: BrokerConfig,
+        survey: Callable[[], Wanted | None] = Wanted,
+    ) -> None:
+        """`survey` tells what subscriptions want; None while that is not known."""
         self._environment = environment
         self._catalog = catalog
         self._config = config
+        self._survey = survey
 
     async def run(self) -> None:
         """Until cancelled. Retention and compaction have intervals of their own."""
@@ -40,9 +50,10 @@ class Cleaner:
                 next_compaction = clock.monotonic() + self._config.cleaner_interval_ms / 1000
 
     async def retain(self) -> None:
-        """Age and size: roll what is old, drop what is expired, forget producers that fell silent."""
+        """Age, size and subscriptions: roll what is old, drop what nobody wants, forget producers that fell silent."""
+        wanted = self._survey()
         for partition in self._catalog.partitions():
-            await self._guarded(partition, self._retain)
+            await self._guarded(partition, partial(self._retain, wanted))
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
@@ -69,7 +80,7 @@ class Cleaner:
             if not partition.is_deleted:
                 log_fact("cleaning_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
 
-    async def _retain(self, partition: Partition) -> None:
+    async def _retain(self, wanted: Wanted | None, partition: Partition) -> None:
         now_ms = self._environment.clock.now_ms()
         config = partition.config
         if partition.is_older_than_segment_ms():
@@ -77,12 +88,19 @@ class Cleaner:
         newest = partition.open_max_timestamp
         if config.is_deleted and newest >= 0 and is_expired(newest, config.retention_ms, now_ms):
             partition.ask_roll()
+        if wanted is not None:
+            await self._drop(partition, wanted.of(partition.topic_name, partition.id.index), now_ms)
+        partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    async def _drop(self, partition: Partition, subscriptions: Sequence[Subscription], now_ms: int) -> None:
+        config = partition.config
+        if partition.open_bytes and is_consumed(partition.high_watermark, config, subscriptions):
+            partition.ask_roll()
         chain = partition.register.chain
-        start = retention_start(chain.sealed, chain.open.id, partition.open_bytes, config, now_ms)
+        start = retention_start(chain.sealed, chain.open.id, partition.open_bytes, config, now_ms, subscriptions)
         if start is not None:
             log_fact("retention", topic=partition.topic_name, partition=partition.id.index, start=start)
             await partition.trim(start)
-        partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     def _roll_for_compaction(self, partition: Partition, now_ms: int) -> None:
         """The open segment is never compacted; when a record in it has waited for too long, it must end."""

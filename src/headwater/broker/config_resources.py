@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headwater.broker.config import SETTINGS, BrokerConfig
-from headwater.broker.config_key import ConfigSource, ConfigType, shown
+from headwater.broker.config_key import ConfigKey, ConfigSource, ConfigType, shown
+from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS
 from headwater.broker.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
 from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.queues.group_keys import GROUP_KEYS
+from headwater.queues.group_keys import GROUP_KEYS, GroupKey
 
 LOGGER = "headwater"
 
@@ -90,7 +91,8 @@ def describe_broker(config: BrokerConfig, name: str, advertised: str) -> list[Co
 def describe_group(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> list[ConfigEntry]:
     """A group's settings. `defaults` are what the broker gives this group, where that is not the key's own default."""
     entries = []
-    for name, key in GROUP_KEYS.items():
+    known: dict[str, GroupKey | ConfigKey] = {**GROUP_KEYS, **SUBSCRIPTION_KEYS}
+    for name, key in known.items():
         found = [Candidate(name, key.default, ConfigSource.DEFAULT_CONFIG)]
         if name in defaults and defaults[name] != key.default:
             found.insert(0, Candidate(name, defaults[name], ConfigSource.STATIC_BROKER_CONFIG))

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from headwater.broker.catalog import Catalog, Topic
 from headwater.broker.config import BrokerConfig
 from headwater.broker.group_log import GroupLog
+from headwater.broker.subscriptions import GroupPosition
 from headwater.groups.effects import (
     Effects,
     JoinAnswer,
@@ -69,6 +70,8 @@ class GroupCoordinator:
         self._sooner = asyncio.Event()
         self.on_share_departure: Callable[[str, str], None] = lambda group_id, member_id: None
         """Told of each member that a share group loses, with the group first."""
+        self.is_durable: Callable[[str], bool] = lambda group_id: False
+        """Whether a group keeps its positions however long nobody reads."""
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
@@ -209,15 +212,14 @@ class GroupCoordinator:
 
     def lags(self) -> Iterator[tuple[str, str, int, int]]:
         """(group, topic, partition, records committed to the log and not yet by the group), as known now."""
-        for log in self._logs:
-            if not log.is_loaded:
-                continue
-            for group_id in log.shard.group_ids():
-                for topic_name, index, committed in log.shard.offsets(group_id):
-                    topic = self._catalog.find(topic_name)
-                    if topic is not None and index < len(topic.partitions):
-                        lag = topic.partitions[index].high_watermark - committed.offset
-                        yield group_id, topic_name, index, max(lag, 0)
+        for group_id, topic_name, index, offset in _positions(log for log in self._logs if log.is_loaded):
+            topic = self._catalog.find(topic_name)
+            if topic is not None and index < len(topic.partitions):
+                yield group_id, topic_name, index, max(topic.partitions[index].high_watermark - offset, 0)
+
+    def positions(self) -> Iterator[GroupPosition]:
+        """Everything that was committed. Raises RequestError while some of it is still being read."""
+        return _positions(self._logs)
 
     def tick(self) -> None:
         """Do everything whose time has come."""
@@ -234,7 +236,7 @@ class GroupCoordinator:
             if log.is_loaded:
                 self._forget_deleted_topics(log)
             for group_id in log.shard.group_ids() if log.is_loaded else []:
-                if log.is_loaded:
+                if log.is_loaded and not self.is_durable(group_id):
                     log.release(log.shard.expire(group_id, self._now()))
                 await asyncio.sleep(0)
 
@@ -315,6 +317,13 @@ class GroupCoordinator:
 
     def _now(self) -> Moment:
         return Moment(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+
+
+def _positions(logs: Iterable[GroupLog]) -> Iterator[GroupPosition]:
+    for log in logs:
+        for group_id in log.shard.group_ids():
+            for topic, partition, committed in log.shard.offsets(group_id):
+                yield GroupPosition(group_id, topic, partition, committed.offset)
 
 
 def _settings(config: BrokerConfig) -> GroupSettings:

@@ -1,4 +1,5 @@
-"""The configuration of groups: overrides in the metadata store, parsed once for each change.
+"""The configuration of groups, as queues and as subscriptions: overrides in the metadata store, parsed once for each
+change.
 
 A group can be configured before it exists. What it does not say comes from the broker's configuration: among it the
 name of its dead-letter topic, which is the broker's prefix and the group's name.
@@ -10,14 +11,16 @@ override goes, because versions are compared and a key that is compared is never
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Final
 from urllib.parse import quote, unquote
 
 from headwater.broker.config import BrokerConfig
 from headwater.broker.config_key import shown
 from headwater.broker.config_resources import AlterOperation, ConfigEntry, describe_group
+from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS, SubscriptionSettings, parse_subscription
 from headwater.broker.topic_name import MAX_NAME_CHARS
 from headwater.groups.share import ShareSettings
 from headwater.metadata import keys
@@ -32,6 +35,8 @@ MAX_CONFIGURED_GROUPS = 100_000
 MAX_REMEMBERED = 10_000
 """Parsed settings that are kept; they are made again when more groups are in use."""
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+KNOWN_KEYS: Final = frozenset((*GROUP_KEYS, *SUBSCRIPTION_KEYS))
+NO_SUBSCRIPTION: Final = SubscriptionSettings()
 _NO_TOPIC_CHARS = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -42,6 +47,8 @@ class GroupConfigs:
         self._overrides: dict[str, dict[str, str]] = {}
         self._versions: dict[str, int] = {}
         self._settings: dict[str, QueueSettings] = {}
+        self._subscriptions: dict[str, SubscriptionSettings] = {}
+        """Of the groups that say something about it."""
         self._changes = asyncio.Lock()
         self.watchers: set[Callable[[str], None]] = set()
         """Called with a group's name after its configuration changed."""
@@ -52,6 +59,7 @@ class GroupConfigs:
             group_id = unquote(kv.key.removeprefix(prefix))
             self._overrides[group_id] = json.loads(kv.value)
             self._versions[group_id] = kv.version
+            self._note_subscription(group_id, parse_subscription(self._overrides[group_id]))
 
     def names(self) -> list[str]:
         """Groups that say something themselves."""
@@ -64,11 +72,19 @@ class GroupConfigs:
         """How the group treats its records."""
         found = self._settings.get(group_id)
         if found is None:
-            found = parse_group_config(self.overrides(group_id), self._defaults(group_id))
+            found = self._parse(group_id, self.overrides(group_id))
             if len(self._settings) >= MAX_REMEMBERED:
                 self._settings.clear()
             self._settings[group_id] = found
         return found
+
+    def subscription(self, group_id: str) -> SubscriptionSettings:
+        """What the group says about being a subscription."""
+        return self._subscriptions.get(group_id, NO_SUBSCRIPTION)
+
+    def subscriptions(self) -> Iterator[tuple[str, SubscriptionSettings]]:
+        """The explicit ones, by group."""
+        return ((group_id, each) for group_id, each in self._subscriptions.items() if each.is_explicit)
 
     def membership(self, group_id: str) -> ShareSettings:
         """How the group treats its members."""
@@ -104,7 +120,7 @@ class GroupConfigs:
         async with self._changes:
             before = {} if replaces_all else dict(self.overrides(group_id))
             overrides = _changed(before, changes)
-            settings = parse_group_config(overrides, self._defaults(group_id))
+            settings, subscription = self._parse(group_id, overrides), parse_subscription(overrides)
             if validate_only:
                 return
             if group_id not in self._overrides and len(self._overrides) >= MAX_CONFIGURED_GROUPS:
@@ -118,8 +134,27 @@ class GroupConfigs:
             self._versions[group_id] = txn.versions[key]
             self._overrides[group_id] = overrides
             self._settings[group_id] = settings
+            self._note_subscription(group_id, subscription)
         for watcher in tuple(self.watchers):
             watcher(group_id)
+
+    async def unsubscribe(self, group_id: str) -> bool:
+        """End an explicit subscription, if the group is one. Its other settings stay, as Kafka's do."""
+        said = [name for name in self.overrides(group_id) if name in SUBSCRIPTION_KEYS]
+        if said:
+            await self.alter(group_id, [(name, AlterOperation.DELETE, None) for name in said])
+        return bool(said)
+
+    def _parse(self, group_id: str, overrides: Mapping[str, str]) -> QueueSettings:
+        of_queues = {name: value for name, value in overrides.items() if name not in SUBSCRIPTION_KEYS}
+        defaults = self._defaults(group_id)
+        return parse_group_config(of_queues, defaults) if of_queues else defaults
+
+    def _note_subscription(self, group_id: str, subscription: SubscriptionSettings) -> None:
+        if subscription == NO_SUBSCRIPTION:
+            self._subscriptions.pop(group_id, None)
+        else:
+            self._subscriptions[group_id] = subscription
 
     def _defaults(self, group_id: str) -> QueueSettings:
         config = self._config
@@ -156,8 +191,8 @@ def _changed(overrides: dict[str, str], changes: list[tuple[str, int, str | None
         if name in seen:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Config {shown(name)} is named twice.")
         seen.add(name)
-        if name not in GROUP_KEYS:
-            near = get_close_matches(name[:100], GROUP_KEYS, 1)
+        if name not in KNOWN_KEYS:
+            near = get_close_matches(name[:100], KNOWN_KEYS, 1)
             hint = f"; did you mean {near[0]}?" if near else "."
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown group config {shown(name)}{hint}")
         if operation == AlterOperation.DELETE:
@@ -175,7 +210,7 @@ def _changed(overrides: dict[str, str], changes: list[tuple[str, int, str | None
 
 
 def _list_with(name: str, overrides: Mapping[str, str], value: str, appended: bool) -> str:
-    if GROUP_KEYS[name].type is not ValueType.LIST:
+    if name not in GROUP_KEYS or GROUP_KEYS[name].type is not ValueType.LIST:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"Group config {name} is no list; it can only be set or deleted.")
     current = overrides.get(name, GROUP_KEYS[name].default)
     words = [word.strip() for word in current.split(",") if word.strip()]

@@ -49,6 +49,11 @@ def is_expired(max_timestamp: int, retention_ms: int, now_ms: int) -> bool:
     return retention_ms != UNLIMITED and now_ms - max_timestamp > retention_ms
 
 
+def is_consumed(end: Offset, config: TopicConfig, subscriptions: Sequence[Subscription]) -> bool:
+    """Whether everything below `end` may go because everybody is through with it."""
+    return config.is_deleted and config.retention == CONSUMED and _slowest(subscriptions) >= end
+
+
 def _ages(sealed: Sequence[SealedSegment], open_id: SegmentId, now_ms: int) -> list[int]:
     """How old the newest record of each segment is. Records without a timestamp are as old as their segment's end,
     which its successor's id tells."""
@@ -81,9 +86,14 @@ def _unclaimed(
 
 
 def _consumed(sealed: Sequence[SealedSegment], subscriptions: Sequence[Subscription]) -> int:
-    """How many of the oldest segments everybody is through with. Where nobody subscribes, nothing was consumed."""
-    slowest = min((subscription.position for subscription in subscriptions), default=0)
+    """How many of the oldest segments everybody is through with."""
+    slowest = _slowest(subscriptions)
     return sum(segment.end <= slowest for segment in sealed)
+
+
+def _slowest(subscriptions: Sequence[Subscription]) -> Offset:
+    """Where nobody subscribes, nothing was consumed."""
+    return min((subscription.position for subscription in subscriptions), default=0)
 
 
 def _surplus(sealed: Sequence[SealedSegment], open_bytes: int, retention_bytes: int) -> int:

@@ -24,6 +24,7 @@ from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.partition import Environment
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.share_coordinator import ShareCoordinator
+from headwater.broker.subscriptions import Subscriptions
 from headwater.broker.tail_cache import TailCache
 from headwater.broker.timed_files import TimedFiles
 from headwater.metadata import keys
@@ -52,6 +53,7 @@ class Broker:
     groups: GroupCoordinator
     producer_ids: ProducerIds
     shares: ShareCoordinator
+    subscriptions: Subscriptions
     tail_cache: TailCache
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -104,16 +106,19 @@ class Broker:
         self.producer_ids = ProducerIds(metadata)
         self.catalog = Catalog(metadata, environment, self.config.topic_defaults)
         await self.catalog.load()
-        self.cleaner = Cleaner(environment, self.catalog, self.config)
-        self.spawn(self.cleaner.run())
         self.group_configs = GroupConfigs(metadata, self.config)
         await self.group_configs.load()
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
+        self.groups.is_durable = lambda group_id: self.group_configs.subscription(group_id).is_explicit
         self.groups.start()
         self.shares = ShareCoordinator(
             self.catalog, self.groups, self.group_configs, self.config, self.clock, self.spawn
         )
         self.shares.start()
+        positions = (self.groups.positions, self.shares.positions)
+        self.subscriptions = Subscriptions(self.catalog, self.group_configs, positions)
+        self.cleaner = Cleaner(environment, self.catalog, self.config, self.subscriptions.survey)
+        self.spawn(self.cleaner.run())
         self.dispatcher = Dispatcher(self)
         self._server = self._new_server()
         self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)

@@ -23,6 +23,7 @@ from headwater.broker.partition import Partition
 from headwater.broker.share_log import ShareKey, ShareLog
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.share_sessions import ShareSession, ShareSessions
+from headwater.broker.subscriptions import GroupPosition
 from headwater.groups.deadlines import Deadlines
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
@@ -90,6 +91,14 @@ class ShareCoordinator:
 
     def of_group(self, group_id: str) -> list[ShareQueue]:
         return list(self._queues.get(group_id, {}).values())
+
+    def positions(self) -> Iterator[GroupPosition]:
+        """Where every queue begins. Raises RequestError while some of them are still being read."""
+        if not all(log.loaded.is_set() for log in self._logs):
+            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for queue in self:
+            partition = queue.partition
+            yield GroupPosition(queue.key.group_id, partition.topic_name, partition.id.index, queue.share.start_offset)
 
     async def queue(self, group_id: str, partition: Partition) -> ShareQueue:
         """The queue of a group and a partition. Made on first use, if the group exists."""

@@ -1,4 +1,7 @@
-"""DeleteGroups (42): forget groups without members, and what they committed. Versions 0 to 2."""
+"""DeleteGroups (42): forget groups without members, and what they committed. Versions 0 to 2.
+
+A group that is an explicit subscription ends with it, also if nobody has used it yet.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -18,8 +21,18 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 
 async def _delete(broker: "Broker", group_id: str) -> Message:
     try:
-        await broker.groups.delete_group(group_id)
-        await broker.shares.delete_group(group_id)
+        await _forget(broker, group_id)
     except RequestError as error:
         return Message(group_id=group_id, error_code=error.code)
     return Message(group_id=group_id, error_code=ErrorCode.NONE)
+
+
+async def _forget(broker: "Broker", group_id: str) -> None:
+    try:
+        await broker.groups.delete_group(group_id)
+    except RequestError as error:
+        is_subscription = broker.group_configs.subscription(group_id).is_explicit
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND or not is_subscription:
+            raise
+    await broker.shares.delete_group(group_id)
+    await broker.group_configs.unsubscribe(group_id)
