@@ -48,7 +48,7 @@ def list_groups(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
         if listed.errors:
             raise listed.errors[0]
         groups = sorted(listed.valid, key=lambda group: group.group_id)
-    rows = [{"group": group.group_id, "state": _word(group.state), "type": _word(group.type)} for group in groups]
+    rows = [{"group": group.group_id, "state": word(group.state), "type": word(group.type)} for group in groups]
     if json:
         print_json(rows)
         return
@@ -59,8 +59,8 @@ def list_groups(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
 def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show a group's members, and how far it is in each partition."""
     with admin(bootstrap) as client:
-        described = _describe(client, group, bootstrap)
-        progress = _progress(client, described)
+        described = describe_group(client, group, bootstrap)
+        progress = progress_of(client, described)
     members = [
         {
             "member": member.member_id,
@@ -71,7 +71,7 @@ def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOO
         }
         for member in described.members
     ]
-    state = _word(described.state)
+    state = word(described.state)
     if json:
         rows = [asdict(row) for row in progress]
         print_json({"group": group, "state": state, "members": members, "partitions": rows})
@@ -125,7 +125,7 @@ def reset_offsets(
 
     position = parse_position(to, time.time_ns() // 1_000_000)
     with admin(bootstrap) as client:
-        committed = {(place.topic, place.partition): place.offset for place in _committed(client, group)}
+        committed = {(place.topic, place.partition): place.offset for place in committed_places(client, group)}
         topics = topic or sorted({name for name, _ in committed})
         if not topics:
             raise Problem(f"Group {group} has read no topic yet.", "Name one with --topic.")
@@ -140,7 +140,7 @@ def reset_offsets(
             request = [ConsumerGroupTopicPartitions(group, wanted)]
             try:
                 (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
-                _raise_first_error(future.result().topic_partitions)
+                raise_first_error(future.result().topic_partitions)
             except KafkaException as error:
                 raise explain(error.args[0], bootstrap, group=group) from error
     rows = [
@@ -155,7 +155,7 @@ def reset_offsets(
     print_table(("topic", "partition", "from", "to"), [tuple(row.values()) for row in rows])
 
 
-def _describe(client: "AdminClient", group: str, bootstrap: str) -> Any:
+def describe_group(client: "AdminClient", group: str, bootstrap: str) -> Any:
     from confluent_kafka import ConsumerGroupState, KafkaException
 
     (future,) = client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S).values()
@@ -169,7 +169,7 @@ def _describe(client: "AdminClient", group: str, bootstrap: str) -> Any:
     return described
 
 
-def _progress(client: "AdminClient", described: Any) -> list[Progress]:
+def progress_of(client: "AdminClient", described: Any) -> list[Progress]:
     from confluent_kafka import TopicPartition
 
     owners = {
@@ -177,7 +177,7 @@ def _progress(client: "AdminClient", described: Any) -> list[Progress]:
         for member in described.members
         for place in member.assignment.topic_partitions
     }
-    committed = {(place.topic, place.partition): place.offset for place in _committed(client, described.group_id)}
+    committed = {(place.topic, place.partition): place.offset for place in committed_places(client, described.group_id)}
     existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     keys = sorted(
         (topic, index)
@@ -197,7 +197,7 @@ def _progress(client: "AdminClient", described: Any) -> list[Progress]:
     ]
 
 
-def _committed(client: "AdminClient", group: str) -> "list[TopicPartition]":
+def committed_places(client: "AdminClient", group: str) -> "list[TopicPartition]":
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     request = [ConsumerGroupTopicPartitions(group)]
@@ -206,7 +206,7 @@ def _committed(client: "AdminClient", group: str) -> "list[TopicPartition]":
     return [place for place in places if place.error is None and place.offset >= 0]
 
 
-def _raise_first_error(places: "list[TopicPartition]") -> None:
+def raise_first_error(places: "list[TopicPartition]") -> None:
     from confluent_kafka import KafkaException
 
     for place in places:
@@ -214,5 +214,5 @@ def _raise_first_error(places: "list[TopicPartition]") -> None:
             raise KafkaException(place.error)
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     return str(value.name).lower().replace("_", " ") if value is not None else "unknown"

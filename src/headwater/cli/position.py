@@ -1,7 +1,9 @@
 """Where in a topic to begin: the words that `consume --from` and `group reset-offsets --to` understand.
 
-beginning | end | 42 (an offset) | -10 (ten before the end) | 15m (a quarter of an hour ago; s, m, h, d)
+beginning | end | 42 (an offset) | -10 (ten before the end) | 15m (a quarter of an hour ago; s, m, h, d, w)
 2026-01-31T12:00 (a time, local unless it names its zone)
+
+Kafka's words for the first two, earliest and latest, are understood as well.
 """
 
 import enum
@@ -11,13 +13,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headwater.cli.client import REQUEST_TIMEOUT_S
+from headwater.cli.duration import duration_ms
 from headwater.cli.output import Problem
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 HELP = "beginning, end, an offset (42), so many before the end (-10), a time (2026-01-31T12:00) or an age (15m)"
 
 
@@ -29,6 +31,14 @@ class Anchor(enum.Enum):
     TIME = "time"
 
 
+ENDS = {
+    "beginning": Anchor.BEGINNING,
+    "earliest": Anchor.BEGINNING,
+    "end": Anchor.END,
+    "latest": Anchor.END,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     anchor: Anchor
@@ -37,14 +47,15 @@ class Position:
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    if text in ("beginning", "end"):
-        return Position(Anchor(text))
+    if text in ENDS:
+        return Position(ENDS[text])
     if re.fullmatch(r"\d{1,18}", text):
         return Position(Anchor.OFFSET, int(text))
     if re.fullmatch(r"-\d{1,18}", text):
         return Position(Anchor.LAST, -int(text))
-    if match := re.fullmatch(r"(\d{1,9})([smhd])", text):
-        return Position(Anchor.TIME, max(0, now_ms - int(match[1]) * UNIT_MS[match[2]]))
+    age_ms = duration_ms(text)
+    if age_ms is not None:
+        return Position(Anchor.TIME, max(0, now_ms - age_ms))
     try:
         return Position(Anchor.TIME, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):

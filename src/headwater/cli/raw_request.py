@@ -1,0 +1,85 @@
+"""Requests that librdkafka has no call for, sent to a broker on a connection of their own.
+
+length int32 | api key int16 | version int16 | correlation id int32 | client id string | (tags) | the request
+"""
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headwater.cli.client import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
+from headwater.cli.output import Problem
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from headwater.wire.codec import Message
+
+CORRELATION_ID = 1
+CLIENT_ID = b"headwater-cli"
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+FIND_COORDINATOR = 10
+GROUP_KEY = 0
+NO_TAGS = b"\0"
+
+Address: TypeAlias = tuple[str, int]
+
+
+class NoAnswer(Problem):
+    """The broker is not there, or does not know the request."""
+
+
+def ask(broker: Address, api_key: int, version: int, **fields: Any) -> "Message":
+    """Ask one broker for one thing. Raises NoAnswer."""
+    from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
+    from headwater.wire.schema import request_schema, response_schema
+
+    schema, answer_schema = request_schema(api_key, version), response_schema(api_key, version)
+    request = bytearray(struct.pack(">hhih", api_key, version, CORRELATION_ID, len(CLIENT_ID)) + CLIENT_ID)
+    if schema.is_flexible:
+        request += NO_TAGS
+    struct_writer(schema)(request, Message(**fields))
+    try:
+        answer = _exchange(broker, request)
+        # The header of an answer is its correlation id, with tags (none of them known) where the format has them.
+        return struct_reader(answer_schema, answer_schema)(Cursor(answer, 5 if answer_schema.is_flexible else 4))
+    except (OSError, ValueError, struct.error, MalformedRequest) as error:
+        host, port = broker
+        raise NoAnswer(
+            f"The broker at {host}:{port} does not answer request {api_key}: {error}.", "Is it older than this command?"
+        ) from error
+
+
+def brokers(client: "AdminClient") -> list[Address]:
+    found = client.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
+    return [(broker.host, broker.port) for _, broker in sorted(found.items())]
+
+
+def coordinator(client: "AdminClient", group: str) -> Address:
+    """The broker to ask about a group."""
+    first, *_ = brokers(client)
+    answer = ask(first, FIND_COORDINATOR, 4, key_type=GROUP_KEY, coordinator_keys=[group])
+    found = answer.coordinators[0]
+    if found.error_code:
+        raise Problem(f"The broker of group {group} is not known now (error {found.error_code}).", "Try it again.")
+    return found.host, found.port
+
+
+def _exchange(broker: Address, request: bytearray) -> bytes:
+    with socket.create_connection(broker, CONNECT_TIMEOUT_S) as connection:
+        connection.settimeout(REQUEST_TIMEOUT_S)
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (length,) = struct.unpack(">i", _exactly(connection, 4))
+        if not 4 <= length <= MAX_RESPONSE_BYTES:
+            raise ValueError(f"an answer of {length} bytes")
+        return _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    received = bytearray()
+    while len(received) < count:
+        chunk = connection.recv(count - len(received))
+        if not chunk:
+            raise ConnectionError("the broker closed the connection")
+        received += chunk
+    return bytes(received)
