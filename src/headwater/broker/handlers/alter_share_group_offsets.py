@@ -1,0 +1,49 @@
+"""AlterShareGroupOffsets (91), version 0: a share group without members begins anew at other offsets (KIP-932).
+
+An offset outside the log is moved to its nearest end. What the group knew of single records is forgotten.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.groups.rebalance import GroupState
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=91, name="AlterShareGroupOffsets", min_version=0, max_version=0)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    check_idle(broker, request.group_id)
+    topics = []
+    for asked in request.topics:
+        topic = broker.catalog.find(asked.topic_name)
+        partitions = [
+            await _alter(broker, request.group_id, asked.topic_name, each.partition_index, each.start_offset)
+            for each in asked.partitions
+        ]
+        answer = Message(topic_name=asked.topic_name, partitions=partitions)
+        if topic is not None:
+            answer.topic_id = topic.topic_id
+        topics.append(answer)
+    return Message(error_code=ErrorCode.NONE, error_message=None, responses=topics)
+
+
+def check_idle(broker: "Broker", group_id: str) -> None:
+    """Only a group that nobody uses can be changed from outside."""
+    if broker.groups.share_group(group_id).state is not GroupState.EMPTY:
+        raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"Share group {group_id} has members.")
+
+
+async def _alter(broker: "Broker", group_id: str, name: str, index: int, offset: int) -> Message:
+    answer = Message(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
+    try:
+        partition = broker.catalog.topic(name).partition(index)
+        start = min(max(offset, partition.log_start), partition.high_watermark)
+        await broker.shares.reset(group_id, partition, start)
+    except RequestError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer

@@ -1,0 +1,32 @@
+"""DeleteShareGroupOffsets (92), version 0: a share group without members forgets topics (KIP-932)."""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.handlers.alter_share_group_offsets import check_idle
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=92, name="DeleteShareGroupOffsets", min_version=0, max_version=0)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    check_idle(broker, request.group_id)
+    names = dict.fromkeys(topic.topic_name for topic in request.topics)
+    answers = [await _delete(broker, request.group_id, name) for name in names]
+    return Message(error_code=ErrorCode.NONE, error_message=None, responses=answers)
+
+
+async def _delete(broker: "Broker", group_id: str, name: str) -> Message:
+    answer = Message(topic_name=name, error_code=ErrorCode.NONE, error_message=None)
+    try:
+        topic = broker.catalog.topic(name)
+        answer.topic_id = topic.topic_id
+        queues = await broker.shares.loaded(group_id)
+        await broker.shares.forget(queue for queue in queues if queue.partition.id.topic_id == topic.topic_id)
+    except RequestError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer

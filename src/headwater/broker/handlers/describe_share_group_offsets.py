@@ -1,0 +1,74 @@
+"""DescribeShareGroupOffsets (90): where share groups are, and from version 1 on how far behind (KIP-932, KIP-1226).
+
+A partition that the group never read has the start offset -1. No topics means all that the group has read.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from headwater.broker.catalog import Topic
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.share_coordinator import ShareCoordinator
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=90, name="DescribeShareGroupOffsets", min_version=0, max_version=1)
+
+NOWHERE = -1
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    return Message(groups=[await _describe(broker, asked) for asked in request.groups])
+
+
+async def _describe(broker: "Broker", asked: Message) -> Message:
+    answer = Message(group_id=asked.group_id, topics=(), error_code=ErrorCode.NONE, error_message=None)
+    try:
+        broker.groups.share_group(asked.group_id)
+        queues = await broker.shares.loaded(asked.group_id)
+    except RequestError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        return answer
+    wanted: dict[str, list[int]] = {}
+    if asked.topics is None:
+        for queue in queues:
+            wanted.setdefault(queue.partition.topic_name, []).append(queue.partition.id.index)
+    else:
+        wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
+    answer.topics = [
+        _topic(broker.shares, asked.group_id, name, broker.catalog.find(name), sorted(set(indexes)))
+        for name, indexes in wanted.items()
+    ]
+    return answer
+
+
+def _topic(shares: ShareCoordinator, group_id: str, name: str, topic: Topic | None, indexes: Iterable[int]) -> Message:
+    partitions = [_partition(shares, group_id, topic, index) for index in indexes]
+    answer = Message(topic_name=name, partitions=partitions)
+    if topic is not None:
+        answer.topic_id = topic.topic_id
+    return answer
+
+
+def _partition(shares: ShareCoordinator, group_id: str, topic: Topic | None, index: int) -> Message:
+    answer = Message(
+        partition_index=index,
+        start_offset=NOWHERE,
+        leader_epoch=0,
+        lag=NOWHERE,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+    )
+    if topic is None or not 0 <= index < len(topic.partitions):
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_message = "There is no such partition."
+        return answer
+    queue = shares.find(group_id, PartitionId(topic.topic_id, index))
+    if queue is not None:
+        answer.start_offset, answer.lag = queue.share.start_offset, queue.lag
+        answer.leader_epoch = queue.partition.epoch_at(queue.share.start_offset)
+    return answer
