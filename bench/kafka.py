@@ -3,10 +3,10 @@
 The jars come from Maven Central; heap, collector and broker settings are those of Kafka's own start script and
 `server.properties`, so the comparison is with what people run. The data directory is made fresh and removed."""
 
-import contextlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -109,10 +109,11 @@ class KafkaServer:
 
 def main() -> None:
     """Run Kafka until interrupted and say where: a broker to point the client suite at."""
+    for asked in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first unless told otherwise
+        signal.signal(asked, lambda number, frame: sys.exit(0))
     with KafkaServer() as kafka:
         print(kafka.bootstrap, flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+        signal.pause()
 
 
 if __name__ == "__main__":
