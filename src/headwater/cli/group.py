@@ -1,6 +1,7 @@
 """`headwater group`: who reads, how far they are, and moving them."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,7 +122,7 @@ def reset_offsets(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Move a group that is not running to another place. A group that does not exist is created there."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+    from confluent_kafka import TopicPartition
 
     position = parse_position(to, time.time_ns() // 1_000_000)
     with admin(bootstrap) as client:
@@ -136,13 +137,7 @@ def reset_offsets(
         ]
         targets = resolve(client, places, position)
         if not dry_run:
-            wanted = [TopicPartition(name, index, offset) for (name, index), offset in targets.items()]
-            request = [ConsumerGroupTopicPartitions(group, wanted)]
-            try:
-                (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
-                raise_first_error(future.result().topic_partitions)
-            except KafkaException as error:
-                raise explain(error.args[0], bootstrap, group=group) from error
+            commit_offsets(client, group, targets, bootstrap)
     rows = [
         {"topic": name, "partition": index, "from": committed.get((name, index)), "to": offset}
         for (name, index), offset in sorted(targets.items())
@@ -206,12 +201,21 @@ def committed_places(client: "AdminClient", group: str) -> "list[TopicPartition]
     return [place for place in places if place.error is None and place.offset >= 0]
 
 
-def raise_first_error(places: "list[TopicPartition]") -> None:
-    from confluent_kafka import KafkaException
+def commit_offsets(client: "AdminClient", group: str, offsets: Mapping[tuple[str, int], int], bootstrap: str) -> None:
+    """Place a group that is not running."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-    for place in places:
-        if place.error is not None:
-            raise KafkaException(place.error)
+    if not offsets:
+        return
+    wanted = [TopicPartition(topic, index, offset) for (topic, index), offset in offsets.items()]
+    request = [ConsumerGroupTopicPartitions(group, wanted)]
+    try:
+        (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
+        for place in future.result().topic_partitions:
+            if place.error is not None:
+                raise KafkaException(place.error)
+    except KafkaException as error:
+        raise explain(error.args[0], bootstrap, group=group) from error
 
 
 def word(value: Any) -> str:
