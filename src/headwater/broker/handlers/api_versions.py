@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
 API = Api(key=18, name="ApiVersions", min_version=0, max_version=4)
+FEATURES = {"share.version": 1}
+"""What clients and tools look for before they use it, with the level that is in force (KIP-584)."""
+FEATURES_EPOCH = 0
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -24,4 +27,12 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         if not all(name is not None and _SOFTWARE.fullmatch(name) for name in names):
             return Message(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.client_software = "/".join(names)
-    return Message(error_code=ErrorCode.NONE, api_keys=api_ranges(broker.dispatcher.apis))
+    return Message(
+        error_code=ErrorCode.NONE,
+        api_keys=api_ranges(broker.dispatcher.apis),
+        supported_features=[Message(name=name, min_version=1, max_version=level) for name, level in FEATURES.items()],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[
+            Message(name=name, max_version_level=level, min_version_level=level) for name, level in FEATURES.items()
+        ],
+    )
