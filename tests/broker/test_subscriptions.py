@@ -16,11 +16,12 @@ from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import MemoryFiles
+from headwater.wire.codec import Message
 
 NOW_MS = 1_700_000_000_000
 DAY_S = 86_400
 DAY_MS = DAY_S * 1000
-DELETE_GROUPS = 42
+DELETE_GROUPS, ALTER_SHARE_GROUP_OFFSETS = 42, 91
 RECORDS = 20
 
 Scenario: TypeAlias = Callable[[Broker, Client, ManualClock], Awaitable[None]]
@@ -197,6 +198,76 @@ def test_subscriptions_are_back_after_a_restart(tmp_path: Path) -> None:
             assert broker.group_configs.subscription("slow").retention_ms == -1
 
     asyncio.run(scenario())
+
+
+async def subscribe_queue(broker: Broker, client: Client, group_id: str, offset: int, **values: object) -> None:
+    """As `headwater subscription create --queue` does it."""
+    await configure(broker, group_id, topic="t", kind="queue", **values)
+    start = Message(partition_index=0, start_offset=offset)
+    while True:
+        asked = [Message(topic_name="t", partitions=[start])]
+        answer = await client.ask(ALTER_SHARE_GROUP_OFFSETS, 0, group_id=group_id, topics=asked)
+        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            break
+        await settled()
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_a_queue_keeps_what_it_has_not_handled(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, client: Client, clock: ManualClock) -> None:
+        await client.create("t", segment_bytes="1024", retention_ms=str(DAY_MS))
+        await fill(client)
+        await subscribe_queue(broker, client, "workers", 10, retention_ms=-1)
+        clock.advance(2 * DAY_S)
+        assert 5 < await start_after_cleaning(broker, client) <= 10
+        assert await delete_group(client, "workers") == ErrorCode.NONE
+        assert await start_after_cleaning(broker, client) == RECORDS
+
+    play(tmp_path, scenario)
+
+
+def test_a_queue_that_nobody_has_used_is_there_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock, files = ManualClock(NOW_MS), MemoryFiles()
+        async with running(tmp_path, files, clock) as (broker, client):
+            await client.create("t")
+            await fill(client)
+            await subscribe_queue(broker, client, "workers", 10)
+        async with running(tmp_path, files, clock) as (broker, client):
+            await settled()
+            (position,) = broker.shares.positions()
+            assert (position.group_id, position.offset) == ("workers", 10)
+            assert not broker.groups.share_group("workers").members
+
+    asyncio.run(scenario())
+
+
+def test_the_name_of_a_stream_does_not_become_a_queue(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, client: Client, clock: ManualClock) -> None:
+        await client.create("t")
+        await commit(broker, "stream", 0)
+        await configure(broker, "stream", topic="t", kind="queue")
+        answer = await client.ask(ALTER_SHARE_GROUP_OFFSETS, 0, group_id="stream", topics=[])
+        assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+    play(tmp_path, scenario)
+
+
+def test_a_paused_queue_delivers_nothing_until_it_is_resumed(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, client: Client, clock: ManualClock) -> None:
+        await client.create("t")
+        await fill(client)
+        await subscribe_queue(broker, client, "workers", 10)
+        queue = broker.shares.find("workers", broker.catalog.topic("t").partition(0).id)
+        assert queue is not None and queue.can_take()
+        await configure(broker, "workers", paused="true")
+        assert not queue.can_take() and await queue.read(1 << 20) is None
+        seen = queue.version
+        await configure(broker, "workers", paused="false")
+        assert queue.can_take() and queue.version > seen, "who waits looks again"
+
+    play(tmp_path, scenario)
 
 
 def still_reading() -> Iterator[GroupPosition]:

@@ -146,6 +146,12 @@ class GroupCoordinator:
         self._tell_departed(self._log(group_id))
         return answer
 
+    async def create_share_group(self, group_id: str) -> None:
+        """A share group without members, unless there is one."""
+        check_group_id(group_id)
+        await self.ensure_ready()
+        await self._decide(group_id, lambda shard, to, now: shard.create_share_group(group_id, to))
+
     def share_group(self, group_id: str) -> ShareGroup:
         """For reading. Raises GROUP_ID_NOT_FOUND."""
         found = self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND).shard.share.get(group_id)

@@ -147,7 +147,7 @@ class GroupConfigs:
 
     def _parse(self, group_id: str, overrides: Mapping[str, str]) -> QueueSettings:
         of_queues = {name: value for name, value in overrides.items() if name not in SUBSCRIPTION_KEYS}
-        defaults = self._defaults(group_id)
+        defaults = replace(self._defaults(group_id), is_paused=parse_subscription(overrides).is_paused)
         return parse_group_config(of_queues, defaults) if of_queues else defaults
 
     def _note_subscription(self, group_id: str, subscription: SubscriptionSettings) -> None:

@@ -109,7 +109,7 @@ class ShareQueue:
 
     def can_take(self) -> bool:
         offset = self.share.next_fetch_offset(self._surroundings.now_ms())
-        return offset is not None and offset < self.limit and not self.is_closed
+        return offset is not None and offset < self.limit and self._is_open
 
     # What members do
 
@@ -118,7 +118,7 @@ class ShareQueue:
         self._follow_log_start()
         offset = self.share.next_fetch_offset(self._surroundings.now_ms())
         limit = self.limit
-        if offset is None or offset >= limit or self.is_closed:
+        if offset is None or offset >= limit or not self._is_open:
             return None
         found = self.partition.read_tail(offset, max_bytes)
         if found is not None:
@@ -225,6 +225,10 @@ class ShareQueue:
                 return
 
     # Inside
+
+    @property
+    def _is_open(self) -> bool:
+        return not self.is_closed and not self.settings.is_paused
 
     def _follow_log_start(self) -> None:
         if self.share.start_offset < self.partition.log_start:

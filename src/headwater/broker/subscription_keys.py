@@ -46,6 +46,10 @@ class SubscriptionSettings:
     def is_explicit(self) -> bool:
         return self.topic != ""
 
+    @property
+    def is_queue(self) -> bool:
+        return self.is_explicit and self.kind is SubscriptionKind.QUEUE
+
 
 def parse_subscription(values: Mapping[str, str]) -> SubscriptionSettings:
     """From a group's overrides, of which other keys are left alone. Raises RequestError(INVALID_CONFIG)."""

@@ -140,13 +140,16 @@ class GroupShard:
         now: Moment,
     ) -> Effects:
         check_group_id(group_id)
-        if group_id not in self.share:
-            if group_id in self._groups or group_id in self._offsets:
-                raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-            self._check_group_count(group_id)
+        self._check_share_group(group_id)
         if self._size_bytes + self.share.size_bytes > self._settings.max_shard_bytes:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
         return self.share.heartbeat(group_id, request, settings, topics, to, now)
+
+    def create_share_group(self, group_id: str, to: ReplyTo) -> Effects:
+        """A share group without members, unless there is one."""
+        check_group_id(group_id)
+        self._check_share_group(group_id)
+        return self.share.create(group_id, to)
 
     # Offsets
 
@@ -299,6 +302,14 @@ class GroupShard:
         if group is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+    def _check_share_group(self, group_id: str) -> None:
+        """Whether the group is, or may become, a share group."""
+        if group_id in self.share:
+            return
+        if group_id in self._groups or group_id in self._offsets:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        self._check_group_count(group_id)
 
     def _check_group_count(self, group_id: str) -> None:
         count = len(self._groups) + len(self._offsets) + len(self.share)

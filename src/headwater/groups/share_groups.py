@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headwater.groups.deadlines import Deadlines
 from headwater.groups.effects import Effects, ReplyTo
-from headwater.groups.events import ShareEvent, ShareGroupDeleted
+from headwater.groups.events import ShareEvent, ShareGroupDeleted, ShareGroupStored
 from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.share import JOIN_EPOCH, ShareGroup, ShareHeartbeat, ShareSettings, TopicView
@@ -74,6 +74,16 @@ class ShareGroups:
             self._note_departed(group_id, request.member_id)
         self._note(group)
         effects.reply(to, answer)
+        return effects
+
+    def create(self, group_id: str, to: ReplyTo) -> Effects:
+        """A group without members, unless there is one."""
+        effects = Effects()
+        if group_id not in self._groups:
+            event = ShareGroupStored(group_id, 0)
+            effects.events.append(event)
+            self.apply(event)
+        effects.reply(to, ErrorCode.NONE)
         return effects
 
     def delete(self, group_id: str, to: ReplyTo) -> Effects:

@@ -1,6 +1,7 @@
 """AlterShareGroupOffsets (91), version 0: a share group without members begins anew at other offsets (KIP-932).
 
 An offset outside the log is moved to its nearest end. What the group knew of single records is forgotten.
+A group that is configured as the subscription of a queue comes into being with this, before its first member does.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ API = Api(key=91, name="AlterShareGroupOffsets", min_version=0, max_version=0)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if broker.group_configs.subscription(request.group_id).is_queue:
+        await broker.groups.create_share_group(request.group_id)
     check_idle(broker, request.group_id)
     topics = []
     for asked in request.topics:
