@@ -15,7 +15,7 @@ WORKERS ?= 2
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-tools check format clean schemas bench bench-quick bench-tools crash
+.PHONY: run test test-tools check format clean schemas bench bench-quick bench-queues bench-tools crash
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -38,16 +38,19 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-# Headwater and Apache Kafka taking turns on this machine: about 25 minutes, or about 4. Leave the machine alone meanwhile.
-bench: $(VENV)/.dev bench-tools
+# Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine: about 45 minutes, or about 10.
+# Leave the machine alone meanwhile.
+bench: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.run
 
-bench-quick: $(VENV)/.dev bench-tools
+bench-quick: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.run --quick
 
+bench-queues: $(VENV)/.bench bench-tools
+	$(BIN)/python -m bench.queues
+
 bench-tools: test-tools
-	@command -v gcc >/dev/null && test -e /usr/include/librdkafka/rdkafka.h || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev librdkafka-dev >/dev/null; }
+	@./.ci/bench-tools
 
 # Kill -9 under load, 200 times; the suite does the same 20 times.
 crash: $(VENV)/.dev
@@ -67,6 +70,10 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[dev]"
 	touch $@ $(VENV)/.core
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) install -e ".[bench]"
+	touch $@
 
 schemas: $(VENV)/.dev
 	$(BIN)/python tools/generate_schemas.py

@@ -1,13 +1,13 @@
 """A broker as a process of its own: start, wait until it answers a client, measure, stop.
 
-Knows neither Kafka nor Headwater: `kafka.py` and `headwater.py` say what the command is."""
+Knows none of the brokers: `kafka.py`, `headwater.py`, `rabbitmq.py` and `nats.py` say what the command is."""
 
 import contextlib
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -26,10 +26,21 @@ def free_port() -> int:
 
 
 class BrokerProcess:
-    """One broker process and the figures the operating system keeps about it."""
+    """One broker process and the figures the operating system keeps about it.
 
-    def __init__(self, command: Sequence[str], bootstrap: str, output: Path) -> None:
+    It answers when eight bytes come back for `greeting`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        bootstrap: str,
+        output: Path,
+        greeting: bytes = API_VERSIONS_REQUEST,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._command = list(command)
+        self._greeting = greeting
+        self._environment = environment
         self._host, port = bootstrap.rsplit(":", 1)
         self._port = int(port)
         self._output = output
@@ -40,7 +51,12 @@ class BrokerProcess:
         with open(self._output, "ab") as output:
             self.started_at_s = time.monotonic()
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=self._environment,
             )
 
     def wait_until_answering(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -97,7 +113,7 @@ class BrokerProcess:
         try:
             with socket.create_connection((self._host, self._port), timeout=1.0) as connection:
                 connection.settimeout(2.0)
-                connection.sendall(API_VERSIONS_REQUEST)
+                connection.sendall(self._greeting)
                 return len(connection.recv(8)) == 8
         except OSError:
             return False

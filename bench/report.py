@@ -99,10 +99,10 @@ def show(results: Results, console: Console) -> None:
         table.add_column("target")
     for name in results.names():
         kind = kind_of(name)
-        row = [name, kind.unit, _range(results.values(KAFKA, name))]
+        row = [name, kind.unit, spread(results.values(KAFKA, name))]
         for server in ours:
             ratios = results.ratios(server, name)
-            row += [_range(results.values(server, name)), _judged(kind, ratios, server), kind.wanted(server)]
+            row += [spread(results.values(server, name)), _judged(kind, ratios, server), kind.wanted(server)]
         table.add_row(*row)
     console.print(table)
     _show_growth("partitions", results.partitions, console)
@@ -112,7 +112,7 @@ def show(results: Results, console: Console) -> None:
 def save(results: Results) -> Path:
     OUT.mkdir(exist_ok=True)
     path = OUT / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}.json"
-    path.write_text(json.dumps({**_circumstances(), **asdict(results), "summary": summary(results)}, indent=1))
+    path.write_text(json.dumps({**circumstances(), **asdict(results), "summary": summary(results)}, indent=1))
     return path
 
 
@@ -140,7 +140,7 @@ def _show_growth(what: str, growth: dict[str, dict[int, Figures]], console: Cons
         table.add_column(f"{name}\n{kind_of(name).unit}", justify="right")
     for count in next(iter(growth.values())):
         for server, by_count in growth.items():
-            table.add_row(str(count), server, *(_number(by_count[count][name]) for name in names))
+            table.add_row(str(count), server, *(number(by_count[count][name]) for name in names))
         table.add_section()
     console.print(table)
 
@@ -153,16 +153,16 @@ def _judged(kind: Kind, ratios: list[float], server: str) -> str:
     return f"[{colour}]{middle:.2f}x[/]{spread}"
 
 
-def _range(values: list[float]) -> str:
-    spread = f" ({_number(min(values))}-{_number(max(values))})" if len(values) > 1 else ""
-    return f"{_number(median(values))}{spread}"
+def spread(values: list[float]) -> str:
+    around = f" ({number(min(values))}-{number(max(values))})" if len(values) > 1 else ""
+    return f"{number(median(values))}{around}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _circumstances() -> dict[str, Any]:
+def circumstances() -> dict[str, Any]:
     revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

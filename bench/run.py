@@ -4,18 +4,16 @@ Each round starts every broker afresh, one at a time, in an order that rotates, 
 with the same client. `--quick` is a shorter run of the same; `--only kafka` checks the bench itself."""
 
 import argparse
-import os
+import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 from bench import load, maven, measures, plot, report
 from bench.headwater import HeadwaterServer
 from bench.kafka import KafkaServer
 from bench.measures import FULL, QUICK, Figures, Say, Server, Volume
+from bench.turns import fresh, rotated
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -25,11 +23,8 @@ SERVERS: dict[str, Callable[[], Server]] = {
     report.SYNC: lambda: HeadwaterServer("sync"),
 }
 T = TypeVar("T")
-PARTS = ("rounds", "partitions", "connections")
-COOL_DOWN_S = 0.5
-CHUNK_BYTES = 1 << 20
-TOUCHED_BYTES = 4 << 30
-"""More than a turn leaves in the page cache."""
+GROWTHS = ("partitions", "connections")
+PARTS = ("rounds", *GROWTHS, "queues")
 
 
 def main() -> None:
@@ -45,7 +40,15 @@ def main() -> None:
     console.print(f"building the load generator, resolving Apache Kafka {maven.KAFKA_VERSION}")
     load.build()
     maven.class_path("broker", maven.KAFKA_BROKER)
-    results = run(volume, names, parts, chosen.rounds or volume.rounds, console)
+    if parts != ["queues"]:
+        show(run(volume, names, parts, chosen.rounds or volume.rounds, console), names, console)
+    if "queues" in parts:  # a program of its own: its consumers are processes that load no more than they need
+        options_of_queues = ["--quick"] if chosen.quick else []
+        options_of_queues += [f"--only={name}" for name in chosen.only or ()]
+        subprocess.run([sys.executable, "-m", "bench.queues", *options_of_queues], check=True)
+
+
+def show(results: report.Results, names: list[str], console: Console) -> None:
     if results.rounds and report.KAFKA in names:
         report.show(results, console)
         path = report.save(results)
@@ -58,7 +61,7 @@ def main() -> None:
 def run(volume: Volume, names: list[str], parts: list[str], rounds: int, console: Console) -> report.Results:
     results = report.Results(volume)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    turns = len(names) * ((rounds if "rounds" in parts else 0) + sum(part in parts for part in PARTS[1:]))
+    turns = len(names) * ((rounds if "rounds" in parts else 0) + sum(part in parts for part in GROWTHS))
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=turns)
 
@@ -67,7 +70,7 @@ def run(volume: Volume, names: list[str], parts: list[str], rounds: int, console
                 progress.update(task, description=f"{what}, {name}: {doing}")
 
             say("starting")
-            with fresh(name) as server:
+            with fresh(SERVERS[name]) as server:
                 figures = measure(server, volume, say)
             progress.advance(task)
             return figures
@@ -104,33 +107,6 @@ def connection_growth(server: Server, volume: Volume, say: Say) -> dict[int, Fig
     server.start()
     measures.warm_up(server, QUICK)
     return measures.connection_growth(server, volume, say)
-
-
-@contextmanager
-def fresh(name: str) -> Iterator[Server]:
-    """A broker that has not been started yet, and is gone with its data afterwards."""
-    touch_memory(TOUCHED_BYTES)
-    os.sync()  # what the last broker left in the page cache is not this one's burden
-    time.sleep(COOL_DOWN_S)
-    server = SERVERS[name]()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def touch_memory(size_bytes: int) -> None:
-    """Have the machine's free memory mapped before a turn. On a virtual machine the first touch of a page can cost ten
-    times the write into it (measured: 0.4 against 4 GB/s), and would be paid by whoever's turn comes first."""
-    chunk = bytes(CHUNK_BYTES)
-    with tempfile.TemporaryFile() as file:
-        for _ in range(size_bytes // CHUNK_BYTES):
-            file.write(chunk)
-
-
-def rotated(names: list[str], by: int) -> list[str]:
-    by %= len(names)
-    return names[by:] + names[:by]
 
 
 def growths(results: report.Results) -> dict[str, object]:

@@ -1,0 +1,135 @@
+"""`make bench-queues`: Headwater as a queue beside Apache Kafka, RabbitMQ and NATS, and how it hands partitions over.
+
+Each round starts every broker afresh, one at a time, in an order that rotates. Consumers are Python processes with the
+client that people use for the broker: share consumers of confluent-kafka for Headwater and Kafka, pika, nats-py."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bench import maven, queue_report, rebalance
+from bench.drain import QueueBroker, drain
+from bench.headwater import HeadwaterServer
+from bench.kafka import KafkaServer
+from bench.measures import Figures, Say, Server
+from bench.nats import NatsServer
+from bench.queue_report import NATS, RABBITMQ, QueueResults
+from bench.rabbitmq import RabbitMQServer
+from bench.report import KAFKA, OS, SYNC
+from bench.share_groups import ShareGroups
+from bench.turns import Broker, fresh, rotated
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+QUEUES: dict[str, Callable[[], QueueBroker]] = {
+    KAFKA: lambda: ShareGroups(KafkaServer()),
+    OS: lambda: ShareGroups(HeadwaterServer("os")),
+    SYNC: lambda: ShareGroups(HeadwaterServer("sync")),
+    RABBITMQ: RabbitMQServer,
+    NATS: NatsServer,
+}
+GROUPS: dict[str, Callable[[], Server]] = {KAFKA: KafkaServer, OS: lambda: HeadwaterServer("os")}
+PARTS = ("drain", "rebalance")
+CONSUMER_COUNTS = (1, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    rounds: int
+    records: dict[str, int]
+    """by broker: enough for a few seconds"""
+    warm_up_records: int
+    rebalance_rounds: int
+    rebalance: rebalance.Scale
+
+
+FULL = Volume(
+    rounds=5,
+    records={KAFKA: 500_000, OS: 500_000, SYNC: 500_000, RABBITMQ: 100_000, NATS: 50_000},
+    warm_up_records=20_000,
+    rebalance_rounds=2,
+    rebalance=rebalance.FULL,
+)
+QUICK = Volume(
+    rounds=2,
+    records={KAFKA: 100_000, OS: 100_000, SYNC: 100_000, RABBITMQ: 30_000, NATS: 20_000},
+    warm_up_records=10_000,
+    rebalance_rounds=1,
+    rebalance=rebalance.QUICK,
+)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="smaller volumes and fewer rounds")
+    options.add_argument("--rounds", type=int, help="instead of the default number of rounds")
+    options.add_argument("--only", choices=QUEUES, action="append", help="these brokers alone (may be repeated)")
+    options.add_argument("--part", choices=PARTS, action="append", help="these parts alone (may be repeated)")
+    chosen = options.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    maven.class_path("broker", maven.KAFKA_BROKER)
+    volume = QUICK if chosen.quick else FULL
+    results = measure(volume, chosen.rounds, chosen.only or list(QUEUES), chosen.part or PARTS, console)
+    queue_report.show(results, console)
+    path = queue_report.save(results)
+    console.print(f"wrote {path}")
+    from bench import queue_plot  # not at the top: each consumer process would load it too
+
+    console.print(f"wrote {queue_plot.draw(results, path)}")
+
+
+def measure(
+    volume: Volume, rounds: int | None, names: list[str], parts: Sequence[str], console: Console
+) -> QueueResults:
+    drains = rounds or volume.rounds if "drain" in parts else 0
+    moves = rounds or volume.rebalance_rounds if "rebalance" in parts else 0
+    groups = [name for name in names if name in GROUPS]
+    results = QueueResults()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=drains * len(names) + moves * len(groups))
+
+        def turn(name: str, what: str, make: Callable[[], Broker], take: Callable[[Broker, Say], Figures]) -> Figures:
+            def say(doing: str) -> None:
+                progress.update(task, description=f"{what}, {name}: {doing}")
+
+            say("starting")
+            with fresh(make) as broker:
+                figures = take(broker, say)
+            progress.advance(task)
+            return figures
+
+        for number in range(drains):
+            what, order = f"queues, round {number + 1} of {drains}", rotated(names, number)
+            taken = {name: turn(name, what, QUEUES[name], partial(drain_figures, volume, name)) for name in order}
+            results.drains.append({name: taken[name] for name in names})
+        for number in range(moves):
+            what, order = f"rebalance, round {number + 1} of {moves}", rotated(groups, number)
+            taken = {name: turn(name, what, GROUPS[name], partial(rebalance_figures, volume)) for name in order}
+            results.rebalances.append({name: taken[name] for name in groups})
+    return results
+
+
+def drain_figures(volume: Volume, name: str, broker: QueueBroker, say: Say) -> Figures:
+    broker.start()
+    say("warming up")
+    for consumers in CONSUMER_COUNTS:
+        drain(broker, f"warm-{consumers}", consumers, volume.warm_up_records)
+    figures: Figures = {}
+    for consumers in CONSUMER_COUNTS:
+        case = "1 consumer" if consumers == 1 else f"{consumers} consumers"
+        say(case)
+        drained = drain(broker, f"queue-{consumers}", consumers, volume.records[name])
+        figures[f"take and accept, {case}"] = drained.records_per_s
+        figures[f"CPU, {case}"] = drained.cpu_s_per_million
+    return figures
+
+
+def rebalance_figures(volume: Volume, server: Server, say: Say) -> Figures:
+    return rebalance.measure(server, volume.rebalance, say)
+
+
+if __name__ == "__main__":
+    main()
