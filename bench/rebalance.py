@@ -123,7 +123,7 @@ class _Group:
             process.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self._stop.set()
         for process, _ in self._everybody():
             if process.exitcode is None:
@@ -180,10 +180,8 @@ class _Group:
 
 def _be_members(bootstrap: str, numbers: range, at_once: bool, owners: Any, orders: Connection) -> None:
     """Several members of the group in one process; the newcomers among them join and leave on order."""
-    arrivals, running = Arrivals.none(), {}
-    waiting, finishing_until_s = list(numbers), float("inf")
-    while at_once and waiting:
-        running[waiting[0]] = _member(bootstrap, waiting.pop(0))
+    arrivals, newcomers, finishing_until_s = Arrivals.none(), iter(numbers), float("inf")
+    running = {number: _member(bootstrap, number) for number in newcomers} if at_once else {}
     while time.monotonic() < finishing_until_s:
         for number, consumer in running.items():
             for message in consumer.consume(BATCH_RECORDS, 0):
@@ -194,7 +192,8 @@ def _be_members(bootstrap: str, numbers: range, at_once: bool, owners: Any, orde
         if orders.poll(LOOP_PAUSE_S):
             match orders.recv():
                 case "join":
-                    running[waiting[0]] = _member(bootstrap, waiting.pop(0))
+                    number = next(newcomers)
+                    running[number] = _member(bootstrap, number)
                 case "leave":
                     Thread(target=running.pop(min(running)).close).start()  # the others go on meanwhile
                 case "finish":
