@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from headwater.queues.events import DeadLetterReason, RangeState, ShareStateChanged, StateRange
-from headwater.queues.in_flight import NEVER_DELIVERED, SETTLED, RecordState, Status
+from headwater.queues.in_flight import NEVER_DELIVERED, SETTLED, RecordState, Run, Status
 from headwater.queues.log_read import CandidateBatch, LogRead, RecordFacts
 from headwater.queues.outcomes import AcquiredRange, AcquireMode
 from headwater.queues.redelivery import given_up
@@ -43,7 +43,7 @@ class Acquiring:
         self._busy = counts[RecordState.ACQUIRED] + counts[RecordState.ARCHIVING]
         self._locked = self._busy + counts[RecordState.READY] + counts[RecordState.UNREAD]
         self._waiting = counts[RecordState.WAITING] + counts[RecordState.BLOCKED]
-        self._pending: tuple[int, int, Status] | None = None
+        self._pending: Run | None = None
         """The last decision, as long as the next one may extend it."""
 
     def scan(self, read: LogRead) -> None:
@@ -65,21 +65,18 @@ class Acquiring:
 
     def _skip(self, first: int, last: int) -> None:
         """There are no records here."""
-        for run_first, run_last, status in self._pieces(first, last):
-            if status.state <= RecordState.BLOCKED:
-                self._settle(StateRange(run_first, run_last, RangeState.ARCHIVED))
+        for run_first, run_last, _ in self._pieces(first, last, RecordState.WAITING):
+            self._settle(StateRange(run_first, run_last, RangeState.ARCHIVED))
 
     def _take_batch(self, batch: CandidateBatch, position: int) -> bool:
         """Whether all of it was looked at."""
         facts: Sequence[RecordFacts] | None = None
-        for first, last, status in self._pieces(position, batch.last_offset):
+        for first, last, status in self._pieces(position, batch.last_offset, RecordState.BLOCKED):
             is_fresh = first >= self._state.window.end
             if status.state is RecordState.READY:
                 is_done = self._take_run(first, last, status, is_fresh)
             elif status.state is RecordState.BLOCKED:
                 is_done = self._take_blocked(first, last, status)
-            elif status.state is not RecordState.UNREAD:
-                continue
             elif batch.read_facts is None:
                 is_done = self._take_run(first, last, status, is_fresh)
             else:
@@ -89,10 +86,10 @@ class Acquiring:
                 return False
         return True
 
-    def _pieces(self, first: int, last: int) -> list[tuple[int, int, Status]]:
+    def _pieces(self, first: int, last: int, most: RecordState) -> list[Run]:
         """Runs of the window, and what lies behind it."""
         window = self._state.window
-        pieces = window.runs(first, last)
+        pieces = window.runs(first, last, most)
         if last >= window.end:
             pieces.append((max(first, window.end), last, NEVER_DELIVERED))
         return pieces

@@ -18,14 +18,17 @@ _SPARE_READY: Final = 64
 
 
 class RecordState(enum.IntEnum):
+    """By how near a record is to being delivered: up to READY anybody may have it, up to BLOCKED somebody, and up to
+    WAITING it is available in the sense of Kafka. The numbers are not stored anywhere."""
+
     UNREAD = 0
     """Available, known from the log of events only: what the record says about its delivery is still to be read."""
     READY = 1
     """Available, and deliverable to whoever asks."""
-    WAITING = 2
+    BLOCKED = 2
+    """Available, but behind another record of its key: for who holds that one, or for nobody."""
+    WAITING = 3
     """Available, but not due."""
-    BLOCKED = 3
-    """Available, but behind another record of its key."""
     ACQUIRED = 4
     ARCHIVING = 5
     SETTLED = 6
@@ -68,18 +71,25 @@ class InFlight:
     def run_count(self) -> int:
         return len(self._firsts)
 
-    def runs(self, first: int, last: int) -> list[Run]:
-        """The runs of a range, cut to it and to the window."""
-        first, last = max(first, self.start), min(last, self.end - 1)
+    def runs(self, first: int, last: int, most: RecordState = RecordState.SETTLED) -> list[Run]:
+        """The runs of a range whose state is no later than `most`, cut to the range and to the window."""
+        if first < self.start:
+            first = self.start
+        if last >= self.end:
+            last = self.end - 1
         if first > last:
             return []
         firsts, statuses = self._firsts, self._statuses
-        index = bisect_right(firsts, first) - 1
-        found = []
-        while index < len(firsts) and firsts[index] <= last:
-            run_end = firsts[index + 1] - 1 if index + 1 < len(firsts) else self.end - 1
-            found.append((max(firsts[index], first), min(run_end, last), statuses[index]))
-            index += 1
+        low = bisect_right(firsts, first) - 1
+        high = low if low + 1 == len(firsts) or last < firsts[low + 1] else bisect_right(firsts, last) - 1
+        if low == high:
+            return [(first, last, statuses[low])] if statuses[low].state <= most else []
+        found = [(first, firsts[low + 1] - 1, statuses[low])] if statuses[low].state <= most else []
+        for index in range(low + 1, high):
+            if statuses[index].state <= most:
+                found.append((firsts[index], firsts[index + 1] - 1, statuses[index]))  # noqa: PERF401
+        if statuses[high].state <= most:
+            found.append((firsts[high], last, statuses[high]))
         return found
 
     def all_runs(self) -> list[Run]:

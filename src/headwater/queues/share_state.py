@@ -155,7 +155,7 @@ class ShareState:
         offsets = set()
         for _, offset, _ in self._expiries.pop_due(now_ms):
             status = self.window.at(offset)
-            if status is not None and status.state <= RecordState.BLOCKED and self.is_expired(offset, now_ms):
+            if status is not None and status.state <= RecordState.WAITING and self.is_expired(offset, now_ms):
                 offsets.add(offset)
         return sorted(offsets)
 
@@ -267,7 +267,7 @@ class ShareState:
             known is not None
             and known.expires_at_ms == at_ms
             and status is not None
-            and status.state <= RecordState.BLOCKED
+            and status.state <= RecordState.WAITING
         )
 
 
