@@ -165,6 +165,20 @@ def test_a_silent_member_is_removed() -> None:
     assert share is not None and share.state is GroupState.EMPTY
 
 
+def test_a_member_without_its_connection_has_until_its_heartbeat_is_overdue() -> None:
+    group = Shared()
+    group.join("a")
+    group.join("b")
+    for member in "ab":
+        group.shard.share.doubt("g", member, SETTINGS, group._now())
+    group.now_ms += 1_499
+    group.beat("b", 2)
+    group.tick(1)
+    assert group.shard.share.take_departed() == [("g", "a")]
+    group.tick(5_000)
+    assert group.shard.share.take_departed() == []
+
+
 def test_a_topic_that_grows_is_assigned_anew() -> None:
     group = Shared()
     group.join("a")

@@ -152,6 +152,13 @@ class GroupCoordinator:
         await self.ensure_ready()
         await self._decide(group_id, lambda shard, to, now: shard.create_share_group(group_id, to))
 
+    def doubt_share_member(self, group_id: str, member_id: str, settings: ShareSettings) -> None:
+        """The member's connection was lost: it must be heard of soon."""
+        log = self._log(group_id) if self._logs else None
+        if log is not None and log.is_loaded:
+            log.shard.share.doubt(group_id, member_id, settings, self._now())
+            log.release(Effects())
+
     def share_group(self, group_id: str) -> ShareGroup:
         """For reading. Raises GROUP_ID_NOT_FOUND."""
         found = self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND).shard.share.get(group_id)

@@ -147,12 +147,18 @@ class ShareCoordinator:
     def open_session(self, group_id: str, member_id: str, connection: Connection) -> ShareSession:
         """A session that ends with its connection."""
         session = self.sessions.open(group_id, member_id)
-        connection.when_closed[session.key] = lambda: self.close_session(session)
+        connection.when_closed[session.key] = lambda: self._lost_connection(session)
         return session
 
     def close_session(self, session: ShareSession) -> None:
         if self.sessions.close(session):
             self.release_member(session.group_id, session.member_id)
+
+    def _lost_connection(self, session: ShareSession) -> None:
+        if self.sessions.get(*session.key) is session:
+            self.close_session(session)
+            settings = self._group_configs.membership(session.group_id)
+            self._groups.doubt_share_member(*session.key, settings)
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """The member is gone: others may have what it holds."""

@@ -139,6 +139,13 @@ class ShareGroup:
         told = assignment if is_news or request.topics is not None else None
         return ShareHeartbeatAnswer(member.member_id, self.epoch, settings.heartbeat_interval_ms, told), effects
 
+    def doubt(self, member_id: str, settings: ShareSettings, now: Moment) -> None:
+        """The member's connection was lost. If it lives, its next heartbeat comes in time; otherwise there is no need
+        to wait for the end of its session before others read in its place."""
+        if member_id in self._sessions:
+            overdue_ms = now.monotonic_ms + settings.heartbeat_interval_ms * 3 // 2
+            self._sessions.set(member_id, min(overdue_ms, now.monotonic_ms + settings.session_timeout_ms))
+
     def assigned(self, member_id: str) -> frozenset[TopicPartition]:
         """What the member reads, by the newest assignment."""
         if self._assigned_epoch != self.epoch:

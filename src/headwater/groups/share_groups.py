@@ -97,6 +97,12 @@ class ShareGroups:
         effects.reply(to, ErrorCode.NONE)
         return effects
 
+    def doubt(self, group_id: str, member_id: str, settings: ShareSettings, now: Moment) -> None:
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.doubt(member_id, settings, now)
+            self._note(group)
+
     def next_deadline_ms(self) -> int | None:
         return self._deadlines.next_ms()
 

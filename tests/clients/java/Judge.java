@@ -30,11 +30,13 @@ public final class Judge {
         try (Producing producing = new Producing(arguments[0]);
                 Consuming consuming = new Consuming(arguments[0]);
                 Administering administering = new Administering(arguments[0]);
-                Rarely rarely = new Rarely(arguments[0])) {
+                Rarely rarely = new Rarely(arguments[0]);
+                Sharing sharing = new Sharing(arguments[0])) {
             producing.teach(verbs);
             consuming.teach(verbs);
             administering.teach(verbs);
             rarely.teach(verbs);
+            sharing.teach(verbs);
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 out.println(JSON.writeValueAsString(answer(verbs, JSON.readTree(line))));
             }

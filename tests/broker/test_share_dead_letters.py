@@ -1,0 +1,200 @@
+"""Dead letters: records that a share group gives up on land in its dead-letter topic, once, and say why."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_broker import Client, batch_of
+from share_members import REJECT, RELEASE, Member, configure, on_loop
+from test_share_queues import numbered, produced, queue_broker
+
+from headwater.broker import dead_letters
+from headwater.broker.server import Broker
+from headwater.records.batch import Codec
+from headwater.records.build import build_batch
+from headwater.records.record import Record
+from headwater.testing.files import MemoryFiles
+
+
+async def letters(client: Client, broker: Broker, count: int, topic: str = "dlq.g") -> list[Record]:
+    """What the dead-letter topic holds, when it holds at least `count` records, and a little later."""
+    async with asyncio.timeout(5):
+        while True:
+            found = broker.catalog.find(topic)
+            if found is not None and found.partitions[0].high_watermark >= count:
+                break
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    return await client.read_all(topic)
+
+
+def about(letter: Record) -> dict[str, bytes | None]:
+    return {name.removeprefix(dead_letters.PREFIX): value for name, value in letter.headers}
+
+
+async def settled(broker: Broker) -> None:
+    """Until no letter is on its way."""
+    async with asyncio.timeout(5):
+        while any(queue.share.pending_dead_letters() for queue in broker.shares):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_a_rejected_record_lands_in_the_topic_of_its_group(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        member = await Member.joined(broker, "t")
+        records = [Record(b"k", b"poison", (("mine", b"1"),), 1_234), Record(None, b"good", (), 1_235)]
+        await client.produce("t", build_batch(records))
+        await member.fetch(wait_ms=1000)
+        assert await member.acknowledge((0, 0, REJECT)) == 0
+        (letter,) = await letters(client, broker, 1)
+        assert (letter.key, letter.value) == (b"k", b"poison")
+        topic_id = broker.catalog.topic("t").topic_id
+        assert about(letter) == {
+            "mine": b"1",
+            "topic": b"t",
+            "topic-id": topic_id.hex.encode(),
+            "partition": b"0",
+            "offset": b"0",
+            "timestamp": b"1234",
+            "group": b"g",
+            "reason": b"rejected",
+            "delivery-count": b"1",
+        }
+        assert letter.timestamp > 1_000_000, "its time is that of the letter: retention counts from here"
+
+
+@on_loop
+async def test_a_poison_record_lands_after_the_limit_once(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    async with queue_broker(tmp_path, files) as (broker, client):
+        await configure(client, share_delivery_count_limit="3")
+        member = await Member.joined(broker, "t")
+        await produced(client, b"poison")
+        for count in (1, 2, 3):
+            assert (await member.fetch(wait_ms=1000)).ranges == {0: [(0, 0, count)]}
+            assert await member.acknowledge((0, 0, RELEASE)) == 0
+        (letter,) = await letters(client, broker, 1)
+        assert about(letter)["reason"] == b"delivery-limit"
+        assert about(letter)["delivery-count"] == b"3"
+        assert (await member.fetch(wait_ms=100)).offsets == []
+        await settled(broker)
+    async with queue_broker(tmp_path, files) as (broker, client):
+        member = await Member.joined(broker, "t")
+        assert (await member.fetch(wait_ms=100)).offsets == []
+        assert len(await letters(client, broker, 1)) == 1
+
+
+@on_loop
+async def test_letters_that_were_written_before_a_kill_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = MemoryFiles()
+    async with queue_broker(tmp_path, files) as (broker, client):
+        member = await Member.joined(broker, "t")
+        await produced(client, *numbered(6))
+        await member.fetch(wait_ms=1000)
+
+        async def append_and_stop(self: Any, *args: Any) -> None:
+            await append(self, *args)
+            await asyncio.sleep(3600)
+
+        append = dead_letters.DeadLetters._append
+        with monkeypatch.context() as patch:
+            patch.setattr(dead_letters.DeadLetters, "_append", append_and_stop)
+            assert await member.acknowledge((1, 2, REJECT)) == 0
+            assert len(await letters(client, broker, 2)) == 2
+            left = files.killed()
+    async with queue_broker(tmp_path, left) as (broker, client):
+        member = await Member.joined(broker, "t")
+        await settled(broker)
+        assert [about(letter)["offset"] for letter in await letters(client, broker, 2)] == [b"1", b"2"]
+
+
+@on_loop
+async def test_letters_that_were_decided_before_a_kill_are_written_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = MemoryFiles()
+    async with queue_broker(tmp_path, files) as (broker, client):
+        member = await Member.joined(broker, "t")
+        await produced(client, *numbered(6))
+        await member.fetch(wait_ms=1000)
+
+        async def never(self: Any, *args: Any) -> None:
+            await asyncio.sleep(3600)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(dead_letters.DeadLetters, "_append", never)
+            assert await member.acknowledge((1, 2, REJECT)) == 0
+            left = files.killed()
+    async with queue_broker(tmp_path, left) as (broker, client):
+        await letters(client, broker, 2)
+        await settled(broker)
+        assert [about(letter)["offset"] for letter in await letters(client, broker, 2)] == [b"1", b"2"]
+
+
+@on_loop
+async def test_letters_of_compressed_batches_are_compressed(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        member = await Member.joined(broker, "t")
+        await client.produce("t", batch_of([b"x" * 100_000] * 5, compression=Codec.ZSTD))
+        await member.fetch(wait_ms=1000)
+        assert await member.acknowledge((0, 4, REJECT)) == 0
+        found = await letters(client, broker, 5)
+        assert [letter.value for letter in found] == [b"x" * 100_000] * 5
+        assert broker.catalog.topic("dlq.g").partitions[0].size_bytes < 10_000
+
+
+@on_loop
+async def test_a_letter_may_say_only_where_its_record_is(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        await configure(
+            client, errors_deadletterqueue_copy_record_enable="false", errors_deadletterqueue_topic_name="elsewhere"
+        )
+        member = await Member.joined(broker, "t")
+        await produced(client, b"secret")
+        await member.fetch(wait_ms=1000)
+        assert await member.acknowledge((0, 0, REJECT)) == 0
+        (letter,) = await letters(client, broker, 1, "elsewhere")
+        assert (letter.key, letter.value, about(letter)["offset"]) == (None, None, b"0")
+
+
+@on_loop
+async def test_a_topic_that_allows_no_letters_gets_none_until_it_does(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        await client.create("plain")
+        await configure(client, errors_deadletterqueue_topic_name="plain")
+        member = await Member.joined(broker, "t")
+        await produced(client, b"poison")
+        await member.fetch(wait_ms=1000)
+        assert await member.acknowledge((0, 0, REJECT)) == 0
+        await asyncio.sleep(0.1)
+        assert await client.read_all("plain") == []
+        topic = broker.catalog.topic("plain")
+        await broker.catalog.alter_config(topic, lambda _: {dead_letters.GROUP_ENABLE: "true"})
+        assert len(await letters(client, broker, 1, "plain")) == 1
+
+
+@on_loop
+async def test_a_group_without_dead_letters_drops_what_it_rejects(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path, dead_letter_auto_create=False) as (broker, client):
+        member = await Member.joined(broker, "t")
+        await produced(client, b"poison", b"good")
+        await member.fetch(wait_ms=1000, max_records=1)
+        assert await member.acknowledge((0, 0, REJECT)) == 0
+        assert (await member.fetch()).values == [b"good"]
+        assert broker.catalog.find("dlq.g") is None
+
+
+@on_loop
+async def test_records_that_expire_are_letters_too(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        member = await Member.joined(broker, "t")
+        ttl: Sequence[tuple[str, bytes]] = [("headwater.ttl", b"1")]
+        await client.produce("t", build_batch([Record(None, b"old", tuple(ttl), 1_000), Record(None, b"fresh")]))
+        assert (await member.fetch(wait_ms=1000)).values == [b"fresh"]
+        (letter,) = await letters(client, broker, 1)
+        assert (letter.value, about(letter)["reason"]) == (b"old", b"expired")
