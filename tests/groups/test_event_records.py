@@ -94,7 +94,7 @@ def test_old_versions_are_read() -> None:
 
 
 def test_records_of_other_kinds_of_groups_are_not_ours() -> None:
-    assert decode(bytes.fromhex("0003 0001 67"), b"whatever") is None
+    assert decode(bytes.fromhex("0010 0001 67"), b"whatever") is None
 
 
 def test_unknown_versions_of_values_are_refused() -> None:

@@ -9,6 +9,7 @@ from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, LeaveRequest, OffsetToCommit, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
+from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode
 
 HOUR_MS = 3_600_000
@@ -38,14 +39,14 @@ def leave(shard: GroupShard, member_id: str, at_ms: int) -> list[Event]:
 
 @pytest.mark.parametrize("group_id", ["", "x" * 40_000])
 def test_a_group_id_must_not_be_empty_or_too_long(group_id: str) -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     assert refusal(lambda: shard.join(group_id, join_request(), "u", "t", at(0))) is ErrorCode.INVALID_GROUP_ID
     assert refusal(lambda: shard.heartbeat(group_id, "m", None, 1, at(0))) is ErrorCode.INVALID_GROUP_ID
     assert refusal(lambda: shard.commit(group_id, commit(), "t", at(0))) is ErrorCode.INVALID_GROUP_ID
 
 
 def test_members_of_unknown_groups_are_unknown() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     assert refusal(lambda: shard.join("g", join_request("m"), "u", "t", at(0))) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal(lambda: shard.heartbeat("g", "m", None, 1, at(0))) is ErrorCode.UNKNOWN_MEMBER_ID
     left = answer(shard.leave("g", [LeaveRequest("m", None)], "t", at(0)))
@@ -55,14 +56,14 @@ def test_members_of_unknown_groups_are_unknown() -> None:
 
 
 def test_a_refused_join_leaves_no_group_behind() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     refused = refusal(lambda: shard.join("g", join_request(session_timeout_ms=1), "u", "t", at(0)))
     assert refused is ErrorCode.INVALID_SESSION_TIMEOUT
     assert shard.group_ids() == []
 
 
 def test_a_consumer_that_assigns_itself_commits_without_a_group() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     effects = shard.commit("g", commit(("a", 0, 7), ("a", 1, 8)), "t", at(0))
     assert [type(event) for event in effects.events] == [OffsetCommitted, OffsetCommitted]
     assert [each.error for each in answer(effects)] == [ErrorCode.NONE, ErrorCode.NONE]
@@ -72,11 +73,11 @@ def test_a_consumer_that_assigns_itself_commits_without_a_group() -> None:
 
 
 def test_an_unknown_group_has_committed_nothing() -> None:
-    assert not GroupShard(SETTINGS).offsets("g")
+    assert not GroupShard(SETTINGS, TopicTable()).offsets("g")
 
 
 def test_too_much_metadata_is_refused_for_its_offset_alone() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     offsets = (OffsetToCommit("a", 0, 1, -1, "ü" * 2_049), OffsetToCommit("a", 1, 1, -1, "ü" * 2_048))
     effects = shard.commit("g", CommitRequest("", None, -1, offsets), "t", at(0))
     assert [each.error for each in answer(effects)] == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
@@ -84,7 +85,7 @@ def test_too_much_metadata_is_refused_for_its_offset_alone() -> None:
 
 
 def test_offsets_of_an_empty_group_expire_and_the_group_with_them() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     member, _ = with_member(shard)
     shard.commit("g", commit(("orders", 0, 7), member_id=member, generation=1), "t", at(0))
     leave(shard, member, at_ms=1_000)
@@ -95,21 +96,21 @@ def test_offsets_of_an_empty_group_expire_and_the_group_with_them() -> None:
 
 
 def test_offsets_of_a_running_group_stay_but_not_those_of_topics_it_left() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     member, _ = with_member(shard)
     shard.commit("g", commit(("orders", 0, 7), ("old", 0, 7), member_id=member, generation=1), "t", at(0))
     assert shard.expire("g", at(2 * HOUR_MS)).events == [OffsetDeleted("g", "old", 0)]
 
 
 def test_nothing_of_a_running_group_expires_when_its_topics_cannot_be_known() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     member, _ = with_member(shard, protocol_type="connect")
     shard.commit("g", commit(("orders", 0, 7), member_id=member, generation=1), "t", at(0))
     assert shard.expire("g", at(9 * HOUR_MS)).events == []
 
 
 def test_offsets_without_a_group_expire_by_their_commit() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     shard.commit("g", commit(("a", 0, 7), retention_ms=10), "t", at(0))
     shard.commit("g", commit(("b", 0, 7)), "t", at(0))
     assert shard.expire("g", at(10)).events == [OffsetDeleted("g", "a", 0)]
@@ -118,7 +119,7 @@ def test_offsets_without_a_group_expire_by_their_commit() -> None:
 
 
 def test_only_an_empty_group_can_be_deleted() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     member, _ = with_member(shard)
     shard.commit("g", commit(("orders", 0, 7), member_id=member, generation=1), "t", at(0))
     assert refusal(lambda: shard.delete_group("g", "t")) is ErrorCode.NON_EMPTY_GROUP
@@ -131,7 +132,7 @@ def test_only_an_empty_group_can_be_deleted() -> None:
 
 
 def test_offsets_of_topics_that_the_group_reads_cannot_be_deleted() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     member, _ = with_member(shard, protocols=protocols("range", topics=("orders",)))
     shard.commit("g", commit(("orders", 0, 7), ("old", 0, 7), member_id=member, generation=1), "t", at(0))
     effects = shard.delete_offsets("g", [("orders", 0), ("old", 0), ("never", 0)], "t")
@@ -146,14 +147,14 @@ def test_offsets_of_topics_that_the_group_reads_cannot_be_deleted() -> None:
 
 
 def test_deleting_offsets_needs_a_group_whose_topics_can_be_known() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     assert refusal(lambda: shard.delete_offsets("g", [("a", 0)], "t")) is ErrorCode.GROUP_ID_NOT_FOUND
     with_member(shard, protocol_type="connect")
     assert refusal(lambda: shard.delete_offsets("g", [("a", 0)], "t")) is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     shard.commit("g", commit(("a", 0, 7), ("b", 0, 7)), "t", at(0))
     shard.commit("h", commit(("a", 1, 7)), "t", at(0))
     assert shard.forget_topic("a").events == [OffsetDeleted("g", "a", 0), OffsetDeleted("h", "a", 1)]
@@ -161,7 +162,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
 
 
 def test_the_number_of_groups_is_limited() -> None:
-    shard = GroupShard(GroupSettings(max_groups=2))
+    shard = GroupShard(GroupSettings(max_groups=2), TopicTable())
     shard.commit("a", commit(("t", 0, 1)), "t", at(0))
     shard.join("b", join_request(), "u", "t", at(0))
     assert refusal(lambda: shard.join("c", join_request(), "u", "t", at(0))) is ErrorCode.POLICY_VIOLATION
@@ -171,7 +172,7 @@ def test_the_number_of_groups_is_limited() -> None:
 
 
 def test_a_group_that_somebody_asked_about_joining_and_never_did_is_forgotten() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     shard.join("g", join_request(), "u", "t", at(0))
     assert shard.expire("g", at(9_999)).events == [] and shard.group_ids() == ["g"]
     shard.tick(at(10_000))
@@ -179,7 +180,7 @@ def test_a_group_that_somebody_asked_about_joining_and_never_did_is_forgotten() 
 
 
 def test_one_tick_serves_all_groups_that_are_due() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     for group_id in ("a", "b"):
         with_member(shard, group_id, session_timeout_ms=6_000)
     with_member(shard, "c", session_timeout_ms=60_000)
@@ -190,7 +191,7 @@ def test_one_tick_serves_all_groups_that_are_due() -> None:
 
 
 def test_metadata_and_assignments_are_shown_of_a_stable_group_only() -> None:
-    shard = GroupShard(SETTINGS)
+    shard = GroupShard(SETTINGS, TopicTable())
     with_member(shard)
     described = shard.described("g")
     assert (described.state, described.protocol, len(described.members)) == (GroupState.STABLE, "range", 1)
@@ -202,10 +203,10 @@ def test_metadata_and_assignments_are_shown_of_a_stable_group_only() -> None:
 
 
 def test_a_replay_brings_back_groups_and_offsets() -> None:
-    shard = GroupShard(NO_DELAY)
+    shard = GroupShard(NO_DELAY, TopicTable())
     member, log = with_member(shard)
     log += shard.commit("g", commit(("orders", 0, 7), member_id=member, generation=1), "t", at(0)).events
-    again = GroupShard(NO_DELAY)
+    again = GroupShard(NO_DELAY, TopicTable())
     for event in log:
         again.apply(event)
     again.resume(at(0))
@@ -215,7 +216,7 @@ def test_a_replay_brings_back_groups_and_offsets() -> None:
 
 
 def test_what_members_bring_along_is_limited_for_the_whole_shard() -> None:
-    shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=0, max_shard_bytes=60))
+    shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=0, max_shard_bytes=60), TopicTable())
     member, _ = with_member(shard, "a")
     with_member(shard, "b")
     refused = refusal(lambda: shard.join("c", join_request(needs_known_id=False), "u", "t", at(0)))

@@ -14,6 +14,7 @@ from headwater.groups.events import Event
 from headwater.groups.requests import CommitRequest, LeaveRequest, OffsetToCommit, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
+from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode, RequestError
 
 PARTITIONS = 3
@@ -42,7 +43,7 @@ clients = st.integers(0, CLIENTS - 1)
 class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.shard = GroupShard(SETTINGS)
+        self.shard = GroupShard(SETTINGS, TopicTable())
         self.clients = [Client(f"i{index}" if index < STATIC_CLIENTS else None) for index in range(CLIENTS)]
         self.log: list[Event] = []
         self.now_ms = 0
@@ -197,7 +198,7 @@ class Groups(RuleBasedStateMachine):
         self.requests.clear()
 
     def replayed(self, log: list[Event]) -> GroupShard:
-        shard = GroupShard(SETTINGS)
+        shard = GroupShard(SETTINGS, TopicTable())
         for event in log:
             read = decode(*encode(event))
             assert read is not None

@@ -12,6 +12,7 @@ from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.share import LEAVE_EPOCH, ShareHeartbeat, ShareSettings
+from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode, RequestError
 
 SETTINGS = ShareSettings(session_timeout_ms=10_000, heartbeat_interval_ms=1_000, max_members=3)
@@ -21,7 +22,7 @@ class Shared:
     """A shard with one share group, its topics, and its log."""
 
     def __init__(self) -> None:
-        self.shard = GroupShard(GroupSettings())
+        self.shard = GroupShard(GroupSettings(), TopicTable())
         self.topics: dict[str, tuple[uuid.UUID, int]] = {"t": (uuid.UUID(int=1), 2)}
         self.log: list[Event] = []
         self.now_ms = 1_000

@@ -60,6 +60,8 @@ class Catalog:
         self._by_id: dict[TopicId, Topic] = {}
         self._changes = asyncio.Lock()
         """One change of topics at a time."""
+        self.on_change: Callable[[str], None] = lambda name: None
+        """Told of each topic that came, grew or went, by its name."""
 
     # Looking up
 
@@ -220,6 +222,7 @@ class Catalog:
             topic.version = txn.versions[key]
             topic.partitions = heads
             self._add(topic)
+            self.on_change(name)
             return topic
 
     async def delete(self, topic: Topic) -> None:
@@ -231,6 +234,7 @@ class Catalog:
             if not txn.ok:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} changed meanwhile.")
             del self._by_name[topic.name], self._by_id[topic.topic_id]
+            self.on_change(topic.name)
         leftovers: list[str] = []
         for partition in topic.partitions:
             chain = partition.register.chain
@@ -256,6 +260,7 @@ class Catalog:
             added = await self._open_partitions(topic, current, total)
             await self._store_topic(topic, topic.overrides, total)
             topic.partitions = [*topic.partitions, *added]
+            self.on_change(topic.name)
 
     async def alter_config(
         self, topic: Topic, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool = False

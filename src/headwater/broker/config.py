@@ -29,6 +29,7 @@ from headwater.broker.config_key import MAX_LONG
 from headwater.broker.setting import Address, ConfigError, Section, Setting, described
 from headwater.broker.topic_config import BrokerDefaults
 from headwater.broker.topic_keys import BROKER_NAMES, DURABILITY
+from headwater.groups.settings import MigrationPolicy
 from headwater.model.errors import RequestError
 from headwater.model.replica import Durability
 
@@ -132,6 +133,36 @@ class BrokerConfig:
     )
     group_max_size: int = setting.count(
         10_000, "Members of one group.", least=1, section=Section.GROUPS, kafka="group.max.size"
+    )
+    group_consumer_session_timeout_ms: int = setting.count(
+        45_000,
+        "How long a member of the new consumer protocol may be silent.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="group.consumer.session.timeout.ms",
+    )
+    group_consumer_heartbeat_interval_ms: int = setting.count(
+        5_000,
+        "How often a member of the new consumer protocol sends a heartbeat.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="group.consumer.heartbeat.interval.ms",
+    )
+    group_consumer_max_size: int = setting.count(
+        10_000,
+        "Members of one group of the new consumer protocol.",
+        least=1,
+        section=Section.GROUPS,
+        kafka="group.consumer.max.size",
+    )
+    group_consumer_migration_policy: str = field(
+        default="bidirectional",
+        metadata=described(
+            "Which way a group with members may change its protocol: upgrade, downgrade, bidirectional or disabled.",
+            setting.text,
+            section=Section.GROUPS,
+            kafka="group.consumer.migration.policy",
+        ),
     )
     offsets_retention_minutes: int = setting.count(
         10_080,
@@ -284,6 +315,13 @@ class BrokerConfig:
     def _check(self, where: str) -> None:
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(f"{where}: group_min_session_timeout_ms is above group_max_session_timeout_ms")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigError(
+                f"{where}: group_consumer_heartbeat_interval_ms is not below group_consumer_session_timeout_ms"
+            )
+        if self.group_consumer_migration_policy not in {policy.value for policy in MigrationPolicy}:
+            policies = ", ".join(policy.value for policy in MigrationPolicy)
+            raise ConfigError(f"{where}: group_consumer_migration_policy is one of {policies}")
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
         try:

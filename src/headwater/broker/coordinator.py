@@ -18,7 +18,10 @@ from headwater.broker.catalog import Catalog, Topic
 from headwater.broker.config import BrokerConfig
 from headwater.broker.group_log import GroupLog
 from headwater.broker.subscriptions import GroupPosition
+from headwater.groups.consumer_requests import ConsumerHeartbeat
+from headwater.groups.departures import Departure
 from headwater.groups.effects import (
+    ConsumerAnswer,
     Effects,
     JoinAnswer,
     LeaveAnswer,
@@ -31,10 +34,11 @@ from headwater.groups.events import CommittedOffset
 from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
-from headwater.groups.settings import GroupSettings
+from headwater.groups.settings import GroupSettings, MigrationPolicy
 from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
-from headwater.groups.views import DescribedGroup, ListedGroup
+from headwater.groups.topics import TopicInfo, TopicTable
+from headwater.groups.views import DescribedConsumerGroup, DescribedGroup, ListedGroup
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
@@ -64,6 +68,10 @@ class GroupCoordinator:
         self._clock = clock
         self._spawn = spawn
         self._settings = _settings(config)
+        self._topics = TopicTable()
+        for topic in catalog:
+            self._topic_changed(topic.name)
+        catalog.on_change = self._topic_changed
         self._logs: list[GroupLog] = []
         self._creating = asyncio.Lock()
         self._armed_ms = 0
@@ -123,7 +131,10 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         check_group_id(group_id)
         log = self._find(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        return log.shard.heartbeat(group_id, member_id, instance_id, generation, self._now())
+        error = log.shard.heartbeat(group_id, member_id, instance_id, generation, self._now())
+        if error is not ErrorCode.NONE:
+            log.release(Effects())
+        return error
 
     async def leave(self, group_id: str, requests: Sequence[LeaveRequest]) -> Sequence[LeaveAnswer]:
         if not self._logs:
@@ -132,6 +143,15 @@ class GroupCoordinator:
             group_id, lambda shard, to, now: shard.leave(group_id, requests, to, now)
         )
         return answers
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerAnswer:
+        """A member of the new protocol joins, stays or leaves."""
+        check_group_id(group_id)
+        await self.ensure_ready()
+        answer: ConsumerAnswer = await self._decide(
+            group_id, lambda shard, to, now: shard.consumer_heartbeat(group_id, request, to, now)
+        )
+        return answer
 
     # Members of share groups
 
@@ -177,12 +197,18 @@ class GroupCoordinator:
         return answers
 
     async def committed(
-        self, group_id: str, wanted: Iterable[tuple[str, int]] | None
+        self,
+        group_id: str,
+        wanted: Iterable[tuple[str, int]] | None,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> list[tuple[str, int, CommittedOffset | None]]:
-        """What the group has committed: of the wanted partitions, or of all. Nothing for an unknown group."""
+        """What the group has committed: of the wanted partitions, or of all. Nothing for an unknown group. A member of
+        the new protocol says who it is, and is refused if its epoch is over."""
         if not self._logs:
             return [(topic, partition, None) for topic, partition in wanted or ()]
         log = self._log(group_id)
+        log.shard.check_fetch(group_id, member_id, member_epoch)
         offsets = log.shard.offsets(group_id)
         if wanted is None:
             found: list[tuple[str, int, CommittedOffset | None]] = list(offsets)
@@ -217,6 +243,16 @@ class GroupCoordinator:
         if not self._logs:
             return DescribedGroup(group_id, GroupState.DEAD)
         return self._log(group_id).shard.described(group_id)
+
+    def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        """Raises GROUP_ID_NOT_FOUND for what is no group of the new protocol."""
+        return self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND).shard.described_consumer(group_id)
+
+    def departures(self) -> Iterator[Departure]:
+        """Who left which group, and why: what is remembered since the start."""
+        for log in self._logs:
+            if log.is_loaded:
+                yield from log.shard.departures()
 
     async def delete_group(self, group_id: str) -> None:
         await self._decide(
@@ -257,7 +293,8 @@ class GroupCoordinator:
 
     def _open(self, topic: Topic) -> None:
         self._logs = [
-            GroupLog(partition, self._settings, self._clock, self._spawn, self._arm) for partition in topic.partitions
+            GroupLog(partition, self._settings, self._topics, self._clock, self._spawn, self._arm)
+            for partition in topic.partitions
         ]
         for log in self._logs:
             self._spawn(self._load(log))
@@ -305,6 +342,13 @@ class GroupCoordinator:
         topic = self._catalog.find(name)
         return (topic.topic_id, len(topic.partitions)) if topic is not None else None
 
+    def _topic_changed(self, name: str) -> None:
+        topic = self._catalog.find(name)
+        if topic is None:
+            self._topics.remove(name)
+        else:
+            self._topics.put(TopicInfo(name, topic.topic_id, len(topic.partitions), topic.is_internal))
+
     def _arm(self, at_ms: int) -> None:
         if at_ms < self._armed_ms:
             self._sooner.set()
@@ -346,4 +390,8 @@ def _settings(config: BrokerConfig) -> GroupSettings:
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         max_members=config.group_max_size,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_max_members=config.group_consumer_max_size,
+        migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
     )

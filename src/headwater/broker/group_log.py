@@ -20,6 +20,7 @@ from headwater.groups.events import Event
 from headwater.groups.moment import Moment
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
+from headwater.groups.topics import TopicTable
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import Buffer, StoreError, StoreFailed
@@ -40,6 +41,7 @@ class GroupLog:
         self,
         partition: Partition,
         settings: GroupSettings,
+        topics: TopicTable,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         on_deadline: Callable[[int], None],
@@ -47,6 +49,7 @@ class GroupLog:
         """`on_deadline` is told of the shard's next deadline after every decision."""
         self._partition = partition
         self._settings = settings
+        self._topics = topics
         self._clock = clock
         self._spawn = spawn
         self._on_deadline = on_deadline
@@ -76,13 +79,15 @@ class GroupLog:
                 self._spawn(self._write())
         else:
             _give(effects.replies)
+        for each in effects.departures:
+            log_fact("member_removed", group=each.group_id, member=each.member_id, reason=each.reason.value)
         if self._shard is not None and (next_ms := self._shard.next_deadline_ms()) is not None:
             self._on_deadline(next_ms)
 
     async def load(self) -> None:
         """Replay the partition, then take part."""
         while True:
-            shard = GroupShard(self._settings)
+            shard = GroupShard(self._settings, self._topics)
             try:
                 count = await self._replay(shard)
                 break

@@ -1,10 +1,12 @@
-"""Reads Kafka's fixed-width primitives from bytes that nobody vouches for.
+"""Reads Kafka's primitives from bytes that nobody vouches for.
 
 Every read is checked against what is left; a count or length can therefore never make us allocate more than was sent.
 """
 
 import struct
+import uuid
 
+_INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -45,12 +47,61 @@ class ByteReader:
         except UnicodeDecodeError as error:
             raise Malformed("a string is not UTF-8") from error
 
+    def nullable_blob(self) -> bytes | None:
+        length = self.int32()
+        return None if length == -1 else self._take(length)
+
     def blob(self) -> bytes:
         return self._take(self.int32())
 
     def count(self, min_element_bytes: int) -> int:
         """The length of an array, refused when what is left cannot hold that many elements."""
-        count = self.int32()
+        return self._checked(self.int32(), min_element_bytes)
+
+    # The compact forms of newer messages: lengths are variable and one too high, so that 0 is null
+
+    def int8(self) -> int:
+        return self._number(_INT8)
+
+    def uuid(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self._take(16))
+
+    def varint(self) -> int:
+        """Unsigned, of at most 32 bits."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise Malformed("a variable number does not end")
+
+    def compact_string(self) -> str:
+        text = self.compact_nullable_string()
+        if text is None:
+            raise Malformed("a string is null")
+        return text
+
+    def compact_nullable_string(self) -> str | None:
+        length = self.varint() - 1
+        if length == -1:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise Malformed("a string is not UTF-8") from error
+
+    def compact_blob(self) -> bytes:
+        return self._take(self.varint() - 1)
+
+    def compact_count(self, min_element_bytes: int) -> int:
+        return self._checked(self.varint() - 1, min_element_bytes)
+
+    def tags(self) -> dict[int, "ByteReader"]:
+        """What a later version, or a field that is mostly absent, added: by number."""
+        return {self.varint(): ByteReader(self._take(self.varint())) for _ in range(self._checked(self.varint(), 2))}
+
+    def _checked(self, count: int, min_element_bytes: int) -> int:
         if not 0 <= count * min_element_bytes <= len(self._data) - self._position:
             raise Malformed(f"{count} elements do not fit into what is left")
         return count

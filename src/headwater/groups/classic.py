@@ -7,7 +7,7 @@
   RequestError.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headwater.groups.departures import DepartureReason, Departures
 from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, ReplyTo
@@ -26,7 +26,7 @@ class ClassicGroup:
         self.group_id = group_id
         self.stored: GroupStored | None = None
         self._settings = settings
-        self._rebalance = Rebalance(settings)
+        self._rebalance = Rebalance(group_id, settings)
 
     # What is remembered
 
@@ -49,6 +49,17 @@ class ClassicGroup:
             self.members.leader = stored.leader
         self._rebalance.resume(stored.generation, stored.protocol_type, stored.protocol)
 
+    def take_over(self, protocols: Mapping[str, tuple[tuple[str, bytes], ...]], now: Moment) -> Effects:
+        """Go on for a group of the new protocol, which has been stored: with all that its members support, and with a
+        rebalance, for somebody has just left."""
+        out = Effects()
+        self.resume(now)
+        for member in self.members:
+            offered = tuple(MemberProtocol(name, metadata) for name, metadata in protocols[member.member_id])
+            self.members.set_protocols(member, offered)
+        self._rebalance.prepare(now, out)
+        return out
+
     # What members ask
 
     def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
@@ -60,7 +71,7 @@ class ClassicGroup:
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         out = Effects()
         fresh_id = f"{request.instance_id or request.client_id}-{unique}"
-        if _asks_for_id(request):
+        if request.asks_for_id:
             self._rebalance.pending.add(fresh_id)
             self._rebalance.deadlines.set((Timer.PENDING, fresh_id), now.monotonic_ms + request.session_timeout_ms)
             out.reply(to, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, fresh_id))
@@ -207,7 +218,7 @@ class ClassicGroup:
             # A group over its limit (which was lowered) shrinks at the next rebalance.
             is_joining = member.joining is not None
             has_room = self.state is not GroupState.PREPARING or is_joining or self.members.joining < limit
-        elif _asks_for_id(request):
+        elif request.asks_for_id:
             has_room = len(self._rebalance.pending) < limit and len(self.members) < limit
         else:
             has_room = len(self.members) < limit
@@ -353,10 +364,6 @@ class ClassicGroup:
         )
         out.events.append(event)
         self.apply(event)
-
-
-def _asks_for_id(request: JoinRequest) -> bool:
-    return request.member_id == "" and request.instance_id is None and request.needs_known_id
 
 
 def _recalled(stored: StoredMember, protocol: str | None) -> Member:

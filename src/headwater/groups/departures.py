@@ -14,12 +14,15 @@ class DepartureReason(enum.Enum):
     LEFT = "left"
     SESSION_EXPIRED = "session expired"
     REBALANCE_TIMEOUT = "did not rejoin in time"
+    REVOCATION_TIMEOUT = "did not give up its partitions in time"
+    """Of the new protocol: its application did not poll within max.poll.interval.ms."""
     SYNC_TIMEOUT = "did not sync in time"
     FENCED = "replaced by a new member with the same instance id"
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
+    group_id: str
     at_ms: int
     member_id: str
     instance_id: str | None
@@ -44,3 +47,7 @@ class Departures:
 
     def note(self, departure: Departure) -> None:
         self._departures.append(departure)
+
+    def take_over(self, earlier: "Departures") -> None:
+        """A group that changed its kind remembers who left it before."""
+        self._departures.extendleft(reversed(earlier._departures))

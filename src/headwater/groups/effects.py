@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from headwater.groups.assignment import Assignment
+from headwater.groups.departures import Departure
 from headwater.groups.events import Event
 from headwater.groups.share_assignor import TopicPartition
 from headwater.model.errors import ErrorCode
@@ -66,8 +68,25 @@ class ShareHeartbeatAnswer:
     """None: the one that the member has."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerAnswer:
+    """To a heartbeat of the new protocol."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int
+    assigned: Assignment | None = None
+    """None: as told before."""
+
+
 Answer: TypeAlias = (
-    JoinAnswer | SyncAnswer | ErrorCode | Sequence[LeaveAnswer] | Sequence[OffsetAnswer] | ShareHeartbeatAnswer
+    JoinAnswer
+    | SyncAnswer
+    | ErrorCode
+    | Sequence[LeaveAnswer]
+    | Sequence[OffsetAnswer]
+    | ConsumerAnswer
+    | ShareHeartbeatAnswer
 )
 
 
@@ -81,6 +100,8 @@ class Reply:
 class Effects:
     events: list[Event] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    departures: list[Departure] = field(default_factory=list)
+    """Members that went, for whoever keeps an eye on groups."""
 
     def reply(self, to: ReplyTo, answer: Answer) -> None:
         self.replies.append(Reply(to, answer))
@@ -88,3 +109,4 @@ class Effects:
     def add(self, other: "Effects") -> None:
         self.events += other.events
         self.replies += other.replies
+        self.departures += other.departures

@@ -10,13 +10,14 @@
                     int32 session timeout, bytes subscription, bytes assignment
            none     the key is deleted
 
-Older versions are read too. A new key version belongs to another kind of group and is not for us; a new value
-version of a known key cannot be read. To change a format: add a version, keep reading the old ones.
+Keys of groups of the new protocol are in `consumer_records`, those of share groups in `share_records`. Older versions
+are read too. A key that is not known is not for us; a new value version of a known key cannot be read. To change a
+format: add a version, keep reading the old ones.
 """
 
 import struct
 
-from headwater.groups import share_records
+from headwater.groups import consumer_records, share_records
 from headwater.groups.byte_reader import ByteReader, Malformed
 from headwater.groups.events import (
     CommittedOffset,
@@ -59,10 +60,12 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
             return _group_key(group_id), None
         case ShareGroupStored() | ShareGroupDeleted() | ShareMemberStored() | ShareMemberDeleted():
             return share_records.encode(event)
+        case _:
+            return consumer_records.encode(event)
 
 
 def decode(key: bytes, value: bytes | None) -> Event | None:
-    """The event of a record; None if it belongs to something that is not a classic group. Raises Malformed."""
+    """The event of a record; None if it is of a kind that is not for us. Raises Malformed."""
     reader = ByteReader(key)
     version = reader.int16()
     if version in _OFFSET_KEYS:
@@ -73,6 +76,8 @@ def decode(key: bytes, value: bytes | None) -> Event | None:
     if version == _GROUP_KEY:
         group_id = reader.string()
         return GroupDeleted(group_id) if value is None else _read_group(group_id, ByteReader(value))
+    if version in consumer_records.KEYS:
+        return consumer_records.decode(version, reader, value)
     if version in share_records.KEYS:
         return share_records.decode(version, reader, value)
     return None

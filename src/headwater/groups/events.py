@@ -7,6 +7,8 @@ and replaying it twice, or from any compacted form, ends in the same state. `eve
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from headwater.groups.consumer_events import ConsumerEvent
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
@@ -95,4 +97,4 @@ class ShareMemberDeleted:
 
 
 ShareEvent: TypeAlias = ShareGroupStored | ShareGroupDeleted | ShareMemberStored | ShareMemberDeleted
-Event: TypeAlias = GroupStored | GroupDeleted | OffsetCommitted | OffsetDeleted | ShareEvent
+Event: TypeAlias = GroupStored | GroupDeleted | OffsetCommitted | OffsetDeleted | ConsumerEvent | ShareEvent

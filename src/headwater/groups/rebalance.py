@@ -30,6 +30,10 @@ class GroupState(enum.Enum):
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    """Of the new protocol: the target is not made yet."""
+    RECONCILING = "Reconciling"
+    """Of the new protocol: members are on their way to the target."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -46,7 +50,7 @@ class Timer(enum.Enum):
 
 
 class Rebalance:
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type = ""
@@ -59,6 +63,7 @@ class Rebalance:
         self.subscribed: frozenset[str] | None = frozenset()
         """The topics that the generation reads; None if that cannot be known."""
         self.assignment_bytes = 0
+        self._group_id = group_id
         self._settings = settings
         self._generation_size = 0
         self._unsynced: set[str] = set()
@@ -270,17 +275,18 @@ class Rebalance:
         """The end of a member id: remembered, answered, and no longer timed."""
         self._answer_waiting(member, error, out)
         self.deadlines.clear((Timer.SESSION, member.member_id))
-        self.departures.note(
-            Departure(
-                now.wall_ms,
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                reason,
-                explanation[:MAX_EXPLANATION_CHARS],
-            )
+        departure = Departure(
+            self._group_id,
+            now.wall_ms,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            reason,
+            explanation[:MAX_EXPLANATION_CHARS],
         )
+        self.departures.note(departure)
+        out.departures.append(departure)
 
     def _answer_waiting(self, member: Member, error: ErrorCode, out: Effects) -> None:
         joining = self.members.set_joining(member, None)

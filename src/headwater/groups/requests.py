@@ -26,6 +26,15 @@ class JoinRequest:
     def size_bytes(self) -> int:
         return size_bytes(self.protocols)
 
+    @property
+    def protocols_by_name(self) -> tuple[tuple[str, bytes], ...]:
+        return tuple((protocol.name, protocol.metadata) for protocol in self.protocols)
+
+    @property
+    def asks_for_id(self) -> bool:
+        """It has no id yet, and can be told to come back with one."""
+        return self.member_id == "" and self.instance_id is None and self.needs_known_id
+
     def check(self, settings: GroupSettings) -> None:
         """Raise RequestError for what no group would accept."""
         if not settings.min_session_timeout_ms <= self.session_timeout_ms <= settings.max_session_timeout_ms:

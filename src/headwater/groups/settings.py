@@ -1,5 +1,6 @@
 """What an operator may set about groups, with every default, and the limits on what clients can make us keep."""
 
+import enum
 from dataclasses import dataclass
 
 MAX_STRING_BYTES = 32_767
@@ -12,6 +13,23 @@ MAX_DEPARTURES = 50
 """How many members that left a group remembers."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """A member that has never completed a join sends no heartbeats: it is given this long to be let in."""
+
+
+class MigrationPolicy(enum.Enum):
+    """Whether a group with members may go from one protocol to the other."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +50,9 @@ class GroupSettings:
     """What the members of all groups of one shard bring along and were assigned."""
     max_offset_metadata_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
+    consumer_session_timeout_ms: int = 45_000
+    """Of members of the new protocol."""
+    consumer_heartbeat_interval_ms: int = 5_000
+    """How often they are asked to be heard."""
+    consumer_max_members: int = 10_000
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL

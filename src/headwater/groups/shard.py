@@ -4,15 +4,20 @@ Decide, log, apply: a decision returns the events to log and has applied them al
 are to be logged. Whoever runs the shard must not let a reply out before the events decided up to then are
 durable; if they cannot be made durable, it must drop the shard and replay the log into a new one.
 
-    shard = GroupShard(settings)
+    shard = GroupShard(settings, topics)
     for event in log: shard.apply(event)
     shard.resume(now)                        then join, sync, commit, ..., tick
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from headwater.groups.classic import ClassicGroup
+from headwater.groups.consumer import ConsumerGroup
+from headwater.groups.consumer_events import ConsumerEvent, ConsumerGroupDeleted, ConsumerStored
+from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.deadlines import Deadlines
+from headwater.groups.departures import Departure
 from headwater.groups.effects import Effects, LeaveAnswer, OffsetAnswer, ReplyTo
 from headwater.groups.events import (
     CommittedOffset,
@@ -26,6 +31,7 @@ from headwater.groups.events import (
     ShareMemberDeleted,
     ShareMemberStored,
 )
+from headwater.groups.migration import can_upgrade, downgraded, emptied, protocols_of, upgraded
 from headwater.groups.moment import Moment
 from headwater.groups.offsets import GroupOffsets
 from headwater.groups.rebalance import GroupState
@@ -34,16 +40,29 @@ from headwater.groups.settings import GroupSettings
 from headwater.groups.share import ShareHeartbeat, ShareSettings, TopicView
 from headwater.groups.share_groups import ShareGroups
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
-from headwater.groups.views import SHARE, DescribedGroup, ListedGroup, describe
+from headwater.groups.topics import TopicTable
+from headwater.groups.views import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    ListedGroup,
+    describe,
+    describe_consumer,
+)
 from headwater.model.errors import ErrorCode, RequestError
 
 MAX_TIMESTAMP_MS = 2**63 - 1
 
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
 
 class GroupShard:
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, topics: TopicTable) -> None:
         self._settings = settings
-        self._groups: dict[str, ClassicGroup] = {}
+        self._topics = topics
+        self._groups: dict[str, Group] = {}
         self._offsets: dict[str, GroupOffsets] = {}
         """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
         self.share = ShareGroups()
@@ -65,11 +84,24 @@ class GroupShard:
                 if not offsets:
                     del self._offsets[event.group_id]
             case GroupStored():
-                self._group(event.group_id).apply(event)
+                self._classic_group(event.group_id).apply(event)
             case GroupDeleted():
-                self._forget(event.group_id)
+                if isinstance(self._groups.get(event.group_id), ClassicGroup):
+                    self._forget(event.group_id)
             case ShareGroupStored() | ShareGroupDeleted() | ShareMemberStored() | ShareMemberDeleted():
                 self.share.apply(event)
+            case _:
+                self._apply_consumer(event)
+
+    def _apply_consumer(self, event: ConsumerEvent) -> None:
+        if isinstance(event, ConsumerStored):
+            self._consumer_group(event.group_id).apply(event)
+            return
+        group = self._groups.get(event.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.apply(event)
+            if isinstance(event, ConsumerGroupDeleted):
+                self._forget(event.group_id)
 
     def resume(self, now: Moment) -> None:
         """The log has been replayed: take up the groups that it told of."""
@@ -78,9 +110,14 @@ class GroupShard:
             self._note(group)
         self.share.resume(now)
 
-    def durable_state(self) -> tuple[dict[str, GroupStored], dict[str, dict[tuple[str, int], CommittedOffset]]]:
-        """What a replay of the log would bring back."""
-        stored = {group_id: group.stored for group_id, group in self._groups.items() if group.stored is not None}
+    def durable_state(self) -> tuple[dict[str, Any], dict[str, dict[tuple[str, int], CommittedOffset]]]:
+        """What a replay of the log would bring back: of each group, and of its offsets."""
+        stored: dict[str, Any] = {}
+        for group_id, group in self._groups.items():
+            if isinstance(group, ConsumerGroup):
+                stored[group_id] = group.stored.durable()
+            elif group.stored is not None:
+                stored[group_id] = group.stored
         committed = {
             group_id: {(topic, partition): each for topic, partition, each in offsets}
             for group_id, offsets in self._offsets.items()
@@ -97,14 +134,21 @@ class GroupShard:
         group = self._groups.get(group_id)
         if self._size_bytes + request.size_bytes > self._settings.max_shard_bytes:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
+        if group is not None and not (isinstance(group, ConsumerGroup) and group.is_idle):
+            effects = group.join(request, unique, to, now)
+            self._settle(group, now, effects)
+            return effects
+        if request.member_id != "":
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group is None:
-            if request.member_id != "":
-                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
             self._check_group_count(group_id)
-            group = self._group(group_id)
-        effects = group.join(request, unique, to, now)
-        self._note(group)
-        return effects
+        new, effects = ClassicGroup(group_id, self._settings), Effects()
+        if group is not None:
+            effects.events.append(emptied(group, now))
+            new.apply(emptied(group, now))
+            new.resume(now)
+        effects.add(new.join(request, unique, to, now))
+        return self._replace(group, new, effects)
 
     def sync(self, group_id: str, request: SyncRequest, to: ReplyTo, now: Moment) -> Effects:
         group = self._known(group_id)
@@ -112,11 +156,35 @@ class GroupShard:
         self._note(group)
         return effects
 
+    def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> Effects:
+        """A member of the new protocol joins, stays or leaves. A classic group that it joins is taken over."""
+        check_group_id(group_id)
+        request.check(self._settings)
+        if group_id in self.share:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group.")
+        group = self._groups.get(group_id)
+        if self._size_bytes + sum(map(len, request.topic_names or ())) > self._settings.max_shard_bytes:
+            raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
+        if isinstance(group, ConsumerGroup):
+            effects = group.consumer_heartbeat(request, to, now)
+            self._settle(group, now, effects)
+            return effects
+        if request.epoch != JOIN_EPOCH:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} has no such member.")
+        if group is None:
+            self._check_group_count(group_id)
+        new, effects = self._upgraded(group_id, group, now)
+        effects.add(new.consumer_heartbeat(request, to, now))
+        return self._replace(group, new, effects)
+
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Moment
     ) -> ErrorCode:
-        # A heartbeat only moves deadlines later: nothing to arm.
-        return self._known(group_id).heartbeat(member_id, instance_id, generation, now)
+        group = self._known(group_id)
+        error = group.heartbeat(member_id, instance_id, generation, now)
+        if error is not ErrorCode.NONE:
+            self._note(group)  # A heartbeat alone moves deadlines later; being told to join again begins one.
+        return error
 
     def leave(self, group_id: str, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
         check_group_id(group_id)
@@ -127,7 +195,7 @@ class GroupShard:
             effects.reply(to, [LeaveAnswer(unknown, each.member_id, each.instance_id) for each in requests])
             return effects
         effects = group.leave(requests, to, now)
-        self._note(group)
+        self._settle(group, now, effects)
         return effects
 
     def share_heartbeat(
@@ -184,6 +252,12 @@ class GroupShard:
         if group is not None:
             self._note(group)
         return effects
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """May this member ask for offsets? Only groups of the new protocol mind who asks. Raises RequestError."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.check_fetch(member_id, epoch)
 
     def offsets(self, group_id: str) -> GroupOffsets:
         """For reading. An unknown group has committed nothing."""
@@ -255,7 +329,7 @@ class GroupShard:
         while (group_id := self._deadlines.take_due(now.monotonic_ms)) is not None:
             group = self._groups[group_id]
             effects.add(group.tick(now))
-            self._note(group)
+            self._settle(group, now, effects)
         effects.add(self.share.tick(now))
         return effects
 
@@ -277,26 +351,48 @@ class GroupShard:
             if group is None:
                 yield ListedGroup(group_id, "", GroupState.EMPTY)
             else:
-                yield ListedGroup(group_id, group.protocol_type, group.state)
+                kind = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+                yield ListedGroup(group_id, group.protocol_type, group.state, kind)
         for share in self.share:
             yield ListedGroup(share.group_id, SHARE, share.state, SHARE)
 
     def described(self, group_id: str) -> DescribedGroup:
-        """A group that is not known is described as dead."""
+        """A group that is not known, or not a classic one, is described as dead."""
         group = self._groups.get(group_id)
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             return describe(group)
-        return DescribedGroup(group_id, GroupState.EMPTY if group_id in self._offsets else GroupState.DEAD)
+        is_simple = group is None and group_id in self._offsets
+        return DescribedGroup(group_id, GroupState.EMPTY if is_simple else GroupState.DEAD)
+
+    def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        """Raises RequestError for what is no group of the new protocol."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return describe_consumer(group, self._topics)
+        is_known = group is not None or group_id in self._offsets or group_id in self.share
+        reason = "is not a consumer group" if is_known else "not found"
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+
+    def departures(self) -> Iterator[Departure]:
+        """Who left the groups, and why; group by group, the oldest first."""
+        for group in self._groups.values():
+            yield from group.departures
 
     # Inside
 
-    def _group(self, group_id: str) -> ClassicGroup:
+    def _classic_group(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             group = self._groups[group_id] = ClassicGroup(group_id, self._settings)
         return group
 
-    def _known(self, group_id: str) -> ClassicGroup:
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            group = self._groups[group_id] = ConsumerGroup(group_id, self._settings, self._topics)
+        return group
+
+    def _known(self, group_id: str) -> Group:
         check_group_id(group_id)
         group = self._groups.get(group_id)
         if group is None:
@@ -316,9 +412,49 @@ class GroupShard:
         if group_id not in self._offsets and count >= self._settings.max_groups:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of groups.")
 
-    def _expired(self, group: ClassicGroup | None, offsets: GroupOffsets, now: Moment) -> list[OffsetDeleted]:
+    def _upgraded(self, group_id: str, group: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, Effects]:
+        """A new group, or what a classic one would become, not in its place yet: the join may still be refused."""
+        new, effects = ConsumerGroup(group_id, self._settings, self._topics), Effects()
+        if group is not None and len(group.members) and not can_upgrade(group, self._settings):
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        if group is not None:
+            for event in upgraded(group, self._topics):
+                effects.events.append(event)
+                new.apply(event)
+            new.resume(now)
+        return new, effects
+
+    def _replace(self, group: Group | None, new: Group, effects: Effects) -> Effects:
+        """Put a group of another kind, for which all was decided, into the place of one that may be there."""
+        before = Effects()
+        if group is not None:
+            new.departures.take_over(group.departures)
+            before.add(group.kill(ErrorCode.REBALANCE_IN_PROGRESS))
+            self._drop(group.group_id, before)
+        before.add(effects)
+        self._groups[new.group_id] = new
+        self._note(new)
+        return before
+
+    def _settle(self, group: Group, now: Moment, effects: Effects) -> None:
+        """After members came or went: a group that nobody needs to be of the new protocol goes back."""
+        if isinstance(group, ConsumerGroup) and group.is_to_be_classic:
+            stored, protocols = downgraded(group, self._topics, now), protocols_of(group)
+            for event in list(group.stored.deletions()):
+                self._log(event, effects)
+            self._log(stored, effects)
+            classic = self._classic_group(group.group_id)
+            classic.departures.take_over(group.departures)
+            effects.add(classic.take_over(protocols, now))
+            group = classic
+        self._note(group)
+
+    def _expired(self, group: Group | None, offsets: GroupOffsets, now: Moment) -> list[OffsetDeleted]:
         retention_ms = self._settings.offsets_retention_ms
         nothing: frozenset[str] = frozenset()
+        if isinstance(group, ConsumerGroup):
+            still_read = nothing if group.is_idle else group.subscribed_topics
+            return offsets.expired(now.wall_ms, retention_ms, group.emptied_ms, still_read)
         if group is None or (group.is_idle and group.stored is None):
             return offsets.expired(now.wall_ms, retention_ms, 0, nothing)
         if group.is_idle and group.stored is not None:
@@ -332,6 +468,10 @@ class GroupShard:
         if group is None:
             return
         effects.add(group.kill(ErrorCode.UNKNOWN_MEMBER_ID))
+        if isinstance(group, ConsumerGroup):
+            for event in list(group.stored.deletions()):
+                self._log(event, effects)
+            return
         if group.stored is not None:
             self._log(GroupDeleted(group_id), effects)
             return
@@ -346,7 +486,7 @@ class GroupShard:
         effects.events.append(event)
         self.apply(event)
 
-    def _note(self, group: ClassicGroup) -> None:
+    def _note(self, group: Group) -> None:
         """Bring the shard's own figures up to date after anything happened to a group."""
         self._size_bytes += group.size_bytes - self._group_bytes.get(group.group_id, 0)
         self._group_bytes[group.group_id] = group.size_bytes

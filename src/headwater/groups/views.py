@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass
 
+from headwater.groups.assignment import Assignment
 from headwater.groups.classic import ClassicGroup
+from headwater.groups.consumer import ConsumerGroup
 from headwater.groups.departures import Departure
 from headwater.groups.rebalance import GroupState
+from headwater.groups.topics import TopicTable
+from headwater.model.ids import TopicId
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 SHARE = "share"
 
 
@@ -40,6 +45,40 @@ class DescribedGroup:
     departures: tuple[Departure, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DescribedPartitions:
+    topic_id: TopicId
+    topic: str
+    indexes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumer:
+    """A member of a group of the new protocol."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    epoch: int
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    topic_regex: str | None
+    is_classic: bool
+    assigned: tuple[DescribedPartitions, ...]
+    target: tuple[DescribedPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumerGroup:
+    group_id: str
+    state: GroupState
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[DescribedConsumer, ...]
+
+
 def describe(group: ClassicGroup) -> DescribedGroup:
     """Metadata and assignments are shown of a stable group only: before that they belong to no generation."""
     is_stable = group.state is GroupState.STABLE
@@ -62,4 +101,39 @@ def describe(group: ClassicGroup) -> DescribedGroup:
             for member in group.members
         ),
         tuple(group.departures),
+    )
+
+
+def describe_consumer(group: ConsumerGroup, topics: TopicTable) -> DescribedConsumerGroup:
+    stored = group.stored
+    return DescribedConsumerGroup(
+        group.group_id,
+        group.state,
+        stored.epoch,
+        stored.target_epoch,
+        group.membership.assignor(),
+        tuple(
+            DescribedConsumer(
+                member.member_id,
+                member.instance_id,
+                member.rack_id,
+                stored.current(member.member_id).epoch,
+                member.client_id,
+                member.client_host,
+                member.topic_names,
+                member.topic_regex,
+                member.classic is not None,
+                _partitions(stored.current(member.member_id).assigned, topics),
+                _partitions(stored.target(member.member_id), topics),
+            )
+            for member in stored.members.values()
+        ),
+    )
+
+
+def _partitions(assignment: Assignment, topics: TopicTable) -> tuple[DescribedPartitions, ...]:
+    """Topics that are gone have no name to show, and are left out."""
+    known = [topic for topic in map(topics.find_id, assignment) if topic is not None]
+    return tuple(
+        DescribedPartitions(topic.topic_id, topic.name, tuple(sorted(assignment[topic.topic_id]))) for topic in known
     )

@@ -1,11 +1,13 @@
-"""OffsetCommit (8): how far a group has read. Versions 2 to 8: the client's own retention in 2 to 4, leader epochs from
-6 on, static members from 7 on.
+"""OffsetCommit (8): how far a group has read. Versions 2 to 10: the client's own retention in 2 to 4, leader epochs
+from 6 on, static members from 7 on, epochs of members of the new protocol from 9 on, topic ids instead of names in 10.
 
 What cannot be committed says so for each partition; a refusal of the whole request is repeated for each of them.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headwater.broker.catalog import Topic
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
@@ -14,12 +16,19 @@ from headwater.wire.messages import Message
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=8, name="OffsetCommit", min_version=2, max_version=8)
+API = Api(key=8, name="OffsetCommit", min_version=2, max_version=10)
 
 LAST_WITH_RETENTION = 4
+FIRST_WITH_MEMBER_EPOCHS = 9
+FIRST_WITH_TOPIC_IDS = 10
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    has_ids = context.api_version >= FIRST_WITH_TOPIC_IDS
+    found = [
+        broker.catalog.find_id(topic.topic_id) if has_ids else broker.catalog.find(topic.name)
+        for topic in request.topics
+    ]
     known = tuple(
         OffsetToCommit(
             topic.name,
@@ -28,9 +37,9 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             partition.committed_leader_epoch,
             partition.committed_metadata or "",
         )
-        for topic in request.topics
-        for partition in topic.partitions
-        if _exists(broker, topic.name, partition.partition_index)
+        for topic, asked in zip(found, request.topics, strict=True)
+        for partition in asked.partitions
+        if topic is not None and 0 <= partition.partition_index < len(topic.partitions)
     )
     commit = CommitRequest(
         member_id=request.member_id,
@@ -43,20 +52,32 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         answers = await broker.groups.commit(request.group_id, commit)
         errors = {(answer.topic, answer.partition): answer.error for answer in answers}
     except RequestError as error:
-        errors = {(each.topic, each.partition): error.code for each in known}
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        errors = {(each.topic, each.partition): _told(error.code, context.api_version) for each in known}
     return Message(
         topics=[
             Message(
-                name=topic.name,
+                name="" if has_ids else asked.name,
+                topic_id=asked.topic_id,
                 partitions=[
-                    Message(partition_index=index, error_code=errors.get((topic.name, index), unknown))
-                    for index in (partition.partition_index for partition in topic.partitions)
+                    Message(partition_index=index, error_code=_error(errors, topic, index, has_ids))
+                    for index in (partition.partition_index for partition in asked.partitions)
                 ],
             )
-            for topic in request.topics
+            for topic, asked in zip(found, request.topics, strict=True)
         ]
     )
+
+
+def _error(errors: Mapping[tuple[str, int], ErrorCode], topic: Topic | None, index: int, has_ids: bool) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return errors.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    """Clients of older versions know nothing of member epochs, and cannot be in a group that has them."""
+    is_new = error is ErrorCode.STALE_MEMBER_EPOCH and version < FIRST_WITH_MEMBER_EPOCHS
+    return ErrorCode.UNSUPPORTED_VERSION if is_new else error
 
 
 def _retention_ms(request: Message, version: int) -> int | None:
@@ -64,8 +85,3 @@ def _retention_ms(request: Message, version: int) -> int | None:
         return None
     retention_ms: int = request.retention_time_ms
     return retention_ms
-
-
-def _exists(broker: "Broker", name: str, partition: int) -> bool:
-    topic = broker.catalog.find(name)
-    return topic is not None and 0 <= partition < len(topic.partitions)

@@ -1,0 +1,75 @@
+"""ConsumerGroupDescribe (69): members of groups of the new protocol, what they have and what they are to have.
+
+Versions 0 and 1: from 1 on it is told which protocol a member speaks.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
+from headwater.groups.views import DescribedConsumer, DescribedPartitions
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=69, name="ConsumerGroupDescribe", min_version=0, max_version=1)
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    return Message(groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)])
+
+
+def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
+    try:
+        group = broker.groups.described_consumer(group_id)
+    except RequestError as error:
+        return Message(
+            error_code=error.code,
+            error_message=error.message,
+            group_id=group_id,
+            group_state="",
+            assignor_name="",
+            members=(),
+            authorized_operations=operations,
+        )
+    return Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=group.assignor,
+        members=[_member(member) for member in group.members],
+        authorized_operations=operations,
+    )
+
+
+def _member(member: DescribedConsumer) -> Message:
+    return Message(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.topic_names,
+        subscribed_topic_regex=member.topic_regex or "",
+        assignment=_partitions(member.assigned),
+        target_assignment=_partitions(member.target),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _partitions(partitions: Sequence[DescribedPartitions]) -> Message:
+    return Message(
+        topic_partitions=[
+            Message(topic_id=each.topic_id, topic_name=each.topic, partitions=each.indexes) for each in partitions
+        ]
+    )

@@ -1,0 +1,64 @@
+"""ConsumerGroupHeartbeat (68): join, stay in, or leave a group that the broker assigns (KIP-848). Versions 0 and 1:
+from 1 on clients make their own member ids, and may subscribe by pattern.
+"""
+
+import uuid
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.groups.assignment import Assignment, of_partitions
+from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
+from headwater.groups.settings import MAX_NAME_CHARS
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=68, name="ConsumerGroupHeartbeat", min_version=0, max_version=1)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    member_id: str = request.member_id
+    if context.api_version == 0 and request.member_epoch == JOIN_EPOCH and not member_id:
+        member_id = str(uuid.uuid4())
+    names = request.subscribed_topic_names
+    heartbeat = ConsumerHeartbeat(
+        member_id=member_id,
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        client_id=context.client_id[:MAX_NAME_CHARS],
+        client_host=f"/{context.client_host}",
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(names))) if names is not None else None,
+        topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=_owned(request),
+    )
+    try:
+        answer = await broker.groups.consumer_heartbeat(request.group_id, heartbeat)
+    except RequestError as error:
+        return Message(error_code=error.code, error_message=error.message, member_id=None, assignment=None)
+    return Message(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=_assignment(answer.assigned) if answer.assigned is not None else None,
+    )
+
+
+def _owned(request: Message) -> Assignment | None:
+    if request.topic_partitions is None:
+        return None
+    return of_partitions((topic.topic_id, index) for topic in request.topic_partitions for index in topic.partitions)
+
+
+def _assignment(assigned: Assignment) -> Message:
+    return Message(
+        topic_partitions=[
+            Message(topic_id=topic_id, partitions=sorted(indexes)) for topic_id, indexes in assigned.items()
+        ]
+    )

@@ -1,0 +1,254 @@
+"""The members of a group of the new protocol, whichever protocol they speak: they come, change, advance, and go.
+
+- The group's epoch rises when a member comes or goes, when a subscription changes, and when a topic that the group
+  reads does. The target is made anew at the next word of any member, and each member then walks towards it
+  (`reconciliation`).
+- A member that is not heard of, or does not do in time what the walk asks of it, is removed; why is noted.
+"""
+
+import enum
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from headwater.groups.assignment import NOTHING, Assignment
+from headwater.groups.assignors import ASSIGNORS, UNIFORM, Subscriber
+from headwater.groups.consumer_events import (
+    LEFT_STATIC_EPOCH,
+    ConsumerEvent,
+    ConsumerGroupStored,
+    ConsumerMemberStored,
+    CurrentStored,
+    MemberState,
+    TargetEpochStored,
+    TargetStored,
+)
+from headwater.groups.consumer_state import ConsumerState
+from headwater.groups.consumer_topics import ConsumerTopics
+from headwater.groups.deadlines import Deadlines
+from headwater.groups.departures import MAX_EXPLANATION_CHARS, Departure, DepartureReason, Departures
+from headwater.groups.effects import Effects
+from headwater.groups.moment import Moment
+from headwater.groups.reconciliation import reconcile
+from headwater.groups.settings import GroupSettings
+from headwater.groups.topics import TopicTable
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import TopicId
+
+MAX_EPOCH = 2**31 - 1
+
+
+class ConsumerTimer(enum.Enum):
+    SESSION = enum.auto()
+    """A member that is not heard of is removed."""
+    REVOCATION = enum.auto()
+    """A member was told to give partitions up, and others wait for them."""
+    REJOIN = enum.auto()
+    """A member of the classic protocol was told to join again."""
+    SYNC = enum.auto()
+    """A member of the classic protocol joined, and has to ask for its assignment."""
+
+
+_REASONS = {
+    ConsumerTimer.SESSION: DepartureReason.SESSION_EXPIRED,
+    ConsumerTimer.REVOCATION: DepartureReason.REVOCATION_TIMEOUT,
+    ConsumerTimer.REJOIN: DepartureReason.REBALANCE_TIMEOUT,
+    ConsumerTimer.SYNC: DepartureReason.SYNC_TIMEOUT,
+}
+
+
+class Membership:
+    def __init__(self, group_id: str, settings: GroupSettings, topics: TopicTable) -> None:
+        self.group_id = group_id
+        self.settings = settings
+        self.topics = topics
+        self.stored = ConsumerState(group_id)
+        self.reads = ConsumerTopics(self.stored, topics)
+        self.departures = Departures()
+        self.deadlines: Deadlines[tuple[ConsumerTimer, str]] = Deadlines()
+
+    def resume(self, now: Moment) -> None:
+        """Take up what was stored: everyone has a whole session to be heard of, and whole time to give up."""
+        for member in self.stored.members.values():
+            self.heard_of(member, now)
+            self._watch_revocation(member, self.stored.current(member.member_id), now)
+
+    # Looking up
+
+    def known(self, member_id: str, instance_id: str | None) -> ConsumerMemberStored:
+        if instance_id is not None:
+            present_id = self.stored.id_of_instance(instance_id)
+            if present_id is None:
+                raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"No member has the instance id {instance_id}.")
+            if present_id != member_id:
+                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"Instance {instance_id} has another member id now.")
+        member = self.stored.members.get(member_id)
+        if member is None:
+            raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not in the group.")
+        return member
+
+    def holder(self, instance_id: str | None) -> ConsumerMemberStored | None:
+        """The member that has this instance id."""
+        member_id = self.stored.id_of_instance(instance_id) if instance_id is not None else None
+        return self.stored.members.get(member_id) if member_id is not None else None
+
+    def check_room(self) -> None:
+        limit = self.settings.consumer_max_members
+        if len(self.stored.members) >= limit:
+            raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has its limit of {limit} members.")
+
+    # Coming and changing
+
+    def update(
+        self, member: ConsumerMemberStored, before: ConsumerMemberStored | None, now: Moment, out: Effects
+    ) -> None:
+        """Store a member as it describes itself now. `before` is what it was, or whose place it takes, if anyone's."""
+        if before is not None and before.member_id != member.member_id:
+            self._replace(before, member, now, out)
+        elif member != before:
+            self.log(member, out)
+        self._advance(before is None or _subscription(before) != _subscription(member), out)
+
+    def settle(
+        self, member: ConsumerMemberStored, owned: Assignment | None, now: Moment, out: Effects
+    ) -> CurrentStored:
+        """Let the member take its next step, and have its time run anew."""
+        member_id = member.member_id
+
+        def is_free(topic_id: TopicId, index: int) -> bool:
+            return self.stored.owner(topic_id, index) in (None, member_id)
+
+        before = self.stored.current(member_id)
+        current = reconcile(before, self.stored.target_epoch, self.stored.target(member_id), owned, is_free)
+        if current != before:
+            self.log(current, out)
+            self._watch_revocation(member, current, now)
+        self.heard_of(member, now)
+        return current
+
+    def heard_of(self, member: ConsumerMemberStored, now: Moment) -> None:
+        timeout_ms = self.settings.consumer_session_timeout_ms
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        self.watch(ConsumerTimer.SESSION, member, timeout_ms, now)
+
+    # Going
+
+    def remove(
+        self, member: ConsumerMemberStored, reason: DepartureReason, explanation: str, now: Moment, out: Effects
+    ) -> None:
+        """Take a member out. Whoever calls this calls `lost_members` when done."""
+        self._depart(member, reason, explanation, now, out)
+        for event in list(self.stored.member_deletions(member.member_id)):
+            self.log(event, out)
+
+    def let_away(self, member: ConsumerMemberStored, now: Moment, out: Effects) -> None:
+        """A static member goes for a while: what it had to give up is given up, and the rest waits for it."""
+        current = self.stored.current(member.member_id)
+        self.log(
+            replace(
+                current,
+                epoch=LEFT_STATIC_EPOCH,
+                previous_epoch=current.epoch,
+                state=MemberState.STABLE,
+                revoking=NOTHING,
+            ),
+            out,
+        )
+        self.unwatch(ConsumerTimer.REVOCATION, member.member_id)
+        self.heard_of(member, now)
+
+    def lost_members(self, out: Effects) -> None:
+        """What the lost ones had is assigned anew when the next member is heard."""
+        self._begin_epoch(self.reads.hash() if self.stored.members else 0, out)
+
+    def due(self, now: Moment) -> Iterator[tuple[ConsumerMemberStored, DepartureReason]]:
+        """The members whose time is up, and for what."""
+        while (due := self.deadlines.take_due(now.monotonic_ms)) is not None:
+            timer, member_id = due
+            yield self.stored.members[member_id], _REASONS[timer]
+
+    def watch(self, timer: ConsumerTimer, member: ConsumerMemberStored, timeout_ms: int, now: Moment) -> None:
+        self.deadlines.set((timer, member.member_id), now.monotonic_ms + timeout_ms)
+
+    def unwatch(self, timer: ConsumerTimer, member_id: str) -> None:
+        self.deadlines.clear((timer, member_id))
+
+    def log(self, event: ConsumerEvent, out: Effects) -> None:
+        out.events.append(event)
+        self.stored.apply(event)
+
+    def assignor(self) -> str:
+        """What most members ask for; what they do not ask for is left to the default."""
+        votes = Counter(
+            member.server_assignor for member in self.stored.members.values() if member.server_assignor in ASSIGNORS
+        )
+        return max(sorted(name for name in votes if name), key=votes.__getitem__, default=UNIFORM)
+
+    # Inside
+
+    def _replace(self, before: ConsumerMemberStored, member: ConsumerMemberStored, now: Moment, out: Effects) -> None:
+        """An instance has a new member id: it takes the old one's place, from epoch 0 on."""
+        target, current = self.stored.target(before.member_id), self.stored.current(before.member_id)
+        self.remove(before, DepartureReason.FENCED, "", now, out)
+        self.log(member, out)
+        self.log(TargetStored(self.group_id, member.member_id, target), out)
+        self.log(CurrentStored(self.group_id, member.member_id, assigned=current.assigned), out)
+
+    def _advance(self, has_new_subscription: bool, out: Effects) -> None:
+        """A new epoch if anything happened that makes another target, and then that target."""
+        if self.reads.may_have_changed() or has_new_subscription:
+            metadata_hash = self.reads.hash()
+            if has_new_subscription or metadata_hash != self.stored.metadata_hash:
+                self._begin_epoch(metadata_hash, out)
+        if self.stored.target_epoch != self.stored.epoch:
+            self._retarget(out)
+
+    def _begin_epoch(self, metadata_hash: int, out: Effects) -> None:
+        assert self.stored.epoch < MAX_EPOCH, "a group does not live through 2**31 changes"
+        self.log(ConsumerGroupStored(self.group_id, self.stored.epoch + 1, metadata_hash), out)
+
+    def _retarget(self, out: Effects) -> None:
+        partitions: dict[TopicId, int] = {}
+        subscribers = []
+        known: dict[frozenset[str], frozenset[TopicId]] = {}
+        for member in self.stored.members.values():
+            names = self.reads.of_member(member)
+            if names not in known:
+                found = [topic for topic in map(self.topics.find, names) if topic is not None]
+                partitions |= {topic.topic_id: topic.partitions for topic in found}
+                known[names] = frozenset(topic.topic_id for topic in found)
+            subscribers.append(Subscriber(member.member_id, member.instance_id, known[names]))
+        shares = ASSIGNORS[self.assignor()](subscribers, partitions, self.stored.targets)
+        for member_id, share in shares.items():
+            if share != self.stored.targets.get(member_id):
+                self.log(TargetStored(self.group_id, member_id, share), out)
+        self.log(TargetEpochStored(self.group_id, self.stored.epoch), out)
+
+    def _watch_revocation(self, member: ConsumerMemberStored, current: CurrentStored, now: Moment) -> None:
+        if current.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            self.watch(ConsumerTimer.REVOCATION, member, member.rebalance_timeout_ms, now)
+        else:
+            self.unwatch(ConsumerTimer.REVOCATION, member.member_id)
+
+    def _depart(
+        self, member: ConsumerMemberStored, reason: DepartureReason, explanation: str, now: Moment, out: Effects
+    ) -> None:
+        for timer in ConsumerTimer:
+            self.unwatch(timer, member.member_id)
+        departure = Departure(
+            self.group_id,
+            now.wall_ms,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            reason,
+            explanation[:MAX_EXPLANATION_CHARS],
+        )
+        self.departures.note(departure)
+        out.departures.append(departure)
+
+
+def _subscription(member: ConsumerMemberStored) -> tuple[tuple[str, ...], str | None, str | None]:
+    return member.topic_names, member.topic_regex, member.server_assignor

@@ -1,0 +1,127 @@
+"""A live group from the classic protocol to the new one, and back (KIP-848).
+
+Both ways keep who is a member, what each has, and the number that members call generation or epoch, so that those who
+do not know of it go on with their next heartbeat.
+"""
+
+from collections.abc import Iterator
+
+from headwater.groups.assignment import Assignment, of_partitions
+from headwater.groups.classic import ClassicGroup
+from headwater.groups.consumer import ConsumerGroup
+from headwater.groups.consumer_events import (
+    ClassicPart,
+    ConsumerEvent,
+    ConsumerGroupStored,
+    ConsumerMemberStored,
+    CurrentStored,
+    TargetEpochStored,
+    TargetStored,
+)
+from headwater.groups.consumer_protocol import read_assignment, read_subscription, with_ids, write_assignment
+from headwater.groups.events import GroupStored, StoredMember
+from headwater.groups.members import Member
+from headwater.groups.moment import Moment
+from headwater.groups.settings import GroupSettings
+from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
+from headwater.groups.topics import TopicTable
+from headwater.model.ids import TopicId
+
+
+def can_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
+    """Only what consumers tell each other can be read, and so be taken over."""
+    return (
+        settings.migration_policy.allows_upgrade
+        and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        and len(group.members) < settings.consumer_max_members
+        and all(read_subscription(member.protocols[0].metadata) is not None for member in group.members)
+    )
+
+
+def upgraded(group: ClassicGroup, topics: TopicTable) -> Iterator[ConsumerEvent]:
+    """What to log for the new group, after the classic one was deleted."""
+    group_id, epoch = group.group_id, group.generation
+    taken: set[tuple[TopicId, int]] = set()
+    for member in group.members:
+        yield _consumer_member(group_id, member)
+        assigned = _first_claims(with_ids(read_assignment(member.assignment), topics), taken)
+        yield TargetStored(group_id, member.member_id, assigned)
+        yield CurrentStored(group_id, member.member_id, epoch, epoch, assigned=assigned)
+    yield TargetEpochStored(group_id, epoch)
+    yield ConsumerGroupStored(group_id, epoch, 0)
+
+
+def downgraded(group: ConsumerGroup, topics: TopicTable, now: Moment) -> GroupStored:
+    """What to log for the classic group, after the new one was deleted. All members speak the classic protocol."""
+    stored = group.stored
+    protocol = _shared_protocol(group)
+    members = []
+    for member in stored.members.values():
+        assert member.classic is not None, "a group goes back when all its members are classic"
+        members.append(
+            StoredMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.classic.session_timeout_ms,
+                dict(member.classic.protocols).get(protocol, b""),
+                write_assignment(stored.current(member.member_id).assigned, topics),
+            )
+        )
+    return GroupStored(
+        group.group_id,
+        CONSUMER_PROTOCOL_TYPE,
+        stored.epoch,
+        protocol,
+        members[0].member_id,
+        now.wall_ms,
+        tuple(members),
+    )
+
+
+def emptied(group: ConsumerGroup, now: Moment) -> GroupStored:
+    """What to log for the classic group that takes the place of an empty one: its generations go on from the epoch."""
+    return GroupStored(group.group_id, "", group.stored.epoch, None, None, now.wall_ms, ())
+
+
+def protocols_of(group: ConsumerGroup) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """All that each member supports: the record of a classic group has only the one that was chosen."""
+    return {
+        member_id: member.classic.protocols
+        for member_id, member in group.stored.members.items()
+        if member.classic is not None
+    }
+
+
+def _consumer_member(group_id: str, member: Member) -> ConsumerMemberStored:
+    subscription = read_subscription(member.protocols[0].metadata)
+    assert subscription is not None, "a group is upgraded when all its members can be read"
+    protocols = tuple((protocol.name, protocol.metadata) for protocol in member.protocols)
+    return ConsumerMemberStored(
+        group_id,
+        member.member_id,
+        member.instance_id,
+        None,
+        member.client_id,
+        member.client_host,
+        subscription.topics,
+        None,
+        member.rebalance_timeout_ms,
+        None,
+        ClassicPart(member.session_timeout_ms, protocols),
+    )
+
+
+def _first_claims(assigned: Assignment, taken: set[tuple[TopicId, int]]) -> Assignment:
+    """A leader may have assigned a partition twice; here it has one owner."""
+    pairs = {(topic_id, index) for topic_id, indexes in assigned.items() for index in indexes} - taken
+    taken |= pairs
+    return of_partitions(pairs)
+
+
+def _shared_protocol(group: ConsumerGroup) -> str:
+    offers = list(protocols_of(group).values())
+    shared = [name for name, _ in offers[0] if all(name in dict(each) for each in offers[1:])]
+    return next(iter(shared), "")  # Who joins supports what the others do, but these bytes may not be ours.

@@ -1,0 +1,58 @@
+"""One member's next step towards its target (KIP-848).
+
+    STABLE ── the target moved ──▶ something to give up? ── yes ──▶ UNREVOKED ── the member says it did ──┐
+       ▲                                   │ no                                                           │
+       │                                   ▼                                                              │
+       └──── nobody else holds any ── takes what is free ◀────────────────────────────────────────────────┘
+                                           │ others still hold some
+                                           ▼
+                                      UNRELEASED ── asks again with each heartbeat
+
+- A partition is given only when nobody else is assigned it or has still to give it up: no two own one at once.
+- The epoch of the target is reached only after everything was given up that the target does not contain.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from headwater.groups.assignment import NOTHING, Assignment, chosen, difference, intersection, overlap, union
+from headwater.groups.consumer_events import CurrentStored, MemberState
+from headwater.model.ids import TopicId
+
+
+def reconcile(
+    current: CurrentStored,
+    target_epoch: int,
+    target: Assignment,
+    owned: Assignment | None,
+    is_free: Callable[[TopicId, int], bool],
+) -> CurrentStored:
+    """Where the member stands after it was heard. `owned` is what it says it has, if it said so."""
+    if current.state is MemberState.STABLE and current.epoch == target_epoch:
+        return current
+    if current.state is MemberState.UNREVOKED_PARTITIONS and _holds(owned, current.revoking):
+        return current
+    kept = intersection(current.assigned, target)
+    revoking = difference(current.assigned, target)
+    if revoking and _holds(owned, revoking):
+        return replace(
+            current,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=kept,
+            revoking=revoking,
+        )
+    missing = difference(target, kept)
+    free = chosen(missing, is_free)
+    return replace(
+        current,
+        epoch=target_epoch,
+        previous_epoch=current.epoch if current.epoch != target_epoch else current.previous_epoch,
+        state=MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS,
+        assigned=union(kept, free),
+        revoking=NOTHING,
+    )
+
+
+def _holds(owned: Assignment | None, partitions: Assignment) -> bool:
+    """A member that does not say what it owns is taken to own what it did before."""
+    return owned is None or overlap(owned, partitions)
