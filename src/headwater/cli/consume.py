@@ -91,7 +91,7 @@ def consume(
                 consumer.assign(_starting_places(consumer, topic, indexes, position or Position(Anchor.BEGINNING)))
             if follow and sys.stdout.isatty():
                 note(f"Reading {topic}; Ctrl-C ends.")
-            with _stop_signals() as is_stopping:
+            with stop_signals() as is_stopping:
                 for records in _polls(consumer, max_records, follow, is_stopping, bootstrap, topic):
                     _write(records, render)
                     if group is not None:
@@ -102,7 +102,7 @@ def consume(
 
 
 @contextmanager
-def _stop_signals() -> "Iterator[Callable[[], bool]]":
+def stop_signals() -> "Iterator[Callable[[], bool]]":
     """Tells whether SIGINT or SIGTERM came: reading ends between two polls, so that what was written is also committed
     and a member leaves its group. A second signal interrupts at once."""
     came = False
@@ -170,7 +170,7 @@ def _polls(
     at_end: set[int] = set()
     while left and not is_stopping():
         records: list[Message] = []
-        for message in _poll(consumer, min(left, MAX_RECORDS_PER_POLL)):
+        for message in poll_some(consumer, min(left, MAX_RECORDS_PER_POLL)):
             error = message.error()
             if error is None:
                 records.append(message)
@@ -188,7 +188,7 @@ def _polls(
                 return
 
 
-def _poll(consumer: "Consumer", max_messages: int) -> "list[Message]":
+def poll_some(consumer: "Consumer", max_messages: int) -> "list[Message]":
     """Wait for one message, then take what else is there: `consume` alone would wait for all it was asked for."""
     first = consumer.poll(POLL_S)
     if first is None:

@@ -160,27 +160,7 @@ def list_subscriptions(
 def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show where a subscription is, what it lacks, who reads it, and its settings."""
     with admin(bootstrap) as client:
-        facts = known(client, name)
-        members = _members(client, facts, bootstrap)
-    if json:
-        print_json(_as_json(facts, members))
-        return
-    say(
-        f"Subscription {name} to {', '.join(facts.topics) or 'nothing yet'}: {facts.kind}, {facts.shown_state}, "
-        f"{len(members)} member{'s' * (len(members) != 1)}, lag {facts.lag()}, "
-        f"retention {_shown_retention(facts.retention_ms)}"
-    )
-    print_table(
-        ("topic", "partition", "position", "end", "lag"),
-        [(place.topic, place.partition, place.position, place.end_offset, place.lag) for place in facts.places],
-        empty="It has no position yet.",
-    )
-    if members:
-        say("")
-        print_table(tuple(members[0]), [tuple(member.values()) for member in members])
-    if facts.config.own:
-        say("")
-        print_table(("setting", "value"), sorted(facts.config.own.items()))
+        show_subscription(client, known(client, name), bootstrap, json=json)
 
 
 @app.command()
@@ -224,6 +204,29 @@ def known(client: "AdminClient", name: str) -> SubscriptionFacts:
     if facts is None:
         raise Problem(f"Subscription {name} does not exist.", "`headwater subscription list` shows those that do.")
     return facts
+
+
+def show_subscription(client: "AdminClient", facts: SubscriptionFacts, bootstrap: str, *, json: bool) -> None:
+    members = _members(client, facts, bootstrap)
+    if json:
+        print_json(_as_json(facts, members))
+        return
+    say(
+        f"Subscription {facts.name} to {', '.join(facts.topics) or 'nothing yet'}: {facts.kind}, {facts.shown_state}, "
+        f"{len(members)} member{'s' * (len(members) != 1)}, lag {facts.lag()}, "
+        f"retention {_shown_retention(facts.retention_ms)}"
+    )
+    print_table(
+        ("topic", "partition", "position", "end", "lag"),
+        [(place.topic, place.partition, place.position, place.end_offset, place.lag) for place in facts.places],
+        empty="It has no position yet.",
+    )
+    if members:
+        say("")
+        print_table(tuple(members[0]), [tuple(member.values()) for member in members])
+    if facts.config.own:
+        say("")
+        print_table(("setting", "value"), sorted(facts.config.own.items()))
 
 
 def _set_paused(name: str, is_paused: bool, bootstrap: str) -> None:

@@ -1,0 +1,145 @@
+"""`headwater queue`: topics read by many workers, record by record, and what those gave up on."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, admin, topic_metadata
+from headwater.cli.consume import stop_signals
+from headwater.cli.output import Problem, note, print_json, print_table, say
+from headwater.cli.redrive import Redrive, RedriveOptions, Tally
+from headwater.cli.subscription import Name, show_subscription
+from headwater.cli.subscription_facts import QUEUE, all_subscriptions, subscription
+
+app = typer.Typer(help="Look at queues, and send dead letters back.", no_args_is_help=True, add_completion=False)
+
+DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+
+
+@app.command("list")
+def list_queues(
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only those of this topic.")] = None,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the queues."""
+    with admin(bootstrap) as client:
+        if topic is not None:
+            topic_metadata(client, topic, bootstrap)
+        rows = [
+            {
+                "queue": facts.name,
+                "topic": each,
+                "state": facts.shown_state,
+                "lag": facts.lag(each),
+                "dead_letters": facts.config.values.get(DEAD_LETTERS, ""),
+            }
+            for facts in all_subscriptions(client)
+            if facts.kind == QUEUE
+            for each in facts.topics
+            if topic in (None, each)
+        ]
+    if json:
+        print_json(rows)
+        return
+    print_table(
+        ("queue", "topic", "state", "lag", "dead letters"),
+        [tuple(row.values()) for row in rows],
+        empty="No queues yet. `headwater subscription create TOPIC NAME --queue` makes one.",
+    )
+
+
+@app.command()
+def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Show where a queue is, what is left in it, who works on it, and its settings."""
+    with admin(bootstrap) as client:
+        facts = subscription(client, name)
+        if facts is None or facts.kind != QUEUE:
+            raise Problem(f"Queue {name} does not exist.", "`headwater queue list` shows those that do.")
+        show_subscription(client, facts, bootstrap, json=json)
+
+
+@app.command()
+def redrive(
+    topic: Annotated[str, typer.Argument(metavar="DLQ_TOPIC", help="The topic with the dead letters.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="TOPIC", help="Send them there, not to where they came from.")
+    ] = None,
+    filter: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="EXPR", help="Only those whose key and headers are so; the others stay."),
+    ] = None,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="N/s", help="At most so many a second.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.")] = False,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Send dead letters back to the topics they came from.
+
+    Each is sent once, however often this is repeated; Ctrl-C ends it in order. The letters themselves stay in their
+    topic until its retention takes them. Everybody who reads the original topic sees the records again."""
+    options = RedriveOptions(topic, to, filter, _rate_per_s(rate), limit, dry_run)
+    with _progress() as on_progress, stop_signals() as is_stopping:
+        tally = Redrive(options, bootstrap, on_progress, is_stopping).run()
+    if json:
+        print_json(
+            {
+                "topic": topic,
+                "redriven": tally.redriven,
+                "targets": dict(tally.targets),
+                "filtered": tally.filtered,
+                "sent_before": tally.sent_before,
+                "gone": tally.gone,
+                "dry_run": dry_run,
+            }
+        )
+        return
+    _report(tally, dry_run)
+
+
+def _report(tally: Tally, is_dry_run: bool) -> None:
+    count = tally.redriven
+    did = "Would redrive" if is_dry_run else "Redrove"
+    places = ", ".join(f"{number} to {target}" for target, number in sorted(tally.targets.items()))
+    say(f"{did} {count} record{'s' * (count != 1)}{': ' if places else ''}{places}.")
+    if tally.filtered:
+        note(f"{tally.filtered} did not match the filter, and stay.")
+    if tally.sent_before:
+        note(f"{tally.sent_before} had been sent back before.")
+    if tally.gone:
+        note(f"{tally.gone} only said where they came from, and what was there is gone.")
+
+
+def _rate_per_s(text: str | None) -> int | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9})(/s)?", text, re.ASCII)
+    if match is None or not int(match[1]):
+        raise Problem(
+            f"--rate {text!r} is not a rate.", "Use a number of records a second, such as 100/s.", exit_code=2
+        )
+    return int(match[1])
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Tally], None]]:
+    """A count on stderr, for people."""
+    if not sys.stderr.isatty():
+        yield _no_progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns: tuple[Any, ...] = (TextColumn("letters"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("redrive", total=None)
+        yield lambda tally: bar.update(task, completed=tally.looked_at, total=tally.total)
+
+
+def _no_progress(tally: Tally) -> None:
+    pass

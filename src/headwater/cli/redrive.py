@@ -1,0 +1,401 @@
+"""Sends dead letters back to where they came from, each of them once.
+
+A run reads the dead-letter topic from where the last one was, up to the end that the topic has at the start: what
+fails again meanwhile is for another run. Records are sent by an idempotent producer, in batches; the position moves
+when a whole batch is acknowledged. `redrive_runs` tells what a run finds of those before it.
+
+A letter goes to its original topic and partition, or to another topic by its key, with the headers it had.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headwater.cli.client import REQUEST_TIMEOUT_S, admin, client_config, explain, topic_metadata
+from headwater.cli.consume import poll_some
+from headwater.cli.group_config import alter_group_config
+from headwater.cli.originals import Originals
+from headwater.cli.output import Problem
+from headwater.cli.position import offset_range
+from headwater.cli.redrive_runs import (
+    CLEAN,
+    FILTER,
+    ORIGIN,
+    REDRIVE_OF,
+    OtherRun,
+    Unfinished,
+    group_of,
+    other_runs,
+    sent_since,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+    from headwater.queues.filter import Filter
+
+DLQ = "headwater.dlq."
+NOWHERE = -1001
+"""librdkafka's word for no offset."""
+BATCH_RECORDS = 500
+FLUSH_S = 60.0
+MAX_DIGITS = 18
+MAX_SILENCE_S = 60.0
+"""How long the dead-letter topic may give nothing before its end is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveOptions:
+    topic: str
+    to: str | None = None
+    expression: str | None = None
+    rate_per_s: int | None = None
+    limit: int | None = None
+    is_dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    targets: Counter[str] = field(default_factory=Counter)
+    filtered: int = 0
+    sent_before: int = 0
+    gone: int = 0
+    """Letters without a copy of their record, which is no longer there."""
+    looked_at: int = 0
+    total: int = 0
+
+    @property
+    def redriven(self) -> int:
+        return self.targets.total()
+
+
+class Redrive:
+    """One run. `on_progress` is called after each batch; when `is_stopping` tells so, it ends with the next one."""
+
+    def __init__(
+        self,
+        options: RedriveOptions,
+        bootstrap: str,
+        on_progress: Callable[[Tally], None],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self.tally = Tally()
+        self._options = options
+        self._bootstrap = bootstrap
+        self._on_progress = on_progress
+        self._is_stopping = is_stopping
+        self._group = group_of(options.topic, options.expression)
+        self._selects: Filter | None = _compiled(options.expression)
+        self._partitions: dict[str, set[int]] = {}
+        """Of each topic."""
+        self._others: list[OtherRun] = []
+        self._ends: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
+        """Of the dead-letter partitions that are ours now."""
+        self._unfinished: dict[int, Unfinished] = {}
+        """Of those whose last run did not end in order."""
+        self._sent: dict[str, set[tuple[int, int]]] = {}
+        """By target, what such a run has sent."""
+        self._originals = Originals(bootstrap)
+        self._problem: Problem | None = None
+        self._fresh: set[int] = set()
+        self._has_joined = False
+
+    def run(self) -> Tally:
+        from confluent_kafka import Consumer, Producer, TopicPartition
+
+        options = self._options
+        with admin(self._bootstrap) as client:
+            topic_metadata(client, options.topic, self._bootstrap)
+            existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+            self._partitions = {name: set(topic.partitions) for name, topic in existing.items()}
+            if options.to is not None:
+                self._check_target(options.to)
+            places = [TopicPartition(options.topic, index) for index in self._partitions[options.topic]]
+            self._ends = {index: end for (_, index), (_, end) in offset_range(client, places).items()}
+            self._others = other_runs(client, options.topic, self._group)
+            if options.expression and not options.is_dry_run:
+                alter_group_config(client, self._group, self._bootstrap, set={FILTER: options.expression})
+            consumer = Consumer(client_config(self._bootstrap, **_consumer_config(self._group)))
+            producer = Producer(client_config(self._bootstrap, **_PRODUCER_CONFIG))
+            try:
+                with self._originals:
+                    self._join(consumer, places)
+                    self._go(consumer, producer)
+            finally:
+                consumer.close()
+        return self.tally
+
+    # In order
+
+    def _join(self, consumer: "Consumer", places: "list[TopicPartition]") -> None:
+        """A run that changes something is a member of its group, so that two at once share the partitions."""
+
+        def assigned(_: object, gained: "list[TopicPartition]") -> None:
+            self._fresh |= {place.partition for place in gained}
+            self._has_joined = True
+
+        def revoked(_: object, lost: "list[TopicPartition]") -> None:
+            self._has_joined = False
+            for place in lost:
+                self._fresh.discard(place.partition)
+                self._positions.pop(place.partition, None)
+
+        if self._options.is_dry_run:
+            self._fresh = {place.partition for place in places}
+            self._has_joined = True
+            self._prepare(consumer)
+            consumer.assign([self._place(index, offset) for index, offset in self._positions.items()])
+        else:
+            consumer.subscribe([self._options.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+
+    def _go(self, consumer: "Consumer", producer: "Producer") -> None:
+        began_s = heard_s = time.monotonic()
+        while not self._is_stopping():
+            letters, ends = self._poll(consumer)
+            if self._fresh:
+                self._prepare(consumer)
+            if letters or ends:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > MAX_SILENCE_S:
+                raise Problem(f"Topic {self._options.topic} gave nothing for {MAX_SILENCE_S:.0f} seconds.")
+            if letters:
+                self._handle(letters, consumer, producer)
+                self._on_progress(self.tally)
+                self._keep_rate(began_s)
+            if self._has_enough() or self._problem is not None:
+                break
+            for index in ends & self._positions.keys():
+                self._positions[index] = max(self._positions[index], self._ends.get(index, 0))
+            if self._has_joined and not self._is_behind():
+                break
+        self._commit(consumer, CLEAN)
+        if self._problem is not None:
+            raise self._problem
+
+    def _poll(self, consumer: "Consumer") -> "tuple[list[Message], set[int]]":
+        """The next letters, and the partitions that have no more after them: the last offsets need not be letters."""
+        from confluent_kafka import KafkaError
+
+        letters, ends = [], set()
+        for message in poll_some(consumer, self._batch_records()):
+            error = message.error()
+            if error is None:
+                letters.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ends.add(message.partition())
+            elif not error.retriable():
+                raise explain(error, self._bootstrap, topic=self._options.topic)
+        return letters, ends
+
+    def _prepare(self, consumer: "Consumer") -> None:
+        """Learn how far earlier runs came in partitions that are new to us, and mark that we are at work."""
+        fresh, self._fresh = sorted(self._fresh), set()
+        asked = [self._place(index) for index in fresh]
+        for place in consumer.committed(asked, timeout=REQUEST_TIMEOUT_S):
+            low, _ = consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S)
+            self._positions[place.partition] = max(place.offset, low)
+            unfinished = Unfinished.parse(place.metadata)
+            if unfinished is not None:
+                self._unfinished[place.partition] = unfinished
+                self._sent.clear()
+        self.tally.total = self.tally.looked_at + sum(
+            max(self._ends.get(index, 0) - offset, 0) for index, offset in self._positions.items()
+        )
+        if not self._options.is_dry_run:
+            self._commit(consumer, None, fresh)
+
+    def _handle(self, letters: "Sequence[Message]", consumer: "Consumer", producer: "Producer") -> None:
+        for letter in letters:
+            index, offset = letter.partition(), letter.offset()
+            if not self._positions.get(index, offset + 1) <= offset < self._ends.get(index, 0):
+                continue
+            if self._has_enough():
+                break
+            try:
+                if self._is_wanted(letter):
+                    self._send(letter, producer)
+            except Problem as problem:
+                self._problem = problem  # told when those before it are on their way
+                break
+            self.tally.looked_at += 1
+            self._positions[index] = offset + 1
+        _flush(producer)
+        if not self._options.is_dry_run:
+            self._commit(consumer, None)
+
+    def _is_wanted(self, letter: "Message") -> bool:
+        if self._selects is not None and not self._selects(letter.key(), tuple(letter.headers() or ())):
+            self.tally.filtered += 1
+            return False
+        was_sent = any(other.has_sent(letter) for other in self._others)
+        unfinished = self._unfinished.get(letter.partition())
+        if not was_sent and unfinished is not None:
+            place = (letter.partition(), letter.offset())
+            targets = {_origin(letter) if target == ORIGIN else target for target in unfinished.targets}
+            was_sent = any(place in self._sent_to(target) for target in targets)
+        self.tally.sent_before += was_sent
+        return not was_sent
+
+    def _send(self, letter: "Message", producer: "Producer") -> None:
+        target, partition = self._target(letter)
+        record = self._original(letter) if _is_bare(letter) else letter
+        if record is None:
+            self.tally.gone += 1
+            return
+        self.tally.targets[target] += 1
+        if self._options.is_dry_run:
+            return
+        origin = f"{letter.topic()}/{letter.partition()}/{letter.offset()}"
+        headers = [(name, value) for name, value in record.headers() or () if not _is_ours(name)]
+        placed = {} if partition is None else {"partition": partition}
+        producer.produce(
+            target,
+            key=record.key(),
+            value=record.value(),
+            headers=[*headers, (REDRIVE_OF, origin.encode())],
+            on_delivery=_raise_failure,
+            **placed,
+        )
+
+    # Inside
+
+    def _target(self, letter: "Message") -> tuple[str, int | None]:
+        if self._options.to is not None:
+            return self._options.to, None
+        topic = _origin(letter)
+        if not topic:
+            raise Problem(
+                f"The record {letter.topic()}/{letter.partition()}/{letter.offset()} does not say where it came from.",
+                "Name a topic with --to.",
+            )
+        self._check_target(topic)
+        index = _number(letter, f"{DLQ}partition")
+        return topic, index if index in self._partitions[topic] else None
+
+    def _original(self, letter: "Message") -> "Message | None":
+        """The record that a letter without a copy tells of, if it is still there."""
+        topic, index = _origin(letter), _number(letter, f"{DLQ}partition")
+        if index not in self._partitions.get(topic, ()):
+            return None
+        return self._originals.read(topic, index, _number(letter, f"{DLQ}offset"))
+
+    def _check_target(self, topic: str) -> None:
+        if topic not in self._partitions:
+            raise Problem(f"Topic {topic} does not exist.", "Create it, or name another one with --to.")
+        if topic == self._options.topic:
+            raise Problem(f"{topic} is the dead-letter topic itself.", "Name another topic with --to.")
+
+    def _sent_to(self, target: str) -> set[tuple[int, int]]:
+        if target not in self._sent:
+            since_ms = min(unfinished.since_ms for unfinished in self._unfinished.values())
+            partitions = self._partitions.get(target, ())
+            self._sent[target] = sent_since(self._bootstrap, self._options.topic, target, partitions, since_ms)
+        return self._sent[target]
+
+    def _has_enough(self) -> bool:
+        return self._options.limit is not None and self.tally.redriven >= self._options.limit
+
+    def _is_behind(self) -> bool:
+        return any(offset < self._ends.get(index, 0) for index, offset in self._positions.items())
+
+    def _batch_records(self) -> int:
+        rate = self._options.rate_per_s
+        return BATCH_RECORDS if rate is None else max(1, min(BATCH_RECORDS, rate // 5))
+
+    def _keep_rate(self, began_s: float) -> None:
+        if self._options.rate_per_s is not None and not self._options.is_dry_run:
+            due_s = began_s + self.tally.redriven / self._options.rate_per_s
+            time.sleep(max(0.0, due_s - time.monotonic()))
+
+    def _commit(self, consumer: "Consumer", state: str | None, indexes: Iterable[int] | None = None) -> None:
+        """With no state given, we are at work, and what is sent from now on is not committed yet."""
+        if self._options.is_dry_run:
+            return
+        to = self._options.to or ORIGIN
+        new = Unfinished(time.time_ns() // 1_000_000, frozenset())
+        places = [
+            self._place(index, self._positions[index], state or str(self._unfinished.get(index, new).also(to)))
+            for index in (self._positions if indexes is None else indexes)
+            if index in self._positions
+        ]
+        if places:
+            for place in consumer.commit(offsets=places, asynchronous=False):
+                if place.error is not None:
+                    raise explain(place.error, self._bootstrap, group=self._group)
+
+    def _place(self, index: int, offset: int = NOWHERE, metadata: str | None = None) -> "TopicPartition":
+        from confluent_kafka import TopicPartition
+
+        if metadata is None:
+            return TopicPartition(self._options.topic, index, offset)
+        return TopicPartition(self._options.topic, index, offset, metadata)
+
+
+_PRODUCER_CONFIG: dict[str, Any] = {
+    "enable.idempotence": True,
+    "linger.ms": 1,
+    "message.max.bytes": 128 * 1024 * 1024,  # what the dead-letter topic took, the other may take
+    "partitioner": "murmur2_random",
+    "allow.auto.create.topics": False,
+}
+
+
+def _consumer_config(group: str) -> dict[str, Any]:
+    return {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+    }
+
+
+def _compiled(expression: str | None) -> "Filter | None":
+    from headwater.queues.filter import FilterError, compile_filter
+
+    if expression is None:
+        return None
+    try:
+        return compile_filter(expression)
+    except FilterError as error:
+        raise Problem(f"--filter {expression!r}: {error}.", exit_code=2) from error
+
+
+def _header(letter: "Message", name: str) -> bytes:
+    return dict(letter.headers() or ()).get(name) or b""
+
+
+def _number(letter: "Message", name: str) -> int:
+    text = _header(letter, name)
+    return int(text) if text.isdigit() and len(text) <= MAX_DIGITS else -1
+
+
+def _is_bare(letter: "Message") -> bool:
+    """Whether the letter says where it came from, and nothing else."""
+    has_content = letter.key() is not None or letter.value() is not None
+    return not has_content and _number(letter, f"{DLQ}offset") >= 0 and all(map(_is_ours, dict(letter.headers() or ())))
+
+
+def _origin(letter: "Message") -> str:
+    """The topic that a letter came from; empty if it does not say."""
+    return _header(letter, f"{DLQ}topic").decode(errors="replace")
+
+
+def _is_ours(header: str) -> bool:
+    return header.startswith(DLQ) or header == REDRIVE_OF
+
+
+def _flush(producer: "Producer") -> None:
+    if producer.flush(FLUSH_S):
+        raise Problem(f"The broker did not take records for {FLUSH_S:.0f} seconds.", "What it took is remembered.")
+
+
+def _raise_failure(error: Any, message: object) -> None:
+    from confluent_kafka import KafkaException
+
+    if error is not None:
+        raise KafkaException(error)
