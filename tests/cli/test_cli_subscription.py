@@ -1,8 +1,10 @@
 """`headwater subscription`, against a real broker."""
 
+import time
 from typing import Any
 
 import pytest
+from confluent_kafka import ShareConsumer
 
 DAY_MS = 86_400_000
 
@@ -88,6 +90,86 @@ def test_a_stream_is_not_paused(cli: Any, topic: str) -> None:
     cli.ok("subscription", "create", topic, f"{topic}-s")
     refused = cli("subscription", "pause", f"{topic}-s")
     assert refused.exit_code == 1 and "only queues can be paused" in refused.stderr
+
+
+def work(bootstrap: str, group: str, topic: str, wait_s: float = 10.0, count: int = 1) -> list[str]:
+    """What a worker of a queue gets until it has so many, or its time is over."""
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.subscribe([topic])
+    values: list[str] = []
+    until_s = time.monotonic() + wait_s
+    try:
+        while time.monotonic() < until_s and len(values) < count:
+            values += [message.value().decode() for message in consumer.poll(0.2) if message.error() is None]
+    finally:
+        consumer.close()
+    return values
+
+
+def test_a_queue_begins_where_it_was_told_before_its_first_worker_comes(cli: Any, bootstrap: str, topic: str) -> None:
+    options = (
+        "--queue",
+        "--retention",
+        "1d",
+        "--filter",
+        "exists(key)",
+        "--dead-letter",
+        f"{topic}-dead",
+        "--order",
+        "key",
+    )
+    said = cli.ok("subscription", "create", topic, f"{topic}-q", *options)
+    assert said == f"Subscribed {topic}-q to {topic} as a queue.\n"
+    cli.ok("produce", topic, "unwanted")
+    cli.ok("produce", topic, "--key", "k", "wanted")
+    described = cli.json("subscription", "describe", f"{topic}-q")
+    assert (described["kind"], described["state"], described["lag"]) == ("queue", "empty", 2)
+    assert described["partitions"][0]["position"] == 5
+    assert (
+        described["config"].items()
+        >= {
+            "headwater.filter": "exists(key)",
+            "headwater.share.order": "key",
+            "errors.deadletterqueue.topic.name": f"{topic}-dead",
+        }.items()
+    )
+    assert work(bootstrap, f"{topic}-q", topic) == ["wanted"]
+
+
+def test_queues_are_listed_and_described(cli: Any, topic: str) -> None:
+    cli.ok("subscription", "create", topic, f"{topic}-s")
+    cli.ok("subscription", "create", topic, f"{topic}-q", "--queue", "--from", "earliest", "--dead-letter", "dead")
+    assert cli.json("queue", "list", topic) == [
+        {"queue": f"{topic}-q", "topic": topic, "state": "empty", "lag": 5, "dead_letters": "dead"}
+    ]
+    assert [row["kind"] for row in cli.json("subscription", "list", topic)] == ["queue", "stream"]
+    assert cli.json("queue", "describe", f"{topic}-q")["partitions"][0]["position"] == 0
+    refused = cli("queue", "describe", f"{topic}-s")
+    assert refused.exit_code == 1 and f"Queue {topic}-s does not exist." in refused.stderr
+
+
+def test_a_paused_queue_gives_its_workers_nothing(cli: Any, bootstrap: str, topic: str) -> None:
+    cli.ok("subscription", "create", topic, f"{topic}-q", "--queue", "--from", "earliest")
+    assert cli.ok("subscription", "pause", f"{topic}-q") == f"Paused {topic}-q.\n"
+    assert cli.json("subscription", "describe", f"{topic}-q")["state"] == "paused"
+    assert work(bootstrap, f"{topic}-q", topic, wait_s=1.0) == []
+    cli.ok("subscription", "resume", f"{topic}-q")
+    assert work(bootstrap, f"{topic}-q", topic, count=5) == [*"abcde"]
+
+
+def test_a_deleted_queue_leaves_nothing_behind(cli: Any, topic: str) -> None:
+    cli.ok("subscription", "create", topic, f"{topic}-q", "--queue", "--filter", "exists(key)")
+    cli.ok("subscription", "delete", f"{topic}-q", "--yes")
+    assert cli.json("queue", "list", topic) == []
+    cli.ok("subscription", "create", topic, f"{topic}-q")
+    described = cli.json("subscription", "describe", f"{topic}-q")
+    assert described["kind"] == "stream" and "headwater.filter" not in described["config"]
+
+
+def test_a_filter_that_is_none_makes_no_queue(cli: Any, topic: str) -> None:
+    refused = cli("subscription", "create", topic, f"{topic}-q", "--queue", "--filter", "key =")
+    assert refused.exit_code == 1 and "headwater.filter" in refused.stderr
+    assert cli.json("subscription", "list", topic) == []
 
 
 def test_a_name_is_given_once(cli: Any, topic: str) -> None:
