@@ -256,6 +256,8 @@ class QueueWorld:
         if candidates:
             end = max(end, candidates[-1].last_offset + 1)
         before, end_before = self.real.acquired_count, self.real.end_offset
+        lowest = self.real.next_fetch_offset(self.now_ms)
+        is_usable = lowest is not None and first <= lowest
         acquisition = self.real.acquire(member, LogRead(first, end, candidates), max_records, self.now_ms, mode)
         self._take(acquisition.changes)
         count = 0
@@ -279,7 +281,15 @@ class QueueWorld:
             assert sum(counts[each] for each in locked) <= self.settings.max_record_locks
         if mode is AcquireMode.RECORD_LIMIT:
             assert count <= max_records
+        if count < max_records and is_usable:
+            self._nothing_is_withheld(member, first, min(end, self.real.end_offset))
         return count
+
+    def _nothing_is_withheld(self, member: str, first: int, end: int) -> None:
+        counts = self.real._state.window.counts
+        if counts[RecordState.ACQUIRED] + counts[RecordState.ARCHIVING] < self.settings.max_record_locks:
+            for offset in range(max(first, self.real.start_offset), end):
+                assert self.model.may_be_delivered(offset, member, self.now_ms) != "", f"{offset} is withheld"
 
     def _reader(self, low: int, high: int) -> FactsReader | None:
         if not self.features:

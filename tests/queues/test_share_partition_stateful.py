@@ -28,7 +28,7 @@ class ShareHistory(RuleBasedStateMachine):
             self.world.drain()
 
 
-ShareHistory.TestCase.settings = hypothesis_settings(max_examples=40, stateful_step_count=40, deadline=None)
+ShareHistory.TestCase.settings = hypothesis_settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestShareHistory = ShareHistory.TestCase
 
 

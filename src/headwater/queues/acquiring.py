@@ -111,6 +111,8 @@ class Acquiring:
             self._wanted -= count
             self._busy += count
             self._locked += count if is_fresh else 0
+            if self._state.lanes is not None:
+                self._flush()  # The lanes must know before the next record asks for its own.
         return count == last - first + 1
 
     def _take_blocked(self, first: int, last: int, status: Status) -> bool:
