@@ -32,6 +32,15 @@ def watch_broker(broker: "Broker") -> None:
         for group, topic, index, lag in broker.groups.lags():
             yield (group, topic, str(index)), lag
 
+    def queue_lags() -> Iterator[Sample]:
+        for queue in broker.shares:
+            yield (queue.key.group_id, queue.partition.topic_name, str(queue.partition.id.index)), queue.lag
+
+    def queue_leases() -> Iterator[Sample]:
+        for queue in broker.shares:
+            names = (queue.key.group_id, queue.partition.topic_name, str(queue.partition.id.index))
+            yield names, queue.share.acquired_count
+
     def one(value: float) -> Iterator[Sample]:
         yield (), value
 
@@ -39,6 +48,9 @@ def watch_broker(broker: "Broker") -> None:
     watch("log_records", "Offsets between the start of the log and its high watermark.", ("topic",), log_records)
     watch("log_segments", "Segments, the open ones included.", ("topic",), segments)
     watch("group_lag", "Committed records that the group has not.", ("group", "topic", "partition"), group_lags)
+    watch("queue_lag", "Records that a share group has not settled.", ("group", "topic", "partition"), queue_lags)
+    watch("queue_leases", "Records lent to members.", ("group", "topic", "partition"), queue_leases)
+    watch("share_sessions", "Share sessions of consumers.", (), lambda: one(len(broker.shares.sessions)))
     watch("topics", "Topics.", (), lambda: one(len(catalog)))
     watch("partitions", "Partitions that this broker leads.", (), lambda: one(catalog.partition_count))
     watch("tail_cache_bytes", "The newest batches, in memory.", (), lambda: one(broker.tail_cache.size_bytes))

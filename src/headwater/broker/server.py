@@ -235,6 +235,8 @@ class Broker:
     async def _close(self) -> None:
         if self._metrics_server is not None:
             await self._metrics_server.stop()
+        if hasattr(self, "shares"):
+            self.shares.stop()
         if self._server is not None:
             await self._server.close()
         if self._failure is None and self._store is not None and hasattr(self, "catalog"):

@@ -70,6 +70,7 @@ class ShareCoordinator:
         self._now_ms = 0
         self._armed_ms = 0
         self._sooner = asyncio.Event()
+        self._is_stopping = False
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
@@ -79,6 +80,10 @@ class ShareCoordinator:
         self._groups.on_share_departure = self.release_member
         self._group_configs.watchers.add(self._reconfigure)
         self.spawn(self._watch_deadlines())
+
+    def stop(self) -> None:
+        """From now on connections are lost because the broker goes: that says nothing about who held them."""
+        self._is_stopping = True
 
     # Queues
 
@@ -155,7 +160,7 @@ class ShareCoordinator:
             self.release_member(session.group_id, session.member_id)
 
     def _lost_connection(self, session: ShareSession) -> None:
-        if self.sessions.get(*session.key) is session:
+        if self.sessions.get(*session.key) is session and not self._is_stopping:
             self.close_session(session)
             settings = self._group_configs.membership(session.group_id)
             self._groups.doubt_share_member(*session.key, settings)
