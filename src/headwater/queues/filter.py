@@ -31,7 +31,7 @@ from headwater.records.record import Headers
 
 MAX_FILTER_CHARS: Final = 2_048
 MAX_DEPTH: Final = 32
-MAX_TESTS: Final = 256
+MAX_TESTS: Final = 100
 MAX_NUMBER_CHARS: Final = 32
 """Longer numbers are refused in an expression, and are no numbers in a record."""
 
