@@ -4,7 +4,9 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
+
+from headwater.cli.redrive_runs import group_of
 
 LETTERS = 6
 
@@ -26,9 +28,9 @@ def write_letters(bootstrap: str, topic: str, origin: str, count: int = LETTERS)
     assert producer.flush(10) == 0
 
 
-def place(bootstrap: str, topic: str, offset: int, metadata: str) -> None:
+def place(bootstrap: str, topic: str, offset: int, metadata: str, expression: str | None = None) -> None:
     """What a run has committed."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"headwater-redrive-{topic}"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group_of(topic, expression)})
     consumer.commit(offsets=[TopicPartition(topic, 0, offset, metadata)], asynchronous=False)
     consumer.close()
 
@@ -118,6 +120,49 @@ def test_two_runs_that_crash_send_nothing_twice(cli: Any, bootstrap: str, origin
     place(bootstrap, f"{origin}-dlq", 0, f"since {since_ms} =,{origin}-other")
     again = cli.json("queue", "redrive", f"{origin}-dlq", "--to", f"{origin}-other")
     assert (again["sent_before"], again["redriven"]) == (2, LETTERS - 2)
+
+
+def test_what_a_filtered_run_sent_before_it_was_killed_is_known_to_others(
+    cli: Any, bootstrap: str, origin: str
+) -> None:
+    since_ms, expression = time.time_ns() // 1_000_000, "header('color') = 'blue'"
+    cli.ok("queue", "redrive", f"{origin}-dlq", "--filter", expression, "--limit", "2")
+    place(bootstrap, f"{origin}-dlq", 0, f"since {since_ms} =", expression)
+    everything = cli.json("queue", "redrive", f"{origin}-dlq")
+    assert (everything["sent_before"], everything["redriven"]) == (2, LETTERS - 2)
+    assert cli.json("queue", "redrive", f"{origin}-dlq", "--filter", expression)["redriven"] == 0
+    assert values(cli, origin) == [f"v{number}" for number in range(LETTERS)]
+
+
+def test_a_record_that_a_worker_rejects_comes_back_by_a_redrive(cli: Any, bootstrap: str, name: str) -> None:
+    cli.ok("topic", "create", name)
+    cli.ok("subscription", "create", name, f"{name}-q", "--queue", "--dead-letter", f"{name}-dead")
+    cli.ok("produce", name, "--key", "k", "poison")
+    assert work(bootstrap, f"{name}-q", name, AcknowledgeType.REJECT) == "poison"
+    until_s = time.monotonic() + 10
+    while not any(row["topic"] == f"{name}-dead" and row["records"] for row in cli.json("topic", "list")):
+        assert time.monotonic() < until_s, "a rejected record becomes a dead letter"
+        time.sleep(0.05)
+    assert cli.ok("queue", "redrive", f"{name}-dead") == f"Redrove 1 record: 1 to {name}.\n"
+    assert work(bootstrap, f"{name}-q", name, AcknowledgeType.ACCEPT) == "poison"
+    assert cli.json("queue", "describe", f"{name}-q")["lag"] == 0
+
+
+def work(bootstrap: str, group: str, topic: str, verdict: AcknowledgeType) -> str:
+    """Take one record of a queue, and acknowledge it so."""
+    mode = {"share.acknowledgement.mode": "explicit"}
+    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, **mode})
+    consumer.subscribe([topic])
+    until_s = time.monotonic() + 10
+    try:
+        while time.monotonic() < until_s:
+            for message in consumer.poll(0.2):
+                consumer.acknowledge(message, verdict)
+                consumer.commit_sync()
+                return str(message.value().decode())
+        raise AssertionError("a worker gets a record within ten seconds")
+    finally:
+        consumer.close()
 
 
 def test_a_letter_without_a_copy_sends_its_original(cli: Any, bootstrap: str, origin: str) -> None:

@@ -22,8 +22,8 @@ def parse_duration_ms(text: str, option: str) -> int:
 
 
 def show_duration(value_ms: int) -> str:
-    """In the largest unit that gives a whole number: 1209600000 is 2w."""
-    for unit, unit_ms in reversed(UNIT_MS.items()):
-        if value_ms and value_ms % unit_ms == 0:
-            return f"{value_ms // unit_ms}{unit}"
+    """In the largest unit up to days that gives a whole number: 1209600000 is 14d."""
+    for unit in "dhms":
+        if value_ms and value_ms % UNIT_MS[unit] == 0:
+            return f"{value_ms // UNIT_MS[unit]}{unit}"
     return f"{value_ms}ms"

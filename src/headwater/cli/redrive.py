@@ -11,10 +11,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from headwater.cli.client import REQUEST_TIMEOUT_S, admin, client_config, explain, topic_metadata
 from headwater.cli.consume import poll_some
+from headwater.cli.dead_letter import (
+    OFFSET,
+    PARTITION,
+    REDRIVE_OF,
+    is_about_letters,
+    is_bare,
+    number_in,
+    origin_of,
+)
 from headwater.cli.group_config import alter_group_config
 from headwater.cli.originals import Originals
 from headwater.cli.output import Problem
@@ -23,7 +34,6 @@ from headwater.cli.redrive_runs import (
     CLEAN,
     FILTER,
     ORIGIN,
-    REDRIVE_OF,
     OtherRun,
     Unfinished,
     group_of,
@@ -36,12 +46,12 @@ if TYPE_CHECKING:
 
     from headwater.queues.filter import Filter
 
-DLQ = "headwater.dlq."
 NOWHERE = -1001
 """librdkafka's word for no offset."""
 BATCH_RECORDS = 500
 FLUSH_S = 60.0
-MAX_DIGITS = 18
+SESSION_TIMEOUT_MS = 6_000
+"""How long the next run waits for one that was killed: the shortest that brokers allow by default."""
 MAX_SILENCE_S = 60.0
 """How long the dead-letter topic may give nothing before its end is reached."""
 
@@ -95,7 +105,7 @@ class Redrive:
         self._positions: dict[int, int] = {}
         """Of the dead-letter partitions that are ours now."""
         self._unfinished: dict[int, Unfinished] = {}
-        """Of those whose last run did not end in order."""
+        """Of those where a run did not end in order."""
         self._sent: dict[str, set[tuple[int, int]]] = {}
         """By target, what such a run has sent."""
         self._originals = Originals(bootstrap)
@@ -197,9 +207,10 @@ class Redrive:
         for place in consumer.committed(asked, timeout=REQUEST_TIMEOUT_S):
             low, _ = consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S)
             self._positions[place.partition] = max(place.offset, low)
-            unfinished = Unfinished.parse(place.metadata)
-            if unfinished is not None:
-                self._unfinished[place.partition] = unfinished
+            known = [Unfinished.parse(place.metadata), *(run.unfinished.get(place.partition) for run in self._others)]
+            unfinished = [each for each in known if each is not None]
+            if unfinished:
+                self._unfinished[place.partition] = reduce(or_, unfinished)
                 self._sent.clear()
         self.tally.total = self.tally.looked_at + sum(
             max(self._ends.get(index, 0) - offset, 0) for index, offset in self._positions.items()
@@ -234,14 +245,14 @@ class Redrive:
         unfinished = self._unfinished.get(letter.partition())
         if not was_sent and unfinished is not None:
             place = (letter.partition(), letter.offset())
-            targets = {_origin(letter) if target == ORIGIN else target for target in unfinished.targets}
+            targets = {origin_of(letter) if target == ORIGIN else target for target in unfinished.targets}
             was_sent = any(place in self._sent_to(target) for target in targets)
         self.tally.sent_before += was_sent
         return not was_sent
 
     def _send(self, letter: "Message", producer: "Producer") -> None:
         target, partition = self._target(letter)
-        record = self._original(letter) if _is_bare(letter) else letter
+        record = self._original(letter) if is_bare(letter) else letter
         if record is None:
             self.tally.gone += 1
             return
@@ -249,7 +260,7 @@ class Redrive:
         if self._options.is_dry_run:
             return
         origin = f"{letter.topic()}/{letter.partition()}/{letter.offset()}"
-        headers = [(name, value) for name, value in record.headers() or () if not _is_ours(name)]
+        headers = [(name, value) for name, value in record.headers() or () if not is_about_letters(name)]
         placed = {} if partition is None else {"partition": partition}
         producer.produce(
             target,
@@ -265,22 +276,22 @@ class Redrive:
     def _target(self, letter: "Message") -> tuple[str, int | None]:
         if self._options.to is not None:
             return self._options.to, None
-        topic = _origin(letter)
+        topic = origin_of(letter)
         if not topic:
             raise Problem(
                 f"The record {letter.topic()}/{letter.partition()}/{letter.offset()} does not say where it came from.",
                 "Name a topic with --to.",
             )
         self._check_target(topic)
-        index = _number(letter, f"{DLQ}partition")
+        index = number_in(letter, PARTITION)
         return topic, index if index in self._partitions[topic] else None
 
     def _original(self, letter: "Message") -> "Message | None":
         """The record that a letter without a copy tells of, if it is still there."""
-        topic, index = _origin(letter), _number(letter, f"{DLQ}partition")
+        topic, index = origin_of(letter), number_in(letter, PARTITION)
         if index not in self._partitions.get(topic, ()):
             return None
-        return self._originals.read(topic, index, _number(letter, f"{DLQ}offset"))
+        return self._originals.read(topic, index, number_in(letter, OFFSET))
 
     def _check_target(self, topic: str) -> None:
         if topic not in self._partitions:
@@ -314,10 +325,9 @@ class Redrive:
         """With no state given, we are at work, and what is sent from now on is not committed yet."""
         if self._options.is_dry_run:
             return
-        to = self._options.to or ORIGIN
-        new = Unfinished(time.time_ns() // 1_000_000, frozenset())
+        ours = Unfinished(time.time_ns() // 1_000_000, frozenset((self._options.to or ORIGIN,)))
         places = [
-            self._place(index, self._positions[index], state or str(self._unfinished.get(index, new).also(to)))
+            self._place(index, self._positions[index], state or str(self._unfinished.get(index, ours) | ours))
             for index in (self._positions if indexes is None else indexes)
             if index in self._positions
         ]
@@ -351,6 +361,7 @@ def _consumer_config(group: str) -> dict[str, Any]:
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 100,
+        "session.timeout.ms": SESSION_TIMEOUT_MS,
     }
 
 
@@ -363,30 +374,6 @@ def _compiled(expression: str | None) -> "Filter | None":
         return compile_filter(expression)
     except FilterError as error:
         raise Problem(f"--filter {expression!r}: {error}.", exit_code=2) from error
-
-
-def _header(letter: "Message", name: str) -> bytes:
-    return dict(letter.headers() or ()).get(name) or b""
-
-
-def _number(letter: "Message", name: str) -> int:
-    text = _header(letter, name)
-    return int(text) if text.isdigit() and len(text) <= MAX_DIGITS else -1
-
-
-def _is_bare(letter: "Message") -> bool:
-    """Whether the letter says where it came from, and nothing else."""
-    has_content = letter.key() is not None or letter.value() is not None
-    return not has_content and _number(letter, f"{DLQ}offset") >= 0 and all(map(_is_ours, dict(letter.headers() or ())))
-
-
-def _origin(letter: "Message") -> str:
-    """The topic that a letter came from; empty if it does not say."""
-    return _header(letter, f"{DLQ}topic").decode(errors="replace")
-
-
-def _is_ours(header: str) -> bool:
-    return header.startswith(DLQ) or header == REDRIVE_OF
 
 
 def _flush(producer: "Producer") -> None:

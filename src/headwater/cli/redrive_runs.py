@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from headwater.cli.client import REQUEST_TIMEOUT_S, client_config
 from headwater.cli.consume import poll_some
+from headwater.cli.dead_letter import REDRIVE_OF
 from headwater.cli.group import committed_places
 from headwater.cli.group_config import group_configs
 from headwater.cli.output import note
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from headwater.queues.filter import Filter
 
 GROUP_PREFIX = "headwater-redrive-"
-REDRIVE_OF = "headwater.redrive-of"
 FILTER = "headwater.filter"
 CLEAN = "clean"
 ORIGIN = "="
@@ -61,8 +61,8 @@ class Unfinished:
     def __str__(self) -> str:
         return f"since {self.since_ms} {','.join(sorted(self.targets))}"
 
-    def also(self, target: str) -> "Unfinished":
-        return Unfinished(self.since_ms, self.targets | {target})
+    def __or__(self, other: "Unfinished") -> "Unfinished":
+        return Unfinished(min(self.since_ms, other.since_ms), self.targets | other.targets)
 
     @classmethod
     def parse(cls, metadata: str | None) -> "Unfinished | None":
@@ -76,6 +76,7 @@ class OtherRun:
 
     selects: "Filter"
     positions: dict[int, int]
+    unfinished: dict[int, Unfinished]
 
     def has_sent(self, letter: "Message") -> bool:
         if letter.offset() >= self.positions.get(letter.partition(), 0):
@@ -93,8 +94,10 @@ def other_runs(client: "AdminClient", topic: str, group: str) -> list[OtherRun]:
         expression = config.own.get(FILTER, "")
         if group_of(topic, expression) != name:
             continue
-        positions = {place.partition: place.offset for place in committed_places(client, name) if place.topic == topic}
-        found.append(OtherRun(compile_filter(expression) if expression else _everything, positions))
+        places = [place for place in committed_places(client, name) if place.topic == topic]
+        positions = {place.partition: place.offset for place in places}
+        unfinished = {place.partition: each for place in places if (each := Unfinished.parse(place.metadata))}
+        found.append(OtherRun(compile_filter(expression) if expression else _everything, positions, unfinished))
     return found
 
 
