@@ -15,6 +15,9 @@ SESSION_TIMEOUT_MS = 6_000
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """The clients' own size limit, above the broker's, so that the broker is the judge of what is too large."""
 
+BROKER_ASSIGNS = "uniform"
+"""The strategy of members of the new consumer protocol (KIP-848), for clients that can be one."""
+
 EVERY_ABILITY = frozenset(
     {
         "produce",

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 )
 from judged import (
     ADMIN_TIMEOUT_S,
+    BROKER_ASSIGNS,
     EVERY_ABILITY,
     EVERY_CODEC,
     HEARTBEAT_INTERVAL_MS,
@@ -136,7 +137,15 @@ class ConfluentClient:
     def member(
         self, topic: str, group: str, strategy: str = "range", instance_id: str | None = None
     ) -> ConfluentMember:
-        extra: dict[str, Any] = {"partition.assignment.strategy": strategy, "auto.offset.reset": "earliest"}
+        extra: dict[str, Any] = {"auto.offset.reset": "earliest"}
+        if strategy == BROKER_ASSIGNS:
+            extra |= {"group.protocol": "consumer", "group.remote.assignor": strategy}
+        else:
+            extra |= {
+                "partition.assignment.strategy": strategy,
+                "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+                "session.timeout.ms": SESSION_TIMEOUT_MS,
+            }
         if instance_id is not None:
             extra["group.instance.id"] = instance_id
         return ConfluentMember(self._consumer(group, **extra), topic)
@@ -210,8 +219,6 @@ class ConfluentClient:
                 "bootstrap.servers": self._bootstrap,
                 "group.id": group,
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "fetch.wait.max.ms": 100,
                 **extra,
             }

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.clients.consumer.StickyAssignor;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -86,14 +87,25 @@ final class Consuming implements AutoCloseable {
         Map<String, Object> options = new HashMap<>();
         options.put("group.id", question.get("group").asText());
         options.put("auto.offset.reset", "earliest");
-        options.put("partition.assignment.strategy", List.of(STRATEGIES.get(question.get("strategy").asText())));
-        options.put("heartbeat.interval.ms", question.get("heartbeatMs").asInt());
-        options.put("session.timeout.ms", question.get("sessionMs").asInt());
+        String strategy = question.get("strategy").asText();
+        if (STRATEGIES.containsKey(strategy)) {
+            options.put("partition.assignment.strategy", List.of(STRATEGIES.get(strategy)));
+            options.put("heartbeat.interval.ms", question.get("heartbeatMs").asInt());
+            options.put("session.timeout.ms", question.get("sessionMs").asInt());
+        } else { // the broker assigns, and says how often it wants to hear of us
+            options.put("group.protocol", "consumer");
+            options.put("group.remote.assignor", strategy);
+        }
         if (!question.get("instanceId").isNull()) {
             options.put("group.instance.id", question.get("instanceId").asText());
         }
         KafkaConsumer<byte[], byte[]> consumer = consumer(options);
-        consumer.subscribe(Set.of(question.get("topic").asText()));
+        String topic = question.get("topic").asText();
+        if (topic.startsWith("^")) {
+            consumer.subscribe(new SubscriptionPattern(topic)); // matched by the broker
+        } else {
+            consumer.subscribe(Set.of(topic));
+        }
         members.put(question.get("member").asText(), consumer);
         return null;
     }

@@ -1,0 +1,306 @@
+"""The new consumer protocol (KIP-848) as its clients live it: the broker assigns, members give up and take."""
+
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from judged import BROKER_ASSIGNS, Client, Received, Record
+from test_group_consuming import PARTITIONS, Reading, assert_each_once_and_in_order, feed
+
+from headwater.testing import Broker
+
+TIMEOUT_S = 20.0
+HEARTBEAT_MS = 150
+
+OpenClient = Callable[[str, str], Client]
+
+
+@pytest.fixture(scope="module")
+def assigning(ours_only: None) -> Iterator[Broker]:
+    """A broker that hears its members often, so that nobody waits the 5 s between two heartbeats."""
+    with Broker(subprocess=True, group_consumer_heartbeat_interval_ms=HEARTBEAT_MS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def confluent(assigning: Broker, open_client: OpenClient) -> Client:
+    return open_client("confluent", assigning.bootstrap)
+
+
+@pytest.fixture(params=["confluent", "java"])
+def client(request: pytest.FixtureRequest, assigning: Broker, open_client: OpenClient) -> Client:
+    return open_client(request.param, assigning.bootstrap)
+
+
+@pytest.fixture
+def topic(confluent: Client) -> str:
+    name = f"assigned-{uuid.uuid4().hex[:10]}"
+    confluent.create_topic(name, PARTITIONS)
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:10]}"
+
+
+def test_a_second_member_takes_a_share_and_gives_it_back(
+    client: Client, confluent: Client, topic: str, group: str
+) -> None:
+    feed(confluent, topic, 0, 50)
+    reading = Reading(client.member(topic, group, BROKER_ASSIGNS))
+    try:
+        reading.until_received(50 * PARTITIONS)
+        reading.commit()
+        reading.members.append(client.member(topic, group, BROKER_ASSIGNS))
+        reading.until_shared()
+        feed(confluent, topic, 50, 50)
+        reading.until_received(100 * PARTITIONS)
+        reading.commit()
+        view = client.group(group)
+        assert (view.state, view.members) == ("STABLE", 2) and group in client.groups()
+        reading.members.pop(0).close()
+        reading.until_shared()
+        feed(confluent, topic, 100, 50)
+        reading.until_received(150 * PARTITIONS)
+        assert_each_once_and_in_order(reading.received, 150)
+    finally:
+        reading.close()
+    assert client.group(group).state == "EMPTY"
+
+
+def test_a_static_member_returns_to_its_share(client: Client, confluent: Client, topic: str, group: str) -> None:
+    reading = Reading(client.member(topic, group, BROKER_ASSIGNS, "first"))
+    try:
+        reading.until_shared()
+        reading.members.append(client.member(topic, group, BROKER_ASSIGNS, "second"))
+        reading.until_shared()
+        feed(confluent, topic, 0, 10)
+        reading.until_received(10 * PARTITIONS)
+        reading.commit()
+        shares = reading.shares()
+        reading.members.pop().close()
+        for _ in range(3):
+            reading.members[0].poll(HEARTBEAT_MS / 1000)
+        assert reading.shares() == shares[:1], "the other keeps its own while it is away"
+        feed(confluent, topic, 10, 10)
+        reading.members.append(client.member(topic, group, BROKER_ASSIGNS, "second"))
+        reading.until_received(20 * PARTITIONS)
+        assert reading.shares() == shares
+        assert_each_once_and_in_order(reading.received, 20)
+    finally:
+        reading.close()
+
+
+def test_a_pattern_reads_topics_that_come_later(client: Client, confluent: Client, group: str) -> None:
+    prefix = f"matched-{uuid.uuid4().hex[:10]}"
+    confluent.create_topic(f"{prefix}.1")
+    reading = Reading(client.member(f"^{prefix}.*", group, BROKER_ASSIGNS))
+    try:
+        confluent.produce(f"{prefix}.1", [Record(b"early")])
+        reading.until_received(1)
+        confluent.create_topic(f"{prefix}.2")
+        confluent.produce(f"{prefix}.2", [Record(b"late")])
+        reading.until_received(2)
+        assert [record.value for record in reading.received] == [b"early", b"late"]
+    finally:
+        reading.close()
+
+
+@pytest.mark.parametrize("partitions", [2, 5, 16])
+def test_eight_members_share_any_number_of_partitions(
+    confluent: Client, assigning: Broker, group: str, partitions: int
+) -> None:
+    topic = f"shared-{uuid.uuid4().hex[:10]}"
+    confluent.create_topic(topic, partitions)
+    workers = [Worker(assigning.bootstrap, topic, group) for _ in range(8)]
+    try:
+
+        def is_balanced() -> bool:
+            shares = [set(worker.assigned) for worker in workers]
+            loads = [len(share) for share in shares]
+            together = sorted(index for share in shares for index in share)
+            return together == [*range(partitions)] and max(loads) - min(loads) <= 1
+
+        until(is_balanced, lambda: [worker.assigned for worker in workers])
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def test_members_that_come_and_go_lose_and_double_nothing(confluent: Client, assigning: Broker, group: str) -> None:
+    partitions, each = 6, 100
+    topic = f"churned-{uuid.uuid4().hex[:10]}"
+    confluent.create_topic(topic, partitions)
+    chance = random.Random(848)
+    workers, stopped = [Worker(assigning.bootstrap, topic, group)], []
+    try:
+        for start in range(0, each, 10):
+            numbers = range(start, start + 10)
+            confluent.produce(
+                topic, [Record(b"%d" % number, partition=index) for number in numbers for index in range(partitions)]
+            )
+            if len(workers) > 1 and chance.random() < 0.4:
+                gone = workers.pop(chance.randrange(len(workers)))
+                gone.stop()
+                stopped.append(gone)
+            elif len(workers) < 5:
+                workers.append(Worker(assigning.bootstrap, topic, group))
+            time.sleep(0.15)
+
+        def count() -> int:
+            return sum(len(worker.handled) for worker in [*workers, *stopped])
+
+        until(lambda: count() >= partitions * each, count)
+    finally:
+        for worker in workers:
+            worker.stop()
+    handled = Counter(record for worker in [*workers, *stopped] for record in worker.handled)
+    assert set(handled) == {(index, offset) for index in range(partitions) for offset in range(each)}
+    assert max(handled.values()) == 1
+
+
+def test_members_go_on_after_a_restart_of_the_broker(
+    client: Client, confluent: Client, topic: str, group: str, assigning: Broker
+) -> None:
+    reading = Reading(*(client.member(topic, group, BROKER_ASSIGNS) for _ in range(2)))
+    try:
+        reading.until_shared()
+        feed(confluent, topic, 0, 20)
+        reading.until_received(20 * PARTITIONS)
+        reading.commit()
+        shares = reading.shares()
+        assigning.restart()
+        feed(confluent, topic, 20, 20)
+        reading.until_received(40 * PARTITIONS)
+        assert reading.shares() == shares, "they are who they were"
+        reading.commit()
+        assert_each_once_and_in_order(reading.received, 40)
+    finally:
+        reading.close()
+
+
+@pytest.mark.parametrize(
+    ("client", "strategy"), [("confluent", "cooperative-sticky"), ("java", "range")], indirect=["client"]
+)
+def test_a_live_group_moves_to_the_new_protocol_and_back(
+    client: Client, confluent: Client, topic: str, group: str, strategy: str
+) -> None:
+    """Its member is replaced by one of the new protocol while it lives, and that again by one of the old."""
+    reading = Reading(client.member(topic, group, strategy))
+    fed = 0
+
+    def read_on() -> None:
+        nonlocal fed
+        reading.until_shared()
+        feed(confluent, topic, fed, 10)
+        fed += 10
+        reading.until_received(fed * PARTITIONS)
+        reading.commit()
+
+    try:
+        read_on()
+        for next_strategy in (BROKER_ASSIGNS, strategy):
+            reading.members.append(client.member(topic, group, next_strategy))
+            read_on()
+            reading.members.pop(0).close()
+            read_on()
+        assert_all_once(reading.received, fed)
+    finally:
+        reading.close()
+
+
+def test_members_of_two_makes_and_two_protocols_share_a_topic(
+    confluent: Client, assigning: Broker, open_client: OpenClient, topic: str, group: str
+) -> None:
+    java = open_client("java", assigning.bootstrap)
+    reading = Reading(confluent.member(topic, group, "range"), java.member(topic, group, BROKER_ASSIGNS))
+    try:
+        reading.until_shared()
+        reading.members += [java.member(topic, group, "range"), confluent.member(topic, group, BROKER_ASSIGNS)]
+        reading.until_shared()
+        feed(confluent, topic, 0, 10)
+        reading.until_received(10 * PARTITIONS)
+        assert_all_once(reading.received, 10)
+    finally:
+        reading.close()
+
+
+def assert_all_once(received: list[Received], count: int) -> None:
+    found = Counter((record.partition, record.offset) for record in received)
+    assert found == {(partition, offset): 1 for partition in range(PARTITIONS) for offset in range(count)}
+
+
+class Worker:
+    """A consumer in a thread of its own that commits what it handled before it gives a partition up."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.handled: list[tuple[int, int]] = []
+        self.assigned: set[int] = set()
+        self._topic = topic
+        self._next: dict[int, int] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._gained, on_revoke=self._lost)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            message = self._consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None and offset is not None
+                self.handled.append((partition, offset))
+                self._next[partition] = offset + 1
+        self._consumer.close()
+
+    def _gained(self, _: Any, partitions: list[TopicPartition]) -> None:
+        self.assigned |= {each.partition for each in partitions}
+
+    def _lost(self, _: Any, partitions: list[TopicPartition]) -> None:
+        lost = {each.partition for each in partitions}
+        offsets = [
+            TopicPartition(self._topic, index, self._next.pop(index)) for index in sorted(lost) if index in self._next
+        ]
+        if offsets:
+            self._commit(offsets)
+        self.assigned -= lost
+
+    def _commit(self, offsets: list[TopicPartition]) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                self._consumer.commit(offsets=offsets, asynchronous=False)
+                return
+            except KafkaException:  # the epoch moved on between the commit and the answer to a heartbeat
+                if time.monotonic() > deadline_s:
+                    raise
+
+
+def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, f"it never came to hold: {what()}"
+        time.sleep(0.02)
