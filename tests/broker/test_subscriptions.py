@@ -280,7 +280,7 @@ def test_nothing_is_dropped_while_positions_are_still_being_read(tmp_path: Path)
         await fill(client)
         clock.advance(2 * DAY_S)
         survey = Subscriptions(broker.catalog, broker.group_configs, [broker.groups.positions, still_reading]).survey
-        assert survey() is None
+        assert await survey() is None
         cleaner, broker.cleaner = (
             broker.cleaner,
             Cleaner(broker.cleaner._environment, broker.catalog, broker.config, survey),
@@ -297,7 +297,7 @@ def test_a_topic_that_is_gone_is_wanted_by_nobody(tmp_path: Path) -> None:
         await client.create("t")
         await configure(broker, "g", topic="t")
         await broker.delete_topic(broker.catalog.topic("t"))
-        wanted = broker.subscriptions.survey()
+        wanted = await broker.subscriptions.survey()
         assert wanted is not None and not wanted.of("t", 0)
 
     play(tmp_path, scenario)

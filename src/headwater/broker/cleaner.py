@@ -26,9 +26,9 @@ class Cleaner:
         environment: Environment,
         catalog: Catalog,
         config: BrokerConfig,
-        survey: Callable[[], Wanted | None] = Wanted,
+        survey: Callable[[], Awaitable[Wanted | None]] | None = None,
     ) -> None:
-        """`survey` tells what subscriptions want; None while that is not known."""
+        """`survey` tells what subscriptions want; None while that is not known. Without it, nobody wants anything."""
         self._environment = environment
         self._catalog = catalog
         self._config = config
@@ -51,7 +51,7 @@ class Cleaner:
 
     async def retain(self) -> None:
         """Age, size and subscriptions: roll what is old, drop what nobody wants, forget producers that fell silent."""
-        wanted = self._survey()
+        wanted = await self._survey() if self._survey is not None else Wanted()
         for partition in self._catalog.partitions():
             await self._guarded(partition, partial(self._retain, wanted))
             await asyncio.sleep(0)

@@ -379,7 +379,7 @@ class GroupCoordinator:
 def _positions(logs: Iterable[GroupLog]) -> Iterator[GroupPosition]:
     for log in logs:
         for group_id in log.shard.group_ids():
-            for topic, partition, committed in log.shard.offsets(group_id):
+            for topic, partition, committed in list(log.shard.offsets(group_id)):
                 yield GroupPosition(group_id, topic, partition, committed.offset)
 
 

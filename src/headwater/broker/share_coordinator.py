@@ -101,7 +101,7 @@ class ShareCoordinator:
         """Where every queue begins. Raises RequestError while some of them are still being read."""
         if not all(log.loaded.is_set() for log in self._logs):
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        for queue in self:
+        for queue in list(self):
             partition = queue.partition
             yield GroupPosition(queue.key.group_id, partition.topic_name, partition.id.index, queue.share.start_offset)
 

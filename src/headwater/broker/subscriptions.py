@@ -7,7 +7,9 @@ Deleting the group, or its position, ends the subscription.
 While positions are still being read after a start, nothing may be concluded from those that are missing.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from headwater.broker.catalog import Catalog
@@ -15,6 +17,9 @@ from headwater.broker.group_configs import GroupConfigs
 from headwater.broker.retention import Subscription
 from headwater.model.errors import RequestError
 from headwater.model.ids import Offset
+
+POSITIONS_AT_ONCE = 1_000
+"""Positions that are collected before others may work: about a millisecond."""
 
 
 class GroupPosition(NamedTuple):
@@ -26,7 +31,8 @@ class GroupPosition(NamedTuple):
 
 
 Positions: TypeAlias = Callable[[], Iterable[GroupPosition]]
-"""All positions that a coordinator knows. Raises RequestError while it is still reading them."""
+"""All positions that a coordinator knows; changes between two of them do no harm. Raises RequestError while some of them
+are still being read."""
 
 
 class Wanted:
@@ -48,24 +54,26 @@ class Subscriptions:
         self._configs = configs
         self._sources = sources
 
-    def survey(self) -> Wanted | None:
-        """What everybody wants now; None while that is not known."""
+    async def survey(self) -> Wanted | None:
+        """What everybody wants now; None while that is not known. Others work in between."""
         wanted = Wanted()
-        placed: dict[str, set[int]] = {group_id: set() for group_id, _ in self._configs.subscriptions()}
+        placed: dict[str, set[int]] = {}
         try:
-            for source in self._sources:
-                for group_id, topic, partition, offset in source():
-                    settings = self._configs.subscription(group_id)
-                    is_its_topic = topic == settings.topic
-                    retention_ms = settings.retention_ms if is_its_topic or not settings.is_explicit else 0
-                    wanted.add(topic, partition, Subscription(offset, retention_ms))
-                    if is_its_topic:
-                        placed[group_id].add(partition)
+            for number, position in enumerate(chain.from_iterable(source() for source in self._sources)):
+                if number % POSITIONS_AT_ONCE == POSITIONS_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+                group_id, topic, partition, offset = position
+                settings = self._configs.subscription(group_id)
+                is_its_topic = topic == settings.topic
+                retention_ms = settings.retention_ms if is_its_topic or not settings.is_explicit else 0
+                wanted.add(topic, partition, Subscription(offset, retention_ms))
+                if is_its_topic:
+                    placed.setdefault(group_id, set()).add(partition)
         except RequestError:
             return None
         for group_id, settings in self._configs.subscriptions():
             found = self._catalog.find(settings.topic)
             for index in range(len(found.partitions) if found is not None else 0):
-                if index not in placed[group_id]:
+                if index not in placed.get(group_id, ()):
                     wanted.add(settings.topic, index, Subscription(0, settings.retention_ms))
         return wanted
