@@ -1,6 +1,7 @@
 """Counting, and the page that shows the counts."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.broker import metrics as metrics_module
+from headwater.broker.group_health import health_page
 from headwater.broker.metrics import OTHER_TOPICS, Histogram, Metrics
 from headwater.broker.metrics_page import families, page
 from headwater.broker.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer
 from headwater.broker.timed_files import TimedFiles
+from headwater.groups.departures import Departure, DepartureReason
 from headwater.model.errors import ErrorCode
 
 
@@ -177,6 +180,36 @@ def test_the_server_answers_get_metrics_and_nothing_else() -> None:
             await server.stop()
 
     asyncio.run(run())
+
+
+def test_the_server_answers_for_groups_by_name() -> None:
+    left = [
+        Departure(group, 7, "m", None, "app", "/here", DepartureReason.SESSION_EXPIRED) for group in ("a b", "other")
+    ]
+
+    async def run() -> None:
+        server = await MetricsServer.start(Metrics(), "127.0.0.1", 0, lambda group: health_page(left, group))
+        assert server is not None
+        try:
+            answer = await exchange(server.address, b"GET /groups HTTP/1.1\r\n\r\n")
+            assert b"Content-Type: application/json\r\n" in answer and b'"other"' in answer
+            one = await exchange(server.address, b"GET /groups?group=a%20b HTTP/1.1\r\n\r\n")
+            page = json.loads(one.partition(b"\r\n\r\n")[2])
+            ((departure,),) = [each["departures"] for each in page["groups"]]
+            assert (page["groups"][0]["group"], departure["reason"]) == ("a b", "session expired")
+            odd = await exchange(server.address, b"GET /groups?group=\xff&" + b"x=1&" * 50 + b" HTTP/1.1\r\n\r\n")
+            assert odd.startswith(b"HTTP/1.1 400")
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_page_about_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.broker.group_health.MAX_SHOWN", 3)
+    left = [Departure("g", number, "m", None, "", "", DepartureReason.LEFT) for number in range(5)]
+    page = json.loads(health_page(left, None))
+    assert (len(page["groups"][0]["departures"]), page["left_out"]) == (3, 2)
 
 
 def test_silent_connections_are_limited_and_closed_when_their_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,19 @@
 """`headwater group`, against a real broker."""
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import Consumer
 
+from headwater.testing import Broker
+
 
 @contextlib.contextmanager
-def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
+def member(bootstrap: str, group: str, topic: str, **more: str) -> Iterator[Consumer]:
     """A running member that owns its partitions."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", **more})
     consumer.subscribe([topic])
     try:
         for _ in range(100):
@@ -87,3 +90,28 @@ def test_a_deleted_group_is_gone(cli: Any, name: str) -> None:
     gone = cli("group", "describe", name)
     assert gone.exit_code == 1 and gone.stderr.startswith(f"headwater: Group {name} does not exist.")
     assert cli("group", "delete", name, "--yes").exit_code == 1
+
+
+def test_health_says_who_left_and_why(cli_at: Any, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        metrics = f"127.0.0.1:{free.getsockname()[1]}"
+    with Broker(metrics=metrics) as broker:
+        cli = cli_at(broker.bootstrap)
+        cli.ok("topic", "create", name)
+        with member(broker.bootstrap, name, name):
+            assert cli.json("group", "health", name, "--metrics", metrics) == []
+        (left,) = cli.json("group", "health", name, "--metrics", metrics)
+        assert (left["reason"], left["client"]) == ("left", "rdkafka")
+        assert "left" in cli.ok("group", "health", name, "--metrics", metrics)
+        assert cli.json("group", "health", "other", "--metrics", metrics) == []
+    refused = cli("group", "health", name, "--metrics", metrics)
+    assert refused.exit_code == 1 and "--metrics" in refused.stderr
+
+
+def test_a_group_of_the_new_protocol_is_shown_like_any_other(cli: Any, name: str, bootstrap: str) -> None:
+    cli.ok("topic", "create", name, "--partitions", "2")
+    with member(bootstrap, name, name, **{"group.protocol": "consumer"}):
+        described = cli.json("group", "describe", name)
+        assert described["state"] == "stable"
+        assert [owner["partitions"] for owner in described["members"]] == [2]
+        assert {"group": name, "state": "stable", "type": "consumer"} in cli.json("group", "list")

@@ -155,9 +155,11 @@ class ConsumerGroups(RuleBasedStateMachine):
         for _ in range(8):
             for index in range(CLASSICS):
                 classic = self.classics[index]
-                if classic.generation >= 0:
-                    with contextlib.suppress(RequestError):
+                try:
+                    if classic.generation >= 0:
                         classic.live()
+                except RequestError:
+                    self.lost_classic(index)
             for index, is_in in enumerate(self.is_in):
                 if is_in:
                     self.heartbeat(index, True, True)

@@ -1,15 +1,17 @@
 """A tiny HTTP server for the metrics page, on the broker's own event loop.
 
-It answers `GET /metrics` and nothing else, one request per connection. What it reads, how long it waits and how
-many connections it keeps are limited, so that nobody can use it to slow the broker down. While it runs it also
-samples how late the event loop is, which is the first thing to look at when a broker feels slow.
+It answers `GET /metrics`, and `GET /groups` (group_health.py), one request per connection. What it reads, how long it
+waits and how many connections it keeps are limited, so that nobody can use it to slow the broker down. While it runs it
+also samples how late the event loop is, which is the first thing to look at when a broker feels slow.
 """
 
 import asyncio
 import contextlib
 import importlib
 import logging
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeAlias
+from urllib.parse import parse_qs
 
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_page import CONTENT_TYPE, families, page
@@ -18,21 +20,26 @@ from headwater.transport.facts import log_fact
 MAX_CONNECTIONS = 16
 MAX_REQUEST_BYTES = 8 * 1024
 REQUEST_TIMEOUT_S = 5.0
+MAX_QUERY_FIELDS = 8
 DELAY_SAMPLE_INTERVAL_S = 0.25
+
+GroupsPage: TypeAlias = Callable[[str | None], bytes]
+"""The page about one group, or about all."""
 
 
 class MetricsServer:
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, groups_page: GroupsPage | None = None) -> None:
         self._metrics = metrics
+        self._groups_page = groups_page
         self._server: asyncio.Server | None = None
         self._sampler: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._one_page_at_a_time = asyncio.Lock()
 
     @classmethod
-    async def start(cls, metrics: Metrics, host: str, port: int) -> Self | None:
+    async def start(cls, metrics: Metrics, host: str, port: int, groups_page: GroupsPage | None = None) -> Self | None:
         """None, and a warning, if the address cannot be had: a broker without its metrics still serves."""
-        server = cls(metrics)
+        server = cls(metrics, groups_page)
         try:
             server._server = await asyncio.start_server(server._accept, host, port, limit=MAX_REQUEST_BYTES)
         except OSError as error:
@@ -83,10 +90,18 @@ class MetricsServer:
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return _response("400 Bad Request", b"this is an HTTP/1.1 server\n")
         method, target, _ = words
-        if target.partition(b"?")[0] != b"/metrics":
+        path, _, query = target.partition(b"?")
+        if path != b"/metrics" and (path != b"/groups" or self._groups_page is None):
             return _response("404 Not Found", b"try /metrics\n")
         if method != b"GET":
             return _response("405 Method Not Allowed", b"only GET\n", "Allow: GET\r\n")
+        if path == b"/groups":
+            assert self._groups_page is not None, "it was looked for"
+            try:
+                named = parse_qs(query.decode("latin-1"), max_num_fields=MAX_QUERY_FIELDS).get("group")
+            except ValueError:
+                return _response("400 Bad Request", b"ask for one group\n")
+            return _response("200 OK", self._groups_page(named[0] if named else None), content_type="application/json")
         async with self._one_page_at_a_time:
             # The first time this takes 0.1 s, longer than the loop may stand still.
             await asyncio.to_thread(importlib.import_module, "prometheus_client")
@@ -101,9 +116,9 @@ class MetricsServer:
             self._metrics.loop_delayed(max(0.0, loop.time() - due))
 
 
-def _response(status: str, body: bytes, extra_headers: str = "") -> bytes:
+def _response(status: str, body: bytes, extra_headers: str = "", content_type: str = CONTENT_TYPE) -> bytes:
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         f"{extra_headers}Connection: close\r\n\r\n"
     )
     return head.encode() + body

@@ -19,6 +19,7 @@ from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch_sessions import FetchSessions
 from headwater.broker.gauges import watch_broker
 from headwater.broker.group_configs import GroupConfigs
+from headwater.broker.group_health import health_page
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.partition import Environment
@@ -124,7 +125,9 @@ class Broker:
         self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)
         watch_broker(self)
         if self.config.metrics is not None:
-            self._metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics)
+            self._metrics_server = await MetricsServer.start(
+                self.metrics, *self.config.metrics, lambda group: health_page(self.groups.departures(), group)
+            )
         log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
     def _new_server(self) -> Server:

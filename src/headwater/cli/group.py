@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from headwater.cli.client import (
     explain,
     topic_metadata,
 )
+from headwater.cli.departures import DEFAULT_METRICS, departures
 from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, offset_range, parse_position, resolve
 from headwater.cli.topic import chosen_partitions
@@ -88,6 +90,33 @@ def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOO
     if members:
         say("")
         print_table(tuple(members[0]), [tuple(member.values()) for member in members])
+
+
+@app.command()
+def health(
+    group: Name,
+    metrics: Annotated[
+        str, typer.Option("--metrics", metavar="HOST:PORT", help="Where the broker shows its metrics.")
+    ] = DEFAULT_METRICS,
+    json: Json = False,
+) -> None:
+    """Show which members left a group, and why: what the broker remembers since it started."""
+    left = departures(group, metrics)
+    if json:
+        print_json(left)
+        return
+    rows = [
+        (
+            datetime.fromtimestamp(each["at_ms"] / 1000, UTC).isoformat(timespec="seconds"),
+            each["member"],
+            each["instance"],
+            each["client"],
+            each["host"],
+            ": ".join(filter(None, (each["reason"], each["explanation"]))),
+        )
+        for each in left
+    ]
+    print_table(("left at", "member", "instance", "client", "host", "reason"), rows, empty="Nobody left it.")
 
 
 @app.command()

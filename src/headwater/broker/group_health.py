@@ -1,0 +1,44 @@
+"""Why members left their groups, as JSON beside the metrics: the Kafka protocol has no place for it.
+
+    GET /groups               every group that lost a member since the start
+    GET /groups?group=NAME    that one
+
+    {"groups": [{"group": …, "departures": [{"at_ms": …, "member": …, "instance": …, "client": …, "host": …,
+                                             "reason": …, "explanation": …}]}], "left_out": 0}
+
+Departures are the oldest first. A group remembers its last ones only; a page has at most MAX_SHOWN of all groups, and
+says how many it left out.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from headwater.groups.departures import Departure
+
+MAX_SHOWN = 5_000
+
+
+def health_page(departures: Iterable[Departure], only: str | None) -> bytes:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    shown = left_out = 0
+    for each in departures:
+        if only is not None and each.group_id != only:
+            continue
+        if shown == MAX_SHOWN:
+            left_out += 1
+            continue
+        shown += 1
+        groups.setdefault(each.group_id, []).append(
+            {
+                "at_ms": each.at_ms,
+                "member": each.member_id,
+                "instance": each.instance_id,
+                "client": each.client_id,
+                "host": each.client_host,
+                "reason": each.reason.value,
+                "explanation": each.explanation,
+            }
+        )
+    listed = [{"group": group_id, "departures": found} for group_id, found in groups.items()]
+    return json.dumps({"groups": listed, "left_out": left_out}).encode()
