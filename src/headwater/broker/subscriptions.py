@@ -31,8 +31,8 @@ class GroupPosition(NamedTuple):
 
 
 Positions: TypeAlias = Callable[[], Iterable[GroupPosition]]
-"""All positions that a coordinator knows; changes between two of them do no harm. Raises RequestError while some of them
-are still being read."""
+"""All positions that a coordinator knows; changes between two of them do no harm. Raises RequestError while some are
+still being read."""
 
 
 class Wanted:
