@@ -10,11 +10,11 @@ durable; if they cannot be made durable, it must drop the shard and replay the l
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from headwater.groups.classic import ClassicGroup
 from headwater.groups.consumer import ConsumerGroup
-from headwater.groups.consumer_events import ConsumerEvent, ConsumerGroupDeleted, ConsumerStored
+from headwater.groups.consumer_events import ConsumerGroupDeleted
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.deadlines import Deadlines
 from headwater.groups.departures import Departure
@@ -23,14 +23,10 @@ from headwater.groups.events import (
     CommittedOffset,
     Event,
     GroupDeleted,
-    GroupStored,
     OffsetCommitted,
     OffsetDeleted,
-    ShareGroupDeleted,
-    ShareGroupStored,
-    ShareMemberDeleted,
-    ShareMemberStored,
 )
+from headwater.groups.group_table import Group, GroupTable
 from headwater.groups.migration import can_upgrade, downgraded, emptied, protocols_of, upgraded
 from headwater.groups.moment import Moment
 from headwater.groups.offsets import GroupOffsets
@@ -38,34 +34,26 @@ from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest, fits_string
 from headwater.groups.settings import GroupSettings
 from headwater.groups.share import ShareHeartbeat, ShareSettings, TopicView
-from headwater.groups.share_groups import ShareGroups
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.groups.topics import TopicTable
 from headwater.groups.views import (
-    CLASSIC,
-    CONSUMER,
-    SHARE,
     DescribedConsumerGroup,
     DescribedGroup,
     ListedGroup,
-    describe,
-    describe_consumer,
 )
 from headwater.model.errors import ErrorCode, RequestError
 
 MAX_TIMESTAMP_MS = 2**63 - 1
-
-Group: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class GroupShard:
     def __init__(self, settings: GroupSettings, topics: TopicTable) -> None:
         self._settings = settings
         self._topics = topics
-        self._groups: dict[str, Group] = {}
-        self._offsets: dict[str, GroupOffsets] = {}
-        """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
-        self.share = ShareGroups()
+        self._table = GroupTable(settings, topics)
+        self._groups = self._table.groups
+        self._offsets = self._table.offsets
+        self.share = self._table.share
         self._deadlines: Deadlines[str] = Deadlines()
         self._group_bytes: dict[str, int] = {}
         self._size_bytes = 0
@@ -73,35 +61,9 @@ class GroupShard:
     # What is remembered
 
     def apply(self, event: Event) -> None:
-        match event:
-            case OffsetCommitted() | OffsetDeleted():
-                offsets = self._offsets.get(event.group_id)
-                if offsets is None:
-                    if isinstance(event, OffsetDeleted):
-                        return
-                    offsets = self._offsets[event.group_id] = GroupOffsets(event.group_id)
-                offsets.apply(event)
-                if not offsets:
-                    del self._offsets[event.group_id]
-            case GroupStored():
-                self._classic_group(event.group_id).apply(event)
-            case GroupDeleted():
-                if isinstance(self._groups.get(event.group_id), ClassicGroup):
-                    self._forget(event.group_id)
-            case ShareGroupStored() | ShareGroupDeleted() | ShareMemberStored() | ShareMemberDeleted():
-                self.share.apply(event)
-            case _:
-                self._apply_consumer(event)
-
-    def _apply_consumer(self, event: ConsumerEvent) -> None:
-        if isinstance(event, ConsumerStored):
-            self._consumer_group(event.group_id).apply(event)
-            return
-        group = self._groups.get(event.group_id)
-        if isinstance(group, ConsumerGroup):
-            group.apply(event)
-            if isinstance(event, ConsumerGroupDeleted):
-                self._forget(event.group_id)
+        self._table.apply(event)
+        if isinstance(event, GroupDeleted | ConsumerGroupDeleted) and event.group_id not in self._groups:
+            self._forget(event.group_id)
 
     def resume(self, now: Moment) -> None:
         """The log has been replayed: take up the groups that it told of."""
@@ -112,17 +74,7 @@ class GroupShard:
 
     def durable_state(self) -> tuple[dict[str, Any], dict[str, dict[tuple[str, int], CommittedOffset]]]:
         """What a replay of the log would bring back: of each group, and of its offsets."""
-        stored: dict[str, Any] = {}
-        for group_id, group in self._groups.items():
-            if isinstance(group, ConsumerGroup):
-                stored[group_id] = group.stored.durable()
-            elif group.stored is not None:
-                stored[group_id] = group.stored
-        committed = {
-            group_id: {(topic, partition): each for topic, partition, each in offsets}
-            for group_id, offsets in self._offsets.items()
-        }
-        return stored, committed
+        return self._table.durable_state()
 
     # What members ask
 
@@ -343,54 +295,24 @@ class GroupShard:
     # Views
 
     def group_ids(self) -> list[str]:
-        return [*self._groups, *(group_id for group_id in self._offsets if group_id not in self._groups)]
+        return self._table.group_ids()
 
     def listed(self) -> Iterator[ListedGroup]:
-        for group_id in self.group_ids():
-            group = self._groups.get(group_id)
-            if group is None:
-                yield ListedGroup(group_id, "", GroupState.EMPTY)
-            else:
-                kind = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
-                yield ListedGroup(group_id, group.protocol_type, group.state, kind)
-        for share in self.share:
-            yield ListedGroup(share.group_id, SHARE, share.state, SHARE)
+        return self._table.listed()
 
     def described(self, group_id: str) -> DescribedGroup:
         """A group that is not known, or not a classic one, is described as dead."""
-        group = self._groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            return describe(group)
-        is_simple = group is None and group_id in self._offsets
-        return DescribedGroup(group_id, GroupState.EMPTY if is_simple else GroupState.DEAD)
+        return self._table.described(group_id)
 
     def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
         """Raises RequestError for what is no group of the new protocol."""
-        group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return describe_consumer(group, self._topics)
-        is_known = group is not None or group_id in self._offsets or group_id in self.share
-        reason = "is not a consumer group" if is_known else "not found"
-        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+        return self._table.described_consumer(group_id)
 
     def departures(self) -> Iterator[Departure]:
         """Who left the groups, and why; group by group, the oldest first."""
-        for group in self._groups.values():
-            yield from group.departures
+        return self._table.departures()
 
     # Inside
-
-    def _classic_group(self, group_id: str) -> ClassicGroup:
-        group = self._groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
-            group = self._groups[group_id] = ClassicGroup(group_id, self._settings)
-        return group
-
-    def _consumer_group(self, group_id: str) -> ConsumerGroup:
-        group = self._groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            group = self._groups[group_id] = ConsumerGroup(group_id, self._settings, self._topics)
-        return group
 
     def _known(self, group_id: str) -> Group:
         check_group_id(group_id)
@@ -443,7 +365,7 @@ class GroupShard:
             for event in list(group.stored.deletions()):
                 self._log(event, effects)
             self._log(stored, effects)
-            classic = self._classic_group(group.group_id)
+            classic = self._table.classic_group(group.group_id)
             classic.departures.take_over(group.departures)
             effects.add(classic.take_over(protocols, now))
             group = classic

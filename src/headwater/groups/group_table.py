@@ -1,0 +1,146 @@
+"""The groups of one shard as they are remembered, and how they are seen: the shard decides, this keeps.
+
+A group is of one kind at a time. An event of another kind puts a group of that kind into its place, so that a log in
+which a group changed its kind ends with the last.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from headwater.groups.classic import ClassicGroup
+from headwater.groups.consumer import ConsumerGroup
+from headwater.groups.consumer_events import ConsumerEvent, ConsumerGroupDeleted, ConsumerStored
+from headwater.groups.departures import Departure
+from headwater.groups.events import (
+    CommittedOffset,
+    Event,
+    GroupDeleted,
+    GroupStored,
+    OffsetCommitted,
+    OffsetDeleted,
+    ShareGroupDeleted,
+    ShareGroupStored,
+    ShareMemberDeleted,
+    ShareMemberStored,
+)
+from headwater.groups.offsets import GroupOffsets
+from headwater.groups.rebalance import GroupState
+from headwater.groups.settings import GroupSettings
+from headwater.groups.share_groups import ShareGroups
+from headwater.groups.topics import TopicTable
+from headwater.groups.views import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    ListedGroup,
+    describe,
+    describe_consumer,
+)
+from headwater.model.errors import ErrorCode, RequestError
+
+Group: TypeAlias = ClassicGroup | ConsumerGroup
+
+
+class GroupTable:
+    def __init__(self, settings: GroupSettings, topics: TopicTable) -> None:
+        self._settings = settings
+        self._topics = topics
+        self.groups: dict[str, Group] = {}
+        self.offsets: dict[str, GroupOffsets] = {}
+        """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
+        self.share = ShareGroups()
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case OffsetCommitted() | OffsetDeleted():
+                offsets = self.offsets.get(event.group_id)
+                if offsets is None:
+                    if isinstance(event, OffsetDeleted):
+                        return
+                    offsets = self.offsets[event.group_id] = GroupOffsets(event.group_id)
+                offsets.apply(event)
+                if not offsets:
+                    del self.offsets[event.group_id]
+            case GroupStored():
+                self.classic_group(event.group_id).apply(event)
+            case GroupDeleted():
+                if isinstance(self.groups.get(event.group_id), ClassicGroup):
+                    del self.groups[event.group_id]
+            case ShareGroupStored() | ShareGroupDeleted() | ShareMemberStored() | ShareMemberDeleted():
+                self.share.apply(event)
+            case _:
+                self._apply_consumer(event)
+
+    def _apply_consumer(self, event: ConsumerEvent) -> None:
+        if isinstance(event, ConsumerStored):
+            self.consumer_group(event.group_id).apply(event)
+            return
+        group = self.groups.get(event.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.apply(event)
+            if isinstance(event, ConsumerGroupDeleted):
+                del self.groups[event.group_id]
+
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[group_id] = ClassicGroup(group_id, self._settings)
+        return group
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            group = self.groups[group_id] = ConsumerGroup(group_id, self._settings, self._topics)
+        return group
+
+    def durable_state(self) -> tuple[dict[str, Any], dict[str, dict[tuple[str, int], CommittedOffset]]]:
+        """What a replay of the log would bring back: of each group, and of its offsets."""
+        stored: dict[str, Any] = {}
+        for group_id, group in self.groups.items():
+            if isinstance(group, ConsumerGroup):
+                stored[group_id] = group.stored.durable()
+            elif group.stored is not None:
+                stored[group_id] = group.stored
+        committed = {
+            group_id: {(topic, partition): each for topic, partition, each in offsets}
+            for group_id, offsets in self.offsets.items()
+        }
+        return stored, committed
+
+    def group_ids(self) -> list[str]:
+        return [*self.groups, *(group_id for group_id in self.offsets if group_id not in self.groups)]
+
+    def listed(self) -> Iterator[ListedGroup]:
+        for group_id in self.group_ids():
+            group = self.groups.get(group_id)
+            if group is None:
+                yield ListedGroup(group_id, "", GroupState.EMPTY)
+            else:
+                kind = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+                yield ListedGroup(group_id, group.protocol_type, group.state, kind)
+        for share in self.share:
+            yield ListedGroup(share.group_id, SHARE, share.state, SHARE)
+
+    def described(self, group_id: str) -> DescribedGroup:
+        """A group that is not known, or not a classic one, is described as dead."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return describe(group)
+        is_simple = group is None and group_id in self.offsets
+        return DescribedGroup(group_id, GroupState.EMPTY if is_simple else GroupState.DEAD)
+
+    def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        """Raises RequestError for what is no group of the new protocol."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return describe_consumer(group, self._topics)
+        is_known = group is not None or group_id in self.offsets or group_id in self.share
+        reason = "is not a consumer group" if is_known else "not found"
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+
+    def departures(self) -> Iterator[Departure]:
+        """Who left the groups, and why; group by group, the oldest first."""
+        for group in self.groups.values():
+            yield from group.departures
