@@ -166,6 +166,15 @@ def test_a_deleted_queue_leaves_nothing_behind(cli: Any, topic: str) -> None:
     assert described["kind"] == "stream" and "headwater.filter" not in described["config"]
 
 
+def test_dead_letters_go_only_to_topics_that_take_them(cli: Any, topic: str) -> None:
+    cli.ok("topic", "create", f"{topic}-dead")
+    wanted = ("subscription", "create", topic, f"{topic}-q", "--queue", "--dead-letter", f"{topic}-dead")
+    refused = cli(*wanted)
+    assert refused.exit_code == 1 and "does not take dead letters" in refused.stderr
+    cli.ok("topic", "alter", f"{topic}-dead", "--config", "errors.deadletterqueue.group.enable=true")
+    cli.ok(*wanted)
+
+
 def test_a_filter_that_is_none_makes_no_queue(cli: Any, topic: str) -> None:
     refused = cli("subscription", "create", topic, f"{topic}-q", "--queue", "--filter", "key =")
     assert refused.exit_code == 1 and "headwater.filter" in refused.stderr

@@ -35,12 +35,14 @@ from headwater.cli.subscription_facts import (
     all_subscriptions,
     subscription,
 )
+from headwater.cli.topic import topic_config
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 AS_LONG_AS_ALLOWED = "max"
 UNLIMITED = -1
+GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 QUEUE_KEYS = {
     "filter": "headwater.filter",
     "dead-letter": "errors.deadletterqueue.topic.name",
@@ -105,6 +107,8 @@ def create(
         indexes = set(topic_metadata(client, topic, bootstrap).partitions)
         existing = subscription(client, name)
         _check_is_new(existing, name, queue)
+        if dead_letter is not None:
+            _check_takes_letters(client, dead_letter)
         if existing is not None and start is None:
             indexes -= {place.partition for place in existing.places if place.topic == topic}
         offsets = resolve(client, [TopicPartition(topic, index) for index in sorted(indexes)], position)
@@ -252,6 +256,17 @@ def _check_is_new(facts: SubscriptionFacts | None, name: str, queue: bool) -> No
         )
     if (facts.kind == QUEUE) != queue:
         raise Problem(f"Group {name} exists already, as a {facts.kind}.", "Choose another name.")
+
+
+def _check_takes_letters(client: "AdminClient", topic: str) -> None:
+    """A topic that does not exist is made for it; one that does must have been given for that (KIP-1191)."""
+    if topic not in client.list_topics(timeout=REQUEST_TIMEOUT_S).topics:
+        return
+    if topic_config(client, topic, everything=True).get(GROUP_ENABLE) != "true":
+        raise Problem(
+            f"Topic {topic} exists, and does not take dead letters.",
+            f"Allow it: `headwater topic alter {topic} --config {GROUP_ENABLE}=true`.",
+        )
 
 
 def _as_json(facts: SubscriptionFacts, members: list[dict[str, object]]) -> dict[str, object]:

@@ -111,7 +111,7 @@ def describe(
         metadata = topic_metadata(client, topic, bootstrap)
         cluster = client.list_topics(timeout=REQUEST_TIMEOUT_S)
         partitions = _summaries(client, cluster, [metadata])[topic]
-        config = _config(client, topic, everything=all_config)
+        config = topic_config(client, topic, everything=all_config)
     if json:
         print_json({"topic": topic, "partitions": [asdict(partition) for partition in partitions], "config": config})
         return
@@ -255,7 +255,7 @@ def _summaries(
     }
 
 
-def _config(client: "AdminClient", topic: str, *, everything: bool) -> dict[str, str]:
+def topic_config(client: "AdminClient", topic: str, *, everything: bool) -> dict[str, str]:
     from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
