@@ -15,6 +15,7 @@ from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.partition import Environment
 from headwater.broker.tail_cache import TailCache
+from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.effects import JoinAnswer
 from headwater.groups.members import MemberProtocol
 from headwater.groups.rebalance import GroupState
@@ -361,5 +362,61 @@ def test_a_bad_group_id_creates_nothing(tmp_path: Path, group_id: str) -> None:
             assert await refusal(coordinator.join(group_id, join_request())) is ErrorCode.INVALID_GROUP_ID
             assert await refusal(coordinator.commit(group_id, commit_request())) is ErrorCode.INVALID_GROUP_ID
             assert node.catalog.find(OFFSETS_TOPIC) is None
+
+    asyncio.run(scenario())
+
+
+def consumer_heartbeat(member_id: str, epoch: int, **fields: Any) -> ConsumerHeartbeat:
+    if epoch == 0:
+        fields = {"rebalance_timeout_ms": 30_000, "topic_names": ("orders",), "owned": {}, **fields}
+    return ConsumerHeartbeat(member_id, epoch, None, "app", "/test", **fields)
+
+
+def test_a_group_of_the_new_protocol_goes_on_after_a_restart_and_after_compaction(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        async with node.run() as coordinator:
+            await ready(coordinator)
+            first = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 0))
+            assert first.assigned is not None
+            for number in range(20):
+                await coordinator.consumer_heartbeat("g", consumer_heartbeat(f"b{number}", 0))
+                await coordinator.consumer_heartbeat("g", consumer_heartbeat(f"b{number}", -1))
+            answer = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 1, owned=first.assigned))
+            described = coordinator.described_consumer("g")
+            assert (described.state, described.epoch, answer.epoch) == (GroupState.STABLE, 41, 41)
+            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
+            log.ask_roll()
+            await until(lambda: log.open_bytes == 0)
+            await coordinator.commit("g", CommitRequest("a", None, 41, (OffsetToCommit("orders", 0, 7, -1, ""),)))
+            await until(lambda: log.register.chain.sealed[0].crc32c is not None)
+            await Cleaner(node.environment, node.catalog, node.config).compact()
+        async with node.run() as coordinator:
+            await until(coordinator.is_loaded)
+            assert coordinator.described_consumer("g") == described
+            again = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 41))
+            assert (again.epoch, again.assigned) == (41, None)
+            ((_, _, found),) = await coordinator.committed("g", [("orders", 0)], "a", 41)
+            assert found is not None and found.offset == 7
+            await node.catalog.add_partitions(node.catalog.topic("orders"), 3)
+            grown = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 41))
+            assert grown.epoch == 42 and grown.assigned is not None
+            assert [sorted(indexes) for indexes in grown.assigned.values()] == [[0, 1, 2]]
+
+    asyncio.run(scenario())
+
+
+def test_a_silent_member_of_the_new_protocol_is_removed_by_the_clock(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = Node(tmp_path, group_consumer_session_timeout_ms=10_000)
+        async with node.run() as coordinator:
+            await ready(coordinator)
+            await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 0))
+            node.clock.advance(10)
+            coordinator.tick()
+            assert coordinator.described_consumer("g").state is GroupState.EMPTY
+            assert [(each.group_id, each.reason.value) for each in coordinator.departures()] == [
+                ("g", "session expired")
+            ]
 
     asyncio.run(scenario())

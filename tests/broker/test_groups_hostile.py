@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from raw_client import ask
 
 from headwater.broker.handlers import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -28,6 +30,8 @@ from headwater.wire.messages import Message
 from headwater.wire.schema import Field, Struct, request_schema
 
 MODULES = [
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
