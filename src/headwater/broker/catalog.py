@@ -27,6 +27,8 @@ OPERATIONS_PER_TXN = 96
 PARTITIONS_AT_ONCE = 48
 """Taken over together: their changes fit into one transaction, two operations each."""
 CHUNKS_AT_ONCE = 8
+MANY_PARTITIONS = 1_000
+"""So many take about a second to take over: the log says how far it is."""
 MAX_PARTITIONS = 100_000
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -145,9 +147,14 @@ class Catalog:
                 )
             if not txn.ok:
                 raise RuntimeError("another process changed the partitions of this node while it was starting")
+            before = len(found)
             for takeover in takeovers:
                 found[takeover.partition] = self._led(takeover, txn.versions, sealed.get(takeover.partition, {}))
+            if before // MANY_PARTITIONS < len(found) // MANY_PARTITIONS:
+                log_fact("taking_over", done=len(found), partitions=len(led))
 
+        if len(led) >= MANY_PARTITIONS:
+            log_fact("taking_over", partitions=len(led))
         async with asyncio.TaskGroup() as chunks:
             for start in range(0, len(led), PARTITIONS_AT_ONCE):
                 chunks.create_task(lead_chunk(led[start : start + PARTITIONS_AT_ONCE]))
