@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.share_coordinator import ShareCoordinator
-from headwater.broker.share_queue import SPAN_BYTES, ShareQueue, Span, Taken
+from headwater.broker.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
 from headwater.broker.share_sessions import ShareSession
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId
@@ -72,7 +72,7 @@ class ShareFetching:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + max(limits.max_wait_ms, 0) / 1000
-        self._records_left = limits.max_records if limits.max_records > 0 else 2**31
+        self._records_left = limits.max_records if limits.max_records > 0 else MAX_RECORDS
         self._bytes_left = min(max(limits.max_bytes, 0), MAX_RESPONSE_BYTES)
         self._seen: dict[ShareQueue, int] = {}
         self._waiting: asyncio.Future[None] | None = None
@@ -133,7 +133,7 @@ class ShareFetching:
         if missing <= 1:
             return True
         for queue in queues:
-            span = await self._read(queue, missing)
+            span = await self._read(queue, missing, MAX_RECORDS)
             missing -= span.size_bytes if span is not None else 0
             if missing <= 0:
                 return True
@@ -159,7 +159,7 @@ class ShareFetching:
         took = False
         for _ in range(MAX_SPANS):
             looked_at = queue.share.end_offset
-            span = await self._read(queue, min(self._bytes_left, SPAN_BYTES))
+            span = await self._read(queue, min(self._bytes_left, SPAN_BYTES), self._records_left)
             if span is None:
                 break
             taken = queue.take(self._session.member_id, span, self._records_left, self._limits.mode)
@@ -176,9 +176,9 @@ class ShareFetching:
                 break
         return took
 
-    async def _read(self, queue: ShareQueue, max_bytes: int) -> Span | None:
+    async def _read(self, queue: ShareQueue, max_bytes: int, max_records: int) -> Span | None:
         try:
-            return await queue.read(max(max_bytes, 1))
+            return await queue.read(max(max_bytes, 1), max_records)
         except StoreError as error:
             log_fact("read_failed", partition=queue.partition.id, error=f"{type(error).__name__}: {error}")
             self.readings[queue.key.partition].error = ErrorCode.KAFKA_STORAGE_ERROR

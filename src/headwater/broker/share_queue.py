@@ -28,6 +28,8 @@ from headwater.records.batch import BatchHeader, parse_header, split
 SPAN_BYTES = 256 * 1024
 """What is read in one step: more than most fetches take, little enough to throw the rest away."""
 
+MAX_RECORDS = 2**31 - 1
+
 
 class Waiter(Protocol):
     """A fetch that waits for something to take."""
@@ -113,29 +115,33 @@ class ShareQueue:
 
     # What members do
 
-    async def read(self, max_bytes: int) -> Span | None:
-        """What there may be to take: about `max_bytes`, at least one batch; None if there is nothing."""
+    async def read(self, max_bytes: int, max_records: int) -> Span | None:
+        """What there may be to take: about `max_bytes`, at least one batch, not many more than `max_records` records if
+        all of them are new; None if there is nothing."""
         self._follow_log_start()
         offset = self.share.next_fetch_offset(self._surroundings.now_ms())
         limit = self.limit
         if offset is None or offset >= limit or not self._is_open:
             return None
-        found = self.partition.read_tail(offset, max_bytes)
-        if found is not None:
-            batches = [(parse_header(batch), batch) for batch in found]
+        if offset < self.share.end_offset:
+            max_records = MAX_RECORDS  # those to be delivered again may be few among many
+        tail = self.partition.read_tail(offset, max_bytes)
+        found: Iterable[tuple[BatchHeader, Buffer]]
+        if tail is not None:
+            found = ((parse_header(batch), batch) for batch in tail)
         else:
-            batches = [*split(await self.partition.read(offset, max_bytes))]
-        batches = [(header, batch) for header, batch in batches if header.last_offset < limit]
+            found = split(await self.partition.read(offset, max_bytes))
+        batches: list[tuple[BatchHeader, Buffer]] = []
+        for header, batch in found:
+            if header.last_offset >= limit or max_records <= 0:
+                break
+            batches.append((header, batch))
+            max_records -= header.record_count
         end_offset = batches[-1][0].last_offset + 1 if batches else limit
         return Span(offset, end_offset, batches)
 
     def take(self, member_id: str, span: Span, max_records: int, mode: AcquireMode) -> Taken:
-        candidates = [
-            CandidateBatch(header.base_offset, header.last_offset, self._facts.reader(header, batch))
-            for header, batch in span.batches
-            if not header.is_control
-        ]
-        read = LogRead(span.first_offset, span.end_offset, candidates)
+        read = LogRead(span.first_offset, span.end_offset, self._candidates(span, max_records))
         acquisition = self.share.acquire(member_id, read, max_records, self._surroundings.now_ms(), mode)
         if acquisition.changes.events:
             self._took(acquisition.changes)
@@ -229,6 +235,26 @@ class ShareQueue:
     @property
     def _is_open(self) -> bool:
         return not self.is_closed and not self.settings.is_paused
+
+    def _candidates(self, span: Span, max_records: int) -> list[CandidateBatch]:
+        """The batches to choose from. Neighbours without anything special are one, as far as they would be taken
+        together anyway: small batches then cost no more than large ones."""
+        candidates: list[CandidateBatch] = []
+        plain_first, plain_next = 0, -1
+        for header, batch in span.batches:
+            if header.is_control:
+                continue
+            first, last = header.base_offset, header.last_offset
+            facts = self._facts.reader(header, batch)
+            if facts is not None:
+                candidates.append(CandidateBatch(first, last, facts))
+            elif first == plain_next and last - plain_first < max_records:
+                candidates[-1] = CandidateBatch(plain_first, last)
+                plain_next = last + 1
+            else:
+                candidates.append(CandidateBatch(first, last))
+                plain_first, plain_next = first, last + 1
+        return candidates
 
     def _follow_log_start(self) -> None:
         if self.share.start_offset < self.partition.log_start:
