@@ -40,22 +40,23 @@ class Volume:
     rounds: int
     records: dict[str, int]
     """by broker: enough for a few seconds"""
-    warm_up_records: int
+    warm_up_records: dict[str, int]
+    """Kafka needs more than half a million until its code is compiled."""
     rebalance_rounds: int
     rebalance: rebalance.Scale
 
 
 FULL = Volume(
     rounds=5,
-    records={KAFKA: 500_000, OS: 500_000, SYNC: 500_000, RABBITMQ: 100_000, NATS: 50_000},
-    warm_up_records=20_000,
+    records={KAFKA: 1_000_000, OS: 1_000_000, SYNC: 1_000_000, RABBITMQ: 150_000, NATS: 80_000},
+    warm_up_records={KAFKA: 400_000, OS: 400_000, SYNC: 400_000, RABBITMQ: 20_000, NATS: 10_000},
     rebalance_rounds=2,
     rebalance=rebalance.FULL,
 )
 QUICK = Volume(
     rounds=2,
-    records={KAFKA: 100_000, OS: 100_000, SYNC: 100_000, RABBITMQ: 30_000, NATS: 20_000},
-    warm_up_records=10_000,
+    records={KAFKA: 400_000, OS: 400_000, SYNC: 400_000, RABBITMQ: 60_000, NATS: 30_000},
+    warm_up_records={KAFKA: 300_000, OS: 300_000, SYNC: 300_000, RABBITMQ: 10_000, NATS: 5_000},
     rebalance_rounds=1,
     rebalance=rebalance.QUICK,
 )
@@ -116,7 +117,7 @@ def drain_figures(volume: Volume, name: str, broker: QueueBroker, say: Say) -> F
     broker.start()
     say("warming up")
     for consumers in CONSUMER_COUNTS:
-        drain(broker, f"warm-{consumers}", consumers, volume.warm_up_records)
+        drain(broker, f"warm-{consumers}", consumers, volume.warm_up_records[name])
     figures: Figures = {}
     for consumers in CONSUMER_COUNTS:
         case = "1 consumer" if consumers == 1 else f"{consumers} consumers"
