@@ -57,8 +57,7 @@ class ConsumerGroup:
     # Members of the new protocol
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> Effects:
-        """Join (epoch 0), stay (the epoch that was given), or leave (-1, and -2 for a while)."""
-        request.check(self._settings)
+        """Join (epoch 0), stay (the epoch that was given), or leave (-1, and -2 for a while). `request` was checked."""
         out = Effects()
         if request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             self._leave_by_heartbeat(request, now, out)
@@ -258,7 +257,9 @@ class ConsumerGroup:
 
 
 def _described(group_id: str, request: ConsumerHeartbeat, before: ConsumerMemberStored | None) -> ConsumerMemberStored:
-    """The member as it is now: what the request leaves out is as it was."""
+    """The member as it is now: what the request leaves out is as it was. Most requests leave out everything."""
+    if before is not None and request.says_nothing and before.classic is None and before.client_id == request.client_id:
+        return before
     if before is None:
         before = ConsumerMemberStored(
             group_id, request.member_id, request.instance_id, None, "", "", (), None, 0, None

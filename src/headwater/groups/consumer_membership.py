@@ -105,7 +105,7 @@ class Membership:
         """Store a member as it describes itself now. `before` is what it was, or whose place it takes, if anyone's."""
         if before is not None and before.member_id != member.member_id:
             self._replace(before, member, now, out)
-        elif member != before:
+        elif member is not before and member != before:
             self.log(member, out)
         self._advance(before is None or _subscription(before) != _subscription(member), out)
 

@@ -40,6 +40,15 @@ class ConsumerHeartbeat:
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != UNCHANGED_MS and has_subscription and self.owned is not None
 
+    @property
+    def says_nothing(self) -> bool:
+        """The member is alive, and that is all."""
+        return (
+            self.epoch != JOIN_EPOCH
+            and self.rebalance_timeout_ms == UNCHANGED_MS
+            and self.topic_names is self.topic_regex is self.server_assignor is self.rack_id is None
+        )
+
     def check(self, settings: GroupSettings) -> None:
         """Raise RequestError for what no group would accept."""
         if not self.member_id:
