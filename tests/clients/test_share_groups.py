@@ -131,6 +131,31 @@ def test_accept_release_and_reject_do_what_they_say(
     assert [letter.value for letter in letters] == [b"2", b"5", b"8"]
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_few_records_of_a_large_batch_come_again_as_they_are(
+    new_worker: NewWorker, new_topic: NewTopic, confluent: Client, codec: str
+) -> None:
+    topic, count = new_topic(), 1_500
+    values = [random.Random(number).randbytes(40) for number in range(count)]
+    confluent.produce(topic, [Record(value) for value in values], codec=codec)
+    worker = new_worker(topic, 2_000)
+    seen: dict[int, bytes] = {}
+    again: list[Lent] = []
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(seen) < count or len(again) < 3:
+        assert time.monotonic() < deadline_s, f"{len(seen)} records came, {len(again)} again"
+        records = worker.poll(0.5)
+        failing = [record for record in records if record.offset in (7, 700, 1_499) and record.offset not in seen]
+        again += [record for record in records if record.offset in seen]
+        worker.acknowledge(failing, RELEASE)
+        worker.acknowledge([record for record in records if record not in failing], ACCEPT)
+        seen |= {record.offset: record.value for record in records}
+        if records:
+            worker.commit()
+    assert [seen[offset] for offset in range(count)] == values
+    assert {record.offset: record.value for record in again} == {each: values[each] for each in (7, 700, 1_499)}
+
+
 def test_a_poison_record_lands_in_the_dead_letters_after_the_limit_once(
     new_worker: NewWorker, new_topic: NewTopic, confluent: Client, bootstrap: str, group: str
 ) -> None:

@@ -24,6 +24,7 @@ from headwater.broker.share_log import ShareKey, ShareLog
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.share_sessions import ShareSession, ShareSessions
 from headwater.broker.subscriptions import GroupPosition
+from headwater.broker.thin_batches import ThinBatches
 from headwater.groups.deadlines import Deadlines
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
@@ -54,6 +55,7 @@ class ShareCoordinator:
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
     ) -> None:
         self.sessions = ShareSessions(config.share_max_sessions)
+        self.thin_batches = ThinBatches()
         self.spawn = spawn
         self._catalog = catalog
         self._groups = groups

@@ -1,7 +1,8 @@
 """ShareFetch (78): records lent to a member of a share group, and acknowledgements of those it had (KIP-932). Versions
 1 and 2: from 2 on with a strict limit of records (KIP-1206) and renewed leases (KIP-1222).
 
-Batches are sent whole, as they are stored; the acquired ranges tell which of their records are the member's.
+Batches are sent whole, as they are stored, unless very few of their records are wanted; the acquired ranges tell which
+of them are the member's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +107,8 @@ def _partition(
     broker: "Broker", partition: PartitionId, reading: ShareReading, acknowledged: ErrorCode | None, batch_size: int
 ) -> Message:
     ranges, batches = reading.in_order()
-    records = b"".join(batch for _, batch in batches)
+    thin = broker.shares.thin_batches
+    records = b"".join(thin.cut(partition, header, batch, ranges) for header, batch in batches)
     queue = reading.queue
     if queue is not None and records:
         broker.metrics.fetched(queue.partition.topic_name, len(records))
