@@ -41,7 +41,7 @@ def _bars(axes: Any, rounds: list[dict[str, Figures]], name: str) -> None:
         around = [[middle - min(found)], [max(found) - middle]]
         axes.bar(at, middle, color=COLOURS[broker], yerr=around, capsize=4)
         axes.annotate(number(middle), (at, middle), ha="center", va="bottom", fontsize=8)
-    axes.set_xticks(range(len(brokers)), brokers, fontsize=8)
+    axes.set_xticks(range(len(brokers)), [broker.replace(" ", "\n") for broker in brokers], fontsize=8)
     kind = kind_of(name)
     axes.set_title(f"{name}, {kind.unit} ({'↑' if kind.more_is_better else '↓'})", fontsize=9)
     axes.grid(axis="y", alpha=0.2)
