@@ -29,6 +29,7 @@ MAX_SPANS = 64
 MAX_FRUITLESS_ROUNDS = 16
 """Looks in a row at records that turn out not to be for this member, before it rests for a moment."""
 FRUITLESS_PAUSE_S = 0.01
+_NOT_READY = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,9 @@ class ShareFetching:
             partition = self._catalog.topic_by_id(partition_id.topic_id).partition(partition_id.index)
             return ShareReading(queue=await self._shares.queue(self._session.group_id, partition))
         except RequestError as error:
-            return ShareReading(error.code, error.message)
+            # Consumers of records know nothing of coordinators: they are to look for the leader, and come back.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _NOT_READY else error.code
+            return ShareReading(code, error.message)
 
     async def _is_enough(self, queues: Sequence[ShareQueue]) -> bool:
         missing = self._limits.min_bytes
