@@ -144,7 +144,7 @@ def test_commits_name_the_members_epoch(broker: Broker, group: str) -> None:
     assert commit(broker, group, "a", 1, 9, name="orders") == [0, missing]
     assert commit(broker, group, "a", 0, 9, name="orders") == [ErrorCode.STALE_MEMBER_EPOCH, missing]
     assert commit(broker, group, "b", 1, 9, name="orders") == [ErrorCode.UNKNOWN_MEMBER_ID, missing]
-    assert commit(broker, group, "a", 0, 8, name="orders") == [ErrorCode.UNSUPPORTED_VERSION, missing]
+    assert commit(broker, group, "a", 1, 8, name="orders") == [ErrorCode.UNSUPPORTED_VERSION, missing]
     assert commit(broker, group, "a", 1, 10, topic_id=topic_id(broker)) == [0, missing]
     assert commit(broker, group, "a", 1, 10, topic_id=uuid.UUID(int=5)) == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
 

@@ -8,7 +8,7 @@ from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, SyncAnswe
 from headwater.groups.events import Event
 from headwater.groups.members import MemberProtocol
 from headwater.groups.moment import Moment
-from headwater.groups.requests import JoinRequest, LeaveRequest, SyncRequest
+from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
 
@@ -71,6 +71,9 @@ class DrivenGroup:
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
         return self.group.heartbeat(member_id, instance_id, generation, self.now)
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> None:
+        self.group.check_commit(CommitRequest(member_id, instance_id, generation, ()), now)
 
     def pass_ms(self, ms: int) -> None:
         """Let time pass, stopping at every deadline as a timer would."""

@@ -126,7 +126,7 @@ def test_an_empty_group_comes_back_empty_and_its_generation_goes_on() -> None:
 def test_a_commit_needs_a_member_of_the_generation() -> None:
     driven = DrivenGroup()
     (only,) = driven.stable_members(1)
-    check = driven.group.check_commit
+    check = driven.check_commit
     assert refusal(lambda: check(only, None, 1, at(0))) is ErrorCode.NONE
     assert refusal(lambda: check(only, None, 0, at(0))) is ErrorCode.ILLEGAL_GENERATION
     assert refusal(lambda: check("stranger", None, 1, at(0))) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -137,25 +137,25 @@ def test_members_may_commit_while_the_group_prepares_but_not_while_it_completes(
     driven = DrivenGroup()
     (only,) = driven.stable_members(1)
     driven.join("b", needs_known_id=False)
-    assert refusal(lambda: driven.group.check_commit(only, None, 1, at(0))) is ErrorCode.NONE
+    assert refusal(lambda: driven.check_commit(only, None, 1, at(0))) is ErrorCode.NONE
     driven.join("a", only)
     assert driven.group.state is GroupState.COMPLETING
-    assert refusal(lambda: driven.group.check_commit(only, None, 2, at(0))) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert refusal(lambda: driven.check_commit(only, None, 2, at(0))) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_anyone_may_commit_for_an_empty_group() -> None:
     driven = DrivenGroup()
     (only,) = driven.stable_members(1)
     driven.leave(only)
-    assert refusal(lambda: driven.group.check_commit("", None, -1, at(0))) is ErrorCode.NONE
-    assert refusal(lambda: driven.group.check_commit(only, None, 1, at(0))) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refusal(lambda: driven.check_commit("", None, -1, at(0))) is ErrorCode.NONE
+    assert refusal(lambda: driven.check_commit(only, None, 1, at(0))) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_is_a_sign_of_life() -> None:
     driven = DrivenGroup()
     (only,) = driven.stable_members(1, session_timeout_ms=6_000)
     driven.pass_ms(5_000)
-    driven.group.check_commit(only, None, 1, driven.now)
+    driven.check_commit(only, None, 1, driven.now)
     driven.pass_ms(5_000)
     assert only in driven.group.members
 

@@ -44,7 +44,7 @@ def test_the_old_id_of_a_replaced_static_member_is_fenced() -> None:
     assert refusal(lambda: driven.heartbeat(old, generation, "i2")) is fenced
     assert refusal(lambda: driven.sync("x", old, generation, instance_id="i2")) is fenced
     assert refusal(lambda: driven.join("x", old, instance_id="i2")) is fenced
-    assert refusal(lambda: driven.group.check_commit(old, "i2", generation, driven.now)) is fenced
+    assert refusal(lambda: driven.check_commit(old, "i2", generation, driven.now)) is fenced
     assert [answer.error for answer in driven.leave(old, instance_id="i2")] == [fenced]
     assert refusal(lambda: driven.heartbeat(old, generation)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert [each.reason for each in driven.group.departures] == [DepartureReason.FENCED]

@@ -15,7 +15,7 @@ from headwater.groups.events import GroupDeleted, GroupStored, StoredMember
 from headwater.groups.members import Member, MemberProtocol, Roster, size_bytes
 from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState, Rebalance, Timer
-from headwater.groups.requests import JoinRequest, LeaveRequest, SyncRequest
+from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.groups.subscriptions import subscribed_topics
 from headwater.model.errors import ErrorCode, RequestError
@@ -117,8 +117,9 @@ class ClassicGroup:
         out.reply(to, answers)
         return out
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> None:
+    def check_commit(self, request: CommitRequest, now: Moment) -> None:
         """May this member commit offsets? Raises RequestError if not. A commit is a sign of life."""
+        member_id, instance_id, generation = request.member_id, request.instance_id, request.generation
         if generation < 0 and self.state is GroupState.EMPTY:
             return  # No members, no generation to respect: an administrator, or a consumer that assigns itself.
         if generation < 0 and member_id == "" and instance_id is None:

@@ -28,7 +28,7 @@ from headwater.groups.departures import DepartureReason, Departures
 from headwater.groups.effects import ConsumerAnswer, Effects, LeaveAnswer, ReplyTo
 from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
-from headwater.groups.requests import JoinRequest, LeaveRequest, SyncRequest
+from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.groups.topic_patterns import TopicPattern
@@ -110,12 +110,14 @@ class ConsumerGroup:
 
     # Offsets
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> None:
+    def check_commit(self, request: CommitRequest, now: Moment) -> None:
         """May this member commit offsets? Raises RequestError if not."""
-        if generation < 0 and not self.stored.members:
+        if request.generation < 0 and not self.stored.members:
             return
-        member = self.membership.known(member_id, instance_id)
-        self._check_same_epoch(member, generation)
+        member = self.membership.known(request.member_id, request.instance_id)
+        if member.classic is None and not request.knows_member_epochs:
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "A generation is no member epoch.")
+        self._check_same_epoch(member, request.generation)
         if member.classic is not None:
             self.membership.heard_of(member, now)
 

@@ -46,7 +46,10 @@ class ConsumerHeartbeat:
         return (
             self.epoch != JOIN_EPOCH
             and self.rebalance_timeout_ms == UNCHANGED_MS
-            and self.topic_names is self.topic_regex is self.server_assignor is self.rack_id is None
+            and self.topic_names is None
+            and self.topic_regex is None
+            and self.server_assignor is None
+            and self.rack_id is None
         )
 
     def check(self, settings: GroupSettings) -> None:

@@ -92,6 +92,8 @@ class CommitRequest:
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int | None = None
     """Asked for by old clients only; None is the broker's own retention."""
+    knows_member_epochs: bool = True
+    """Said in a version in which members of the new protocol can commit (OffsetCommit 9)."""
 
 
 def fits_string(text: str) -> bool:

@@ -180,7 +180,7 @@ class GroupShard:
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group, which commits no offsets.")
         group = self._groups.get(group_id)
         if group is not None:
-            group.check_commit(request.member_id, request.instance_id, request.generation, now)
+            group.check_commit(request, now)
         elif request.generation >= 0:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
         elif group_id not in self._offsets:

@@ -1,5 +1,8 @@
 """ConsumerGroupHeartbeat (68): join, stay in, or leave a group that the broker assigns (KIP-848). Versions 0 and 1:
 from 1 on clients make their own member ids, and may subscribe by pattern.
+
+Two answers are milder than Kafka's, because clients end on Kafka's: a member of a group that is gone is told
+UNKNOWN_MEMBER_ID and so joins again, and a static member that joins again under the id it has is let in.
 """
 
 import uuid

@@ -47,12 +47,13 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         generation=request.generation_id_or_member_epoch,
         offsets=known,
         retention_ms=_retention_ms(request, context.api_version),
+        knows_member_epochs=context.api_version >= FIRST_WITH_MEMBER_EPOCHS,
     )
     try:
         answers = await broker.groups.commit(request.group_id, commit)
         errors = {(answer.topic, answer.partition): answer.error for answer in answers}
     except RequestError as error:
-        errors = {(each.topic, each.partition): _told(error.code, context.api_version) for each in known}
+        errors = {(each.topic, each.partition): error.code for each in known}
     return Message(
         topics=[
             Message(
@@ -72,12 +73,6 @@ def _error(errors: Mapping[tuple[str, int], ErrorCode], topic: Topic | None, ind
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return errors.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def _told(error: ErrorCode, version: int) -> ErrorCode:
-    """Clients of older versions know nothing of member epochs, and cannot be in a group that has them."""
-    is_new = error is ErrorCode.STALE_MEMBER_EPOCH and version < FIRST_WITH_MEMBER_EPOCHS
-    return ErrorCode.UNSUPPORTED_VERSION if is_new else error
 
 
 def _retention_ms(request: Message, version: int) -> int | None:
