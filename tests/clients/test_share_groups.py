@@ -30,6 +30,8 @@ print(held, flush=True)
 time.sleep(60)
 """
 
+beyond_kafka = pytest.mark.usefixtures("ours_only")
+"""Dead letters, delays, order by key, leases of a second: Kafka has none of them."""
 NewWorker = Callable[..., Worker]
 NewTopic = Callable[..., str]
 OpenClient = Callable[[str, str], Client]
@@ -109,6 +111,7 @@ def test_eight_workers_on_two_partitions_all_work(
     assert set(seen.values()) == {1}, "each record was handled once"
 
 
+@beyond_kafka
 def test_accept_release_and_reject_do_what_they_say(
     new_worker: NewWorker, new_topic: NewTopic, confluent: Client, group: str
 ) -> None:
@@ -156,6 +159,7 @@ def test_a_few_records_of_a_large_batch_come_again_as_they_are(
     assert {record.offset: record.value for record in again} == {each: values[each] for each in (7, 700, 1_499)}
 
 
+@beyond_kafka
 def test_a_poison_record_lands_in_the_dead_letters_after_the_limit_once(
     new_worker: NewWorker, new_topic: NewTopic, confluent: Client, bootstrap: str, group: str
 ) -> None:
@@ -190,6 +194,7 @@ def test_a_poison_record_lands_in_the_dead_letters_after_the_limit_once(
     assert headers["headwater.dlq.delivery-count"] == b"3"
 
 
+@beyond_kafka
 def test_the_records_of_a_hanging_worker_reach_another_after_the_lock_time(
     new_worker: NewWorker, new_topic: NewTopic, confluent: Client, bootstrap: str, group: str
 ) -> None:
@@ -209,6 +214,7 @@ def test_the_records_of_a_hanging_worker_reach_another_after_the_lock_time(
         hanging.commit()
 
 
+@beyond_kafka
 def test_the_records_of_a_killed_worker_reach_another_within_the_lock_time(
     new_topic: NewTopic, confluent: Client, bootstrap: str, group: str
 ) -> None:
@@ -242,6 +248,7 @@ def test_the_records_of_a_killed_worker_reach_another_within_the_lock_time(
         child.stdout.close()
 
 
+@beyond_kafka
 def test_order_per_key_holds_under_chaos(new_topic: NewTopic, confluent: Client, bootstrap: str, group: str) -> None:
     """Workers accept, give back and vanish at random: of each key, records are accepted in order, one at a time."""
     configure(
@@ -334,6 +341,7 @@ class Stalls:
             self.worst_ms = max(self.worst_ms, (time.monotonic() - started_s - 0.005) * 1000)
 
 
+@beyond_kafka
 def test_delays_are_kept_within_100_ms_at_10000_pending_records(
     new_topic: NewTopic, confluent: Client, bootstrap: str, group: str
 ) -> None:
