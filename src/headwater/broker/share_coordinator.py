@@ -23,6 +23,7 @@ from headwater.broker.partition import Partition
 from headwater.broker.share_log import ShareKey, ShareLog
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.share_sessions import ShareSession, ShareSessions
+from headwater.broker.steady_time import SteadyTime
 from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
 from headwater.groups.deadlines import Deadlines
@@ -69,7 +70,7 @@ class ShareCoordinator:
         self._creating = asyncio.Lock()
         self._opening: dict[ShareKey, asyncio.Lock] = {}
         self._deadlines: Deadlines[ShareQueue] = Deadlines()
-        self._now_ms = 0
+        self._time = SteadyTime(clock)
         self._armed_ms = 0
         self._sooner = asyncio.Event()
         self._is_stopping = False
@@ -175,8 +176,7 @@ class ShareCoordinator:
     # Surroundings of the queues
 
     def now_ms(self) -> int:
-        self._now_ms = max(self._now_ms, self._clock.now_ms())
-        return self._now_ms
+        return self._time.now_ms()
 
     def arm(self, queue: ShareQueue) -> None:
         at_ms = queue.share.next_deadline_ms()
