@@ -192,14 +192,16 @@ class BrokerConfig:
     share_session_timeout_ms: int = setting.count(
         45_000,
         "How long a member of a share group may be silent, unless its group says.",
-        least=1,
+        least=200,
+        most=3_600_000,
         section=Section.GROUPS,
         kafka="group.share.session.timeout.ms",
     )
     share_heartbeat_interval_ms: int = setting.count(
         5_000,
         "How often a member of a share group sends a heartbeat, unless its group says.",
-        least=1,
+        least=100,
+        most=60_000,
         section=Section.GROUPS,
         kafka="group.share.heartbeat.interval.ms",
     )
@@ -214,8 +216,8 @@ class BrokerConfig:
     share_delivery_count_limit: int = setting.count(
         5,
         "How often a record is delivered before it is set aside, unless the group says.",
-        least=2,
-        most=10_000,
+        least=1,
+        most=100,
         section=Section.GROUPS,
         kafka="group.share.delivery.count.limit",
     )
@@ -223,7 +225,7 @@ class BrokerConfig:
         2_000,
         "Records of one partition that a share group may have in flight, unless the group says.",
         least=100,
-        most=100_000,
+        most=10_000,
         section=Section.GROUPS,
         kafka="group.share.partition.max.record.locks",
     )
@@ -322,6 +324,8 @@ class BrokerConfig:
         if self.group_consumer_migration_policy not in {policy.value for policy in MigrationPolicy}:
             policies = ", ".join(policy.value for policy in MigrationPolicy)
             raise ConfigError(f"{where}: group_consumer_migration_policy is one of {policies}")
+        if self.share_heartbeat_interval_ms >= self.share_session_timeout_ms:
+            raise ConfigError(f"{where}: share_heartbeat_interval_ms is not below share_session_timeout_ms")
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
         try:
