@@ -105,7 +105,7 @@ class GroupCoordinator:
                 except (RequestError, Unavailable, Unknown) as error:
                     raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
             assert topic is not None, "a topic that was not only validated"
-            self._open(topic)
+            await asyncio.wait(self._open(topic))  # there is nothing to read yet: whoever asked first is served
 
     def is_loaded(self) -> bool:
         return all(log.is_loaded for log in self._logs)
@@ -291,13 +291,12 @@ class GroupCoordinator:
 
     # Inside
 
-    def _open(self, topic: Topic) -> None:
+    def _open(self, topic: Topic) -> "list[asyncio.Task[None]]":
         self._logs = [
             GroupLog(partition, self._settings, self._topics, self._clock, self._spawn, self._arm)
             for partition in topic.partitions
         ]
-        for log in self._logs:
-            self._spawn(self._load(log))
+        return [self._spawn(self._load(log)) for log in self._logs]
 
     async def _load(self, log: GroupLog) -> None:
         await log.load()
