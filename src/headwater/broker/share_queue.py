@@ -115,7 +115,7 @@ class ShareQueue:
 
     # What members do
 
-    async def read(self, max_bytes: int, max_records: int) -> Span | None:
+    async def read(self, max_bytes: int, max_records: int = MAX_RECORDS) -> Span | None:
         """What there may be to take: about `max_bytes`, at least one batch, not many more than `max_records` records if
         all of them are new; None if there is nothing."""
         self._follow_log_start()
