@@ -14,15 +14,13 @@ from typing import Any
 
 import pytest
 from every_client import CLIENTS
-from judged import Client
+from judged import Client, NewTopic
 from with_confluent import ConfluentClient
 from with_java import compile_judge, maven
 
 OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
 
 TOPIC_TIMEOUT_S = 10.0
-
-NewTopic = Callable[..., str]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,9 +3,12 @@
 Each `with_<client>.py` says these words in its client's own API, so that one test judges the broker through
 all of them. A client states in `abilities` which words it knows; nothing is emulated for those it does not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+NewTopic = Callable[..., str]
+"""Creates a topic with a name of its own, and returns the name."""
 
 PRODUCE_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 15.0

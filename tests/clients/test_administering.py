@@ -3,9 +3,8 @@
 import time
 import uuid
 
-from conftest import NewTopic
 from every_client import every_client
-from judged import Client, Record, Refused
+from judged import Client, NewTopic, Record, Refused
 
 SEEN_TIMEOUT_S = 10.0
 

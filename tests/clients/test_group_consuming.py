@@ -4,9 +4,8 @@ import time
 import uuid
 from collections.abc import Callable
 
-from conftest import NewTopic
 from every_client import every_client, every_client_and
-from judged import SESSION_TIMEOUT_MS, Client, Member, Received, Record
+from judged import SESSION_TIMEOUT_MS, Client, Member, NewTopic, Received, Record
 
 PARTITIONS = 4
 SETTLE_TIMEOUT_S = 20.0

@@ -5,8 +5,7 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from conftest import NewTopic
-from judged import Client, ErrorCode, Record, Refused
+from judged import Client, ErrorCode, NewTopic, Record, Refused
 from with_java import JavaClient
 
 ELECTION_NOT_NEEDED = 84

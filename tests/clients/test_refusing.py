@@ -4,9 +4,8 @@ import time
 import uuid
 
 import pytest
-from conftest import NewTopic
 from every_client import every_client
-from judged import Client, ErrorCode, Record, Refused
+from judged import Client, ErrorCode, NewTopic, Record, Refused
 
 
 @every_client("admin")

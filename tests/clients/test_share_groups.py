@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from judged import Client, Record
+from judged import Client, NewTopic, Record
 from share_workers import ACCEPT, REJECT, RELEASE, ConfluentWorker, JavaWorker, Lent, Worker, configure
 
 from headwater.testing import Broker
@@ -33,7 +33,6 @@ time.sleep(60)
 beyond_kafka = pytest.mark.usefixtures("ours_only")
 """Dead letters, delays, order by key, leases of a second: Kafka has none of them."""
 NewWorker = Callable[..., Worker]
-NewTopic = Callable[..., str]
 OpenClient = Callable[[str, str], Client]
 
 
