@@ -38,7 +38,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-# Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine: about 45 minutes, or about 10.
+# Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine: about 55 minutes, or about 15.
 # Leave the machine alone meanwhile.
 bench: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.run
