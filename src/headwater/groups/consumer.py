@@ -15,7 +15,13 @@ from dataclasses import replace
 
 from headwater.groups.assignment import is_within
 from headwater.groups.consumer_classic import ClassicMembers
-from headwater.groups.consumer_events import LEFT_STATIC_EPOCH, ConsumerEvent, ConsumerMemberStored, CurrentStored
+from headwater.groups.consumer_events import (
+    LEFT_STATIC_EPOCH,
+    ConsumerEvent,
+    ConsumerMemberStored,
+    CurrentStored,
+    MemberState,
+)
 from headwater.groups.consumer_membership import Membership
 from headwater.groups.consumer_requests import (
     JOIN_EPOCH,
@@ -34,6 +40,8 @@ from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.groups.topic_patterns import TopicPattern
 from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode, RequestError
+
+WAITING_HEARTBEAT_INTERVAL_MS = 200
 
 
 class ConsumerGroup:
@@ -82,11 +90,18 @@ class ConsumerGroup:
             ConsumerAnswer(
                 member.member_id,
                 current.epoch,
-                self._settings.consumer_heartbeat_interval_ms,
+                self._heartbeat_interval_ms(current),
                 current.assigned if tells_all else None,
             ),
         )
         return out
+
+    def _heartbeat_interval_ms(self, current: CurrentStored) -> int:
+        """A member that waits for partitions of others learns with a heartbeat that they are free: it asks sooner."""
+        interval_ms = self._settings.consumer_heartbeat_interval_ms
+        if current.state is MemberState.UNRELEASED_PARTITIONS:
+            return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
+        return interval_ms
 
     # Members of the classic protocol
 
