@@ -34,10 +34,6 @@ class Chain:
         yield self.open
 
     @property
-    def first_base(self) -> Offset:
-        return self._sealed[0].base if self._sealed else self.open.base
-
-    @property
     def sealed_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._sealed)
 

@@ -28,7 +28,7 @@ from headwater.model.replica import StoreError, StoreFailed
 from headwater.queues.events import DeadLetterReason
 from headwater.queues.outcomes import DeadLetter
 from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
-from headwater.records.build import build_batch
+from headwater.records.build import build_batch, chunked
 from headwater.records.compression import DecompressedTooLarge
 from headwater.records.record import Headers, Record, records
 from headwater.transport.facts import log_fact
@@ -110,7 +110,7 @@ class DeadLetters:
         return end
 
     async def _append(self, target: Partition, copies: Sequence[Record], compression: int) -> None:
-        for chunk in _chunks(copies):
+        for chunk in chunked(copies, MAX_BATCH_BYTES):
             batch = build_batch(chunk, timestamp=self._clock.now_ms(), compression=compression)
             appended = target.append(batch, parse_header(batch))
             if appended.committed is not None:
@@ -204,16 +204,3 @@ def _offsets_from(origin: dict[str, bytes], letters: Iterator[Record]) -> set[Of
         if offset.isdigit() and all(headers.get(name) == value for name, value in origin.items()):
             found.add(int(offset))
     return found
-
-
-def _chunks(copies: Sequence[Record]) -> list[list[Record]]:
-    chunks: list[list[Record]] = []
-    size_bytes = 0
-    for record in copies:
-        record_bytes = len(record.key or b"") + len(record.value or b"")
-        if not chunks or size_bytes + record_bytes > MAX_BATCH_BYTES:
-            chunks.append([])
-            size_bytes = 0
-        chunks[-1].append(record)
-        size_bytes += record_bytes
-    return chunks

@@ -9,7 +9,7 @@ the log has them.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from headwater.broker.partition import Partition
@@ -25,7 +25,7 @@ from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import Buffer, StoreError, StoreFailed
 from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
-from headwater.records.build import build_batch
+from headwater.records.build import build_batch, chunked
 from headwater.records.record import Record, records
 from headwater.transport.facts import log_fact
 
@@ -155,7 +155,7 @@ class GroupLog:
 
     async def _append(self, events: Sequence[Event]) -> None:
         appended = []
-        for chunk in _chunks(events):
+        for chunk in chunked((Record(*encode(event)) for event in events), MAX_BATCH_BYTES):
             batch = build_batch(chunk, timestamp=self._clock.now_ms())
             appended.append(self._partition.append(batch, parse_header(batch)))
         for each in appended:
@@ -178,21 +178,6 @@ class GroupLog:
 
     def _now(self) -> Moment:
         return Moment(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
-
-
-def _chunks(events: Sequence[Event]) -> Iterator[list[Record]]:
-    chunk: list[Record] = []
-    size_bytes = 0
-    for event in events:
-        key, value = encode(event)
-        record_bytes = len(key) + len(value or b"")
-        if chunk and size_bytes + record_bytes > MAX_BATCH_BYTES:
-            yield chunk
-            chunk, size_bytes = [], 0
-        chunk.append(Record(key, value))
-        size_bytes += record_bytes
-    if chunk:
-        yield chunk
 
 
 def _give(replies: Sequence[Reply]) -> None:

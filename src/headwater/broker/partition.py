@@ -87,7 +87,6 @@ class Partition:
         self.config = config
         self.producers = producers
         self.log_end = end
-        self.max_timestamp = max((segment.max_timestamp for segment in register.chain.sealed), default=-1)
         self.watchers: set[Watcher] = set()
         self.is_deleted = False
         self._environment = environment
@@ -298,7 +297,6 @@ class Partition:
         self._open_since_ms = self._environment.clock.now_ms()
         self._open_durability = durability
         if sealed.end > sealed.base:
-            self.max_timestamp = max(self.max_timestamp, sealed.max_timestamp)
             self._environment.spawn(self.measure(sealed))
 
     async def measure(self, sealed: SealedSegment) -> None:

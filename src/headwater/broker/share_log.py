@@ -29,7 +29,7 @@ from headwater.queues.events import ShareEvent, ShareSnapshot
 from headwater.queues.settings import QueueSettings
 from headwater.queues.share_partition import SharePartition
 from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
-from headwater.records.build import build_batch
+from headwater.records.build import build_batch, chunked
 from headwater.records.record import Record, records
 from headwater.transport.facts import log_fact
 
@@ -166,7 +166,7 @@ class ShareLog:
 
     async def _append(self, written: Sequence[Record]) -> None:
         appended = []
-        for chunk in _chunks(written):
+        for chunk in chunked(written, MAX_BATCH_BYTES):
             batch = build_batch(chunk, timestamp=self._clock.now_ms())
             appended.append(self._partition.append(batch, parse_header(batch)))
         for each in appended:
@@ -256,16 +256,3 @@ def _parse_key(data: bytes) -> tuple[int, ShareKey, int]:
     if kind not in (_SNAPSHOT, _CHANGE) or not -1 <= slot < MAX_CHANGES:
         raise ValueError(f"a key of kind {kind}, slot {slot} is not known")
     return kind, ShareKey(group_id, PartitionId(uuid.UUID(bytes=topic_id), index)), slot
-
-
-def _chunks(written: Sequence[Record]) -> list[list[Record]]:
-    chunks: list[list[Record]] = []
-    size_bytes = 0
-    for record in written:
-        record_bytes = len(record.key or b"") + len(record.value or b"")
-        if not chunks or size_bytes + record_bytes > MAX_BATCH_BYTES:
-            chunks.append([])
-            size_bytes = 0
-        chunks[-1].append(record)
-        size_bytes += record_bytes
-    return chunks

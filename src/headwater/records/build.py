@@ -1,7 +1,7 @@
 """Whole batches from records, for what the broker itself writes: group state, markers, compacted segments."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from headwater.model.replica import Buffer
@@ -64,6 +64,21 @@ def build_batch(
             record_count=len(records),
         ),
     )
+
+
+def chunked(records: Iterable[Record], max_bytes: int) -> Iterator[list[Record]]:
+    """The records in order, in lists for one batch each: about `max_bytes` of keys and values, but at least one."""
+    chunk: list[Record] = []
+    size_bytes = 0
+    for record in records:
+        record_bytes = len(record.key or b"") + len(record.value or b"")
+        if chunk and size_bytes + record_bytes > max_bytes:
+            yield chunk
+            chunk, size_bytes = [], 0
+        chunk.append(record)
+        size_bytes += record_bytes
+    if chunk:
+        yield chunk
 
 
 def assemble(payload: Buffer, header: BatchHeader) -> bytearray:

@@ -87,10 +87,6 @@ class Server:
             self._listener.close()
 
     @property
-    def connection_count(self) -> int:
-        return len(self._connections)
-
-    @property
     def held_bytes(self) -> int:
         return self._held_bytes
 

@@ -7,10 +7,10 @@ on null.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.catalog import Topic
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.handlers.metadata import describe
 from headwater.broker.topic_name import check_topic_name
-from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.errors import RequestError
 from headwater.wire.messages import Message
 from headwater.wire.schema import NULL_UUID
 
@@ -44,31 +44,8 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
             room -= 1
             continue
         end = min(len(topic.partitions), first + room)
-        topics.append(_describe(topic, first, end))
+        topics.append(describe(topic, first, end))
         room -= max(0, end - first)
         if end < len(topic.partitions):
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=end))
     return Message(topics=topics, next_cursor=None)
-
-
-def _describe(topic: Topic, first: int, end: int) -> Message:
-    return Message(
-        error_code=ErrorCode.NONE,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[
-            Message(
-                error_code=ErrorCode.NONE,
-                partition_index=partition.id.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=(partition.leader,),
-                isr_nodes=(partition.leader,),
-                eligible_leader_replicas=(),
-                last_known_elr=(),
-                offline_replicas=(),
-            )
-            for partition in topic.partitions[first:end]
-        ],
-    )

@@ -47,7 +47,9 @@ async def _find(broker: "Broker", asked: Message, may_create: bool) -> Message:
         return Message(error_code=error.code, name=name, topic_id=topic_id, is_internal=False, partitions=())
 
 
-def describe(topic: Topic) -> Message:
+def describe(topic: Topic, first: int = 0, end: int | None = None) -> Message:
+    """The topic with its partitions from `first` to `end`, for every API that tells where partitions are: each
+    takes the fields that it has."""
     return Message(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -61,9 +63,11 @@ def describe(topic: Topic) -> Message:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=(partition.leader,),
                 isr_nodes=(partition.leader,),
+                eligible_leader_replicas=(),
+                last_known_elr=(),
                 offline_replicas=(),
             )
-            for partition in topic.partitions
+            for partition in topic.partitions[first:end]
         ],
         topic_authorized_operations=-(2**31),
     )
