@@ -7,10 +7,10 @@ from headwater.groups.classic import ClassicGroup
 from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, SyncAnswer
 from headwater.groups.events import Event
 from headwater.groups.members import MemberProtocol
-from headwater.groups.moment import Moment
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 
 WALL_MS = 1_700_000_000_000
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)

@@ -7,13 +7,13 @@ import pytest
 from headwater.groups.effects import Effects, ShareHeartbeatAnswer
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import Event
-from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.share import LEAVE_EPOCH, ShareHeartbeat, ShareSettings
 from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 
 SETTINGS = ShareSettings(session_timeout_ms=10_000, heartbeat_interval_ms=1_000, max_members=3)
 

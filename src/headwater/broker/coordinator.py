@@ -31,7 +31,6 @@ from headwater.groups.effects import (
     SyncAnswer,
 )
 from headwater.groups.events import CommittedOffset
-from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings, MigrationPolicy
@@ -43,6 +42,7 @@ from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import TopicId
+from headwater.model.moment import Moment
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}

@@ -17,12 +17,12 @@ from headwater.groups.byte_reader import Malformed
 from headwater.groups.effects import Effects, Reply
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import Event
-from headwater.groups.moment import Moment
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.topics import TopicTable
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 from headwater.model.replica import Buffer, StoreError, StoreFailed
 from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
 from headwater.records.build import build_batch, chunked

@@ -26,9 +26,9 @@ from headwater.broker.share_sessions import ShareSession, ShareSessions
 from headwater.broker.steady_time import SteadyTime
 from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
-from headwater.groups.deadlines import Deadlines
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
+from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId
 from headwater.queues.outcomes import DeadLetter

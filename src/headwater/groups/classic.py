@@ -13,12 +13,12 @@ from headwater.groups.departures import DepartureReason, Departures
 from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, ReplyTo
 from headwater.groups.events import GroupDeleted, GroupStored, StoredMember
 from headwater.groups.members import Member, MemberProtocol, Roster, size_bytes
-from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState, Rebalance, Timer
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
 from headwater.groups.subscriptions import subscribed_topics
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 
 
 class ClassicGroup:

@@ -32,7 +32,6 @@ from headwater.groups.consumer_requests import (
 )
 from headwater.groups.departures import DepartureReason, Departures
 from headwater.groups.effects import ConsumerAnswer, Effects, LeaveAnswer, ReplyTo
-from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
@@ -40,6 +39,7 @@ from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.groups.topic_patterns import TopicPattern
 from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 
 WAITING_HEARTBEAT_INTERVAL_MS = 200
 

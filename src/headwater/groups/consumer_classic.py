@@ -10,10 +10,10 @@ from headwater.groups.consumer_events import ClassicPart, ConsumerMemberStored, 
 from headwater.groups.consumer_membership import ConsumerTimer, Membership
 from headwater.groups.consumer_protocol import Subscription, read_subscription, with_ids, write_assignment
 from headwater.groups.effects import Effects, JoinAnswer, ReplyTo, SyncAnswer
-from headwater.groups.moment import Moment
 from headwater.groups.requests import JoinRequest, SyncRequest
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 
 MAX_GIVEN_OUT = 1_000
 """Member ids that are remembered before they are used; whoever has an older one asks for another."""

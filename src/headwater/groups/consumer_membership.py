@@ -25,15 +25,15 @@ from headwater.groups.consumer_events import (
 )
 from headwater.groups.consumer_state import ConsumerState
 from headwater.groups.consumer_topics import ConsumerTopics
-from headwater.groups.deadlines import Deadlines
 from headwater.groups.departures import MAX_EXPLANATION_CHARS, Departure, DepartureReason, Departures
 from headwater.groups.effects import Effects
-from headwater.groups.moment import Moment
 from headwater.groups.reconciliation import reconcile
 from headwater.groups.settings import GroupSettings
 from headwater.groups.topics import TopicTable
+from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import TopicId
+from headwater.model.moment import Moment
 
 MAX_EPOCH = 2**31 - 1
 

@@ -21,11 +21,11 @@ from headwater.groups.consumer_events import (
 from headwater.groups.consumer_protocol import read_assignment, read_subscription, with_ids, write_assignment
 from headwater.groups.events import GroupStored, StoredMember
 from headwater.groups.members import Member
-from headwater.groups.moment import Moment
 from headwater.groups.settings import GroupSettings
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.groups.topics import TopicTable
 from headwater.model.ids import TopicId
+from headwater.model.moment import Moment
 
 
 def can_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:

@@ -12,14 +12,14 @@
 
 import enum
 
-from headwater.groups.deadlines import Deadlines
 from headwater.groups.departures import MAX_EXPLANATION_CHARS, Departure, DepartureReason, Departures
 from headwater.groups.effects import Effects, JoinAnswer, JoinedMember, ReplyTo, SyncAnswer
 from headwater.groups.members import Member, Roster
-from headwater.groups.moment import Moment
 from headwater.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode
+from headwater.model.moment import Moment
 
 MIN_POSTPONEMENT_MS = 1_000
 """How soon a rebalance to which nobody came is looked at again, at the earliest."""

@@ -16,7 +16,6 @@ from headwater.groups.classic import ClassicGroup
 from headwater.groups.consumer import ConsumerGroup
 from headwater.groups.consumer_events import ConsumerGroupDeleted
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
-from headwater.groups.deadlines import Deadlines
 from headwater.groups.departures import Departure
 from headwater.groups.effects import Effects, LeaveAnswer, OffsetAnswer, ReplyTo
 from headwater.groups.events import (
@@ -28,7 +27,6 @@ from headwater.groups.events import (
 )
 from headwater.groups.group_table import Group, GroupTable
 from headwater.groups.migration import can_upgrade, downgraded, emptied, protocols_of, upgraded
-from headwater.groups.moment import Moment
 from headwater.groups.offsets import GroupOffsets
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest, fits_string
@@ -41,7 +39,9 @@ from headwater.groups.views import (
     DescribedGroup,
     ListedGroup,
 )
+from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 
 MAX_TIMESTAMP_MS = 2**63 - 1
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from headwater.groups import share_assignor
-from headwater.groups.deadlines import Deadlines
 from headwater.groups.effects import Effects, ShareHeartbeatAnswer
 from headwater.groups.events import ShareGroupDeleted, ShareGroupStored, ShareMemberDeleted, ShareMemberStored
-from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.groups.share_assignor import TopicPartition
+from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import TopicId
+from headwater.model.moment import Moment
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

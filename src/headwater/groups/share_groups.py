@@ -5,13 +5,13 @@ The same contract as the shard's: decisions are applied already when their effec
 
 from collections.abc import Iterator
 
-from headwater.groups.deadlines import Deadlines
 from headwater.groups.effects import Effects, ReplyTo
 from headwater.groups.events import ShareEvent, ShareGroupDeleted, ShareGroupStored
-from headwater.groups.moment import Moment
 from headwater.groups.rebalance import GroupState
 from headwater.groups.share import JOIN_EPOCH, ShareGroup, ShareHeartbeat, ShareSettings, TopicView
+from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
 
 MAX_DEPARTED = 100_000
 """Members that went and whose records nobody has asked to release yet; more are left to their leases."""

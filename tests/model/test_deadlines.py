@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.groups.deadlines import Deadlines
+from headwater.model.deadlines import Deadlines
 
 
 def take_all(deadlines: Deadlines[str], now_ms: int) -> list[str]:
