@@ -12,7 +12,7 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 
-class Malformed(Exception):
+class Malformed(ValueError):
     """The bytes are not what their version says they are."""
 
 

@@ -34,7 +34,7 @@ _MAX_VARINT_BYTES: Final = 10
 _MAX_LONG: Final = 2**63 - 1
 
 
-class MalformedEvent(Exception):
+class MalformedEvent(ValueError):
     """The bytes are not those of an event."""
 
 

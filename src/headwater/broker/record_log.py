@@ -1,0 +1,140 @@
+"""State that is a log: records in one partition of an internal topic, written in order and read back whole.
+
+- Records are written in the order of the calls. One append is under way at a time; what is asked for meanwhile is
+  written together by the next one.
+- Whoever writes is called back when its records, and all before them, are committed.
+- When the partition does not take an append, memory is ahead of the truth. `on_lost` is told first, then everyone who
+  waits; what was not written is dropped. Whoever owns the state must read it again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
+
+from headwater.broker.partition import Partition
+from headwater.model.clock import Clock
+from headwater.model.errors import RequestError
+from headwater.model.replica import StoreError, StoreFailed
+from headwater.records.batch import CorruptBatch, parse_header, split
+from headwater.records.build import build_batch, chunked
+from headwater.records.record import Record, records
+from headwater.transport.facts import log_fact
+
+LOAD_CHUNK_BYTES = 1024 * 1024
+LOAD_RETRY_S = 1.0
+"""State that cannot be read is of no use to anyone, so reading it is tried again, this far apart, for ever."""
+MAX_BATCH_BYTES = 1024 * 1024
+"""Records that are appended together; a single larger one goes alone."""
+
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+Then: TypeAlias = Callable[[RequestError | None], None]
+"""What to do when records are committed; or, with the reason, when they never will be."""
+
+
+class RecordLog:
+    def __init__(
+        self, partition: Partition, clock: Clock, spawn: Spawn, on_lost: Callable[[RequestError], None]
+    ) -> None:
+        self.partition = partition
+        self._clock = clock
+        self._spawn = spawn
+        self._on_lost = on_lost
+        self._records: list[Record] = []
+        self._waiting: list[Then] = []
+        self._is_writing = False
+
+    # Writing
+
+    def write(self, written: Sequence[Record], then: Then) -> None:
+        """Without records: `then` follows what others wrote before, which may be at once."""
+        self._records += written
+        if not self._records and not self._is_writing:
+            then(None)
+            return
+        self._waiting.append(then)
+        if not self._is_writing:
+            self._is_writing = True
+            self._spawn(self._write())
+
+    async def _write(self) -> None:
+        try:
+            while self._records or self._waiting:
+                batch, self._records = self._records, []
+                waiting, self._waiting = self._waiting, []
+                try:
+                    await self._append(batch)
+                except RequestError as error:
+                    self._lose(waiting, error)
+                else:
+                    for then in waiting:
+                        then(None)
+        finally:
+            self._is_writing = False
+
+    async def _append(self, written: Sequence[Record]) -> None:
+        appended = []
+        for chunk in chunked(written, MAX_BATCH_BYTES):
+            batch = build_batch(chunk, timestamp=self._clock.now_ms())
+            appended.append(self.partition.append(batch, parse_header(batch)))
+        for each in appended:
+            if each.committed is not None:
+                await each.committed
+
+    def _lose(self, waiting: list[Then], error: RequestError) -> None:
+        waiting += self._waiting
+        self._records, self._waiting = [], []
+        log_fact("state_log_lost", topic=self.partition.topic_name, partition=self.partition.id.index, error=error)
+        self._on_lost(error)
+        for then in waiting:
+            then(error)
+
+    # Reading
+
+    async def load(self, begin: Callable[[], Callable[[Record], None]]) -> int:
+        """Read everything that is committed; return the number of records. `begin` is called for each attempt, and
+        gives what takes the records; a record that it refuses with ValueError is left out."""
+        while True:
+            try:
+                return await self._replay(begin())
+            except StoreFailed:
+                raise
+            except StoreError as error:
+                log_fact(
+                    "state_load_failed",
+                    topic=self.partition.topic_name,
+                    partition=self.partition.id.index,
+                    error=f"{type(error).__name__}: {error}",
+                )
+                await asyncio.sleep(LOAD_RETRY_S)
+
+    async def _replay(self, take: Callable[[Record], None]) -> int:
+        count = 0
+        offset, end = self.partition.log_start, self.partition.high_watermark
+        while offset < end:
+            found = await self.partition.read(offset, LOAD_CHUNK_BYTES)
+            if not len(found):
+                break
+            for header, batch in split(found):
+                if header.last_offset < offset:
+                    continue
+                if not header.is_control:
+                    self._take_all(batch, take)
+                    count += header.record_count
+                offset = header.last_offset + 1
+            await asyncio.sleep(0)
+        return count
+
+    def _take_all(self, batch: memoryview, take: Callable[[Record], None]) -> None:
+        """What cannot be read is left out: one bad record must not take the rest of the state with it."""
+        header = parse_header(batch)
+        try:
+            for record in records(batch, header):
+                try:
+                    take(record)
+                except ValueError as error:
+                    self._log_unreadable(record.offset, error)
+        except CorruptBatch as error:
+            self._log_unreadable(header.base_offset, error)
+
+    def _log_unreadable(self, offset: int, error: Exception) -> None:
+        log_fact("state_unreadable", topic=self.partition.topic_name, offset=offset, error=error)
