@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from headwater.groups.departures import DepartureReason
 from headwater.groups.effects import Effects, ShareHeartbeatAnswer
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import Event
@@ -164,6 +165,18 @@ def test_a_silent_member_is_removed() -> None:
     group.tick(10_000)
     share = group.shard.share.get("g")
     assert share is not None and share.state is GroupState.EMPTY
+
+
+def test_a_group_remembers_who_left_and_why() -> None:
+    group = Shared()
+    for member in "abc":
+        group.join(member)
+    group.beat("c", LEAVE_EPOCH)
+    group.now_ms += 9_999
+    group.beat("b", 2)
+    group.tick(1)
+    left = [(each.member_id, each.reason, each.client_host) for each in group.shard.departures()]
+    assert left == [("c", DepartureReason.LEFT, "host"), ("a", DepartureReason.SESSION_EXPIRED, "host")]
 
 
 def test_a_member_without_its_connection_has_until_its_heartbeat_is_overdue() -> None:

@@ -18,12 +18,15 @@ from headwater.groups.events import (
     GroupStored,
     OffsetCommitted,
     OffsetDeleted,
+    PendingOffsetDeleted,
+    PendingOffsetStored,
     ShareGroupDeleted,
     ShareGroupStored,
     ShareMemberDeleted,
     ShareMemberStored,
 )
-from headwater.groups.offsets import GroupOffsets
+from headwater.groups.offset_table import OffsetTable
+from headwater.groups.pending_offsets import Place
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import GroupSettings
 from headwater.groups.share_groups import ShareGroups
@@ -41,6 +44,11 @@ from headwater.groups.views import (
 from headwater.model.errors import ErrorCode, RequestError
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
+DurableState: TypeAlias = tuple[
+    dict[str, Any],
+    dict[str, dict[Place, CommittedOffset]],
+    dict[tuple[str, Place], tuple[PendingOffsetStored, ...]],
+]
 
 
 class GroupTable:
@@ -48,21 +56,14 @@ class GroupTable:
         self._settings = settings
         self._topics = topics
         self.groups: dict[str, Group] = {}
-        self.offsets: dict[str, GroupOffsets] = {}
+        self.offsets = OffsetTable(settings)
         """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
         self.share = ShareGroups()
 
     def apply(self, event: Event) -> None:
         match event:
-            case OffsetCommitted() | OffsetDeleted():
-                offsets = self.offsets.get(event.group_id)
-                if offsets is None:
-                    if isinstance(event, OffsetDeleted):
-                        return
-                    offsets = self.offsets[event.group_id] = GroupOffsets(event.group_id)
-                offsets.apply(event)
-                if not offsets:
-                    del self.offsets[event.group_id]
+            case OffsetCommitted() | OffsetDeleted() | PendingOffsetStored() | PendingOffsetDeleted():
+                self.offsets.apply(event)
             case GroupStored():
                 self.classic_group(event.group_id).apply(event)
             case GroupDeleted():
@@ -95,8 +96,8 @@ class GroupTable:
             group = self.groups[group_id] = ConsumerGroup(group_id, self._settings, self._topics)
         return group
 
-    def durable_state(self) -> tuple[dict[str, Any], dict[str, dict[tuple[str, int], CommittedOffset]]]:
-        """What a replay of the log would bring back: of each group, and of its offsets."""
+    def durable_state(self) -> DurableState:
+        """What a replay of the log would bring back: of each group, of its offsets, and of those that are pending."""
         stored: dict[str, Any] = {}
         for group_id, group in self.groups.items():
             if isinstance(group, ConsumerGroup):
@@ -104,10 +105,15 @@ class GroupTable:
             elif group.stored is not None:
                 stored[group_id] = group.stored
         committed = {
-            group_id: {(topic, partition): each for topic, partition, each in offsets}
-            for group_id, offsets in self.offsets.items()
+            group_id: {(topic, partition): each for topic, partition, each in self.offsets.settled(group_id)}
+            for group_id in self.offsets
         }
-        return stored, committed
+        pending = {
+            (group_id, place): tuple(self.offsets.pending.at(group_id, *place))
+            for group_id in self.offsets.pending.group_ids()
+            for place in self.offsets.pending.places(group_id)
+        }
+        return stored, committed, pending
 
     def group_ids(self) -> list[str]:
         return [*self.groups, *(group_id for group_id in self.offsets if group_id not in self.groups)]
@@ -144,3 +150,5 @@ class GroupTable:
         """Who left the groups, and why; group by group, the oldest first."""
         for group in self.groups.values():
             yield from group.departures
+        for share_group in self.share:
+            yield from share_group.departures

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from headwater.groups import share_assignor
+from headwater.groups.departures import Departure, DepartureReason, Departures
 from headwater.groups.effects import Effects, ShareHeartbeatAnswer
 from headwater.groups.events import ShareGroupDeleted, ShareGroupStored, ShareMemberDeleted, ShareMemberStored
 from headwater.groups.rebalance import GroupState
@@ -94,6 +95,7 @@ class ShareGroup:
         self._subscribed: Counter[str] = Counter()
         """By how many members. Kept beside them, because every heartbeat asks."""
         self.size_bytes = 0
+        self.departures = Departures()
 
     # What is remembered
 
@@ -126,7 +128,7 @@ class ShareGroup:
         self, request: ShareHeartbeat, settings: ShareSettings, topics: TopicView, now: Moment
     ) -> tuple[ShareHeartbeatAnswer, Effects]:
         if request.epoch == LEAVE_EPOCH:
-            return self._leave(request)
+            return self._leave(request, now)
         effects = Effects()
         member = self._admit(request, settings, effects)
         self._look_at_topics(topics, effects)
@@ -164,6 +166,7 @@ class ShareGroup:
         gone = []
         while (member_id := self._sessions.take_due(now.monotonic_ms)) is not None:
             gone.append(member_id)
+            self._note_departure(member_id, DepartureReason.SESSION_EXPIRED, now, effects)
             self._log(ShareMemberDeleted(self.group_id, member_id), effects)
         if gone:
             self._bump(effects)
@@ -225,13 +228,20 @@ class ShareGroup:
             topics=topics if topics is not None else member.stored.topics,
         )
 
-    def _leave(self, request: ShareHeartbeat) -> tuple[ShareHeartbeatAnswer, Effects]:
+    def _leave(self, request: ShareHeartbeat, now: Moment) -> tuple[ShareHeartbeatAnswer, Effects]:
         if request.member_id not in self.members:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {request.member_id} is not known in the group.")
         effects = Effects()
+        self._note_departure(request.member_id, DepartureReason.LEFT, now, effects)
         self._log(ShareMemberDeleted(self.group_id, request.member_id), effects)
         self._bump(effects)
         return ShareHeartbeatAnswer(request.member_id, LEAVE_EPOCH, 0), effects
+
+    def _note_departure(self, member_id: str, reason: DepartureReason, now: Moment, effects: Effects) -> None:
+        stored = self.members[member_id].stored
+        departure = Departure(self.group_id, now.wall_ms, member_id, None, stored.client_id, stored.client_host, reason)
+        self.departures.note(departure)
+        effects.departures.append(departure)
 
     def _look_at_topics(self, topics: TopicView, effects: Effects) -> None:
         """A topic that came, went or grew makes another assignment."""
