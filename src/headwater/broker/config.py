@@ -254,6 +254,28 @@ class BrokerConfig:
         ),
     )
 
+    transaction_max_timeout_ms: int = setting.count(
+        900_000,
+        "How long a transaction may stay open, however long its producer asks for.",
+        least=1,
+        section=Section.TRANSACTIONS,
+        kafka="transaction.max.timeout.ms",
+    )
+    transactional_id_expiration_ms: int = setting.count(
+        604_800_000,
+        "How long a transactional id that nobody uses is remembered.",
+        least=1,
+        section=Section.TRANSACTIONS,
+        kafka="transactional.id.expiration.ms",
+    )
+    transaction_state_topic_partitions: int = setting.count(
+        8,
+        "Partitions of the internal topic that keeps transactions. Read when that topic is created, never again.",
+        least=1,
+        section=Section.TRANSACTIONS,
+        kafka="transaction.state.log.num.partitions",
+    )
+
     tail_cache_bytes: int = setting.count(
         64 * MIB, "Memory for the newest batches of all partitions.", most=MAX_LONG, section=Section.STORAGE
     )

@@ -28,6 +28,8 @@ from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions
 from headwater.broker.tail_cache import TailCache
 from headwater.broker.timed_files import TimedFiles
+from headwater.broker.transaction_coordinator import TransactionCoordinator
+from headwater.broker.transaction_gate import TransactionGate
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put
@@ -56,6 +58,8 @@ class Broker:
     shares: ShareCoordinator
     subscriptions: Subscriptions
     tail_cache: TailCache
+    transaction_gate: TransactionGate
+    transactions: TransactionCoordinator
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
@@ -116,6 +120,11 @@ class Broker:
             self.catalog, self.groups, self.group_configs, self.config, self.clock, self.spawn
         )
         self.shares.start()
+        self.transactions = TransactionCoordinator(
+            self.catalog, self.groups, self.producer_ids, self.config, self.clock, self.spawn
+        )
+        self.transactions.start()
+        self.transaction_gate = TransactionGate(self.transactions)
         positions = (self.groups.positions, self.shares.positions)
         self.subscriptions = Subscriptions(self.catalog, self.group_configs, positions)
         self.cleaner = Cleaner(environment, self.catalog, self.config, self.subscriptions.survey)
@@ -212,6 +221,7 @@ class Broker:
         await self.catalog.delete(topic)
         self.groups.forget_topic(topic.name)
         self.shares.forget_topic(topic)
+        self.transactions.forget_topic([partition.id for partition in topic.partitions])
         self.metrics.topic_deleted(topic.name)
 
     def _new_segment_id(self) -> SegmentId:

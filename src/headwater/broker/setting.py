@@ -42,6 +42,7 @@ class Section(enum.StrEnum):
     TOP = ""
     LIMITS = "limits"
     GROUPS = "groups"
+    TRANSACTIONS = "transactions"
     STORAGE = "storage"
     TOPIC = "topic"
 

@@ -19,7 +19,7 @@ CORRELATION_ID = 1
 CLIENT_ID = b"headwater-cli"
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 FIND_COORDINATOR = 10
-GROUP_KEY = 0
+GROUP_KEY, TRANSACTION_KEY = 0, 1
 NO_TAGS = b"\0"
 
 Address: TypeAlias = tuple[str, int]
@@ -55,14 +55,32 @@ def brokers(client: "AdminClient") -> list[Address]:
     return [(broker.host, broker.port) for _, broker in sorted(found.items())]
 
 
-def coordinator(client: "AdminClient", group: str) -> Address:
-    """The broker to ask about a group."""
+def coordinator(client: "AdminClient", name: str, key_type: int = GROUP_KEY) -> Address:
+    """The broker to ask about a group, or about a transactional id."""
     first, *_ = brokers(client)
-    answer = ask(first, FIND_COORDINATOR, 4, key_type=GROUP_KEY, coordinator_keys=[group])
+    answer = ask(first, FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
     found = answer.coordinators[0]
     if found.error_code:
-        raise Problem(f"The broker of group {group} is not known now (error {found.error_code}).", "Try it again.")
+        raise Problem(f"The coordinator of {name} is not known now (error {found.error_code}).", "Try it again.")
     return found.host, found.port
+
+
+def check(code: int, reason: str | None, subject: str) -> None:
+    """Raise a Problem for an error in an answer."""
+    from confluent_kafka import KafkaError
+
+    if code == KafkaError.NON_EMPTY_GROUP:
+        raise Problem(f"{subject} has members that are running.", "Stop them first.")
+    if code:
+        error = KafkaError(code)
+        raise Problem(f"{subject}: {(reason or error.str()).rstrip('.')} ({error.name()}).")
+
+
+def message(**fields: object) -> object:
+    """A part of a request."""
+    from headwater.wire.codec import Message
+
+    return Message(**fields)
 
 
 def _exchange(broker: Address, request: bytearray) -> bytes:

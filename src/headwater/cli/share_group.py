@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.cli.output import Problem
-from headwater.cli.raw_request import ask, brokers, coordinator
+from headwater.cli.raw_request import ask, brokers, check, coordinator, message
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -36,7 +35,7 @@ def list_groups(client: "AdminClient") -> dict[str, ListedGroup]:
     found: dict[str, ListedGroup] = {}
     for broker in brokers(client):
         answer = ask(broker, LIST_GROUPS, 5, states_filter=[], types_filter=[])
-        _check(answer.error_code, None, "The list of groups")
+        check(answer.error_code, None, "The list of groups")
         for group in answer.groups:
             is_share = group.group_type.lower() == SHARE
             found[group.group_id] = ListedGroup(group.group_id, _words(group.group_state), is_share)
@@ -47,14 +46,14 @@ def configured_groups(client: "AdminClient") -> list[str]:
     """Groups that have settings of their own, whether or not anybody has used them."""
     first, *_ = brokers(client)
     answer = ask(first, LIST_CONFIG_RESOURCES, 1, resource_types=[GROUP_RESOURCE])
-    _check(answer.error_code, None, "The list of configured groups")
+    check(answer.error_code, None, "The list of configured groups")
     return [resource.resource_name for resource in answer.config_resources]
 
 
 def share_members(client: "AdminClient", group: str) -> list[ShareMember]:
     answer = ask(coordinator(client, group), SHARE_GROUP_DESCRIBE, 1, group_ids=[group])
     (described,) = answer.groups
-    _check(described.error_code, described.error_message, f"Group {group}")
+    check(described.error_code, described.error_message, f"Group {group}")
     return [
         ShareMember(
             member.member_id,
@@ -68,10 +67,10 @@ def share_members(client: "AdminClient", group: str) -> list[ShareMember]:
 
 def share_offsets(client: "AdminClient", group: str) -> dict[tuple[str, int], tuple[int, int | None]]:
     """The start offset and, if known, the lag, of each partition that the group has begun to read."""
-    asked = _message(group_id=group, topics=None)
+    asked = message(group_id=group, topics=None)
     answer = ask(coordinator(client, group), DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[asked])
     (described,) = answer.groups
-    _check(described.error_code, described.error_message, f"Group {group}")
+    check(described.error_code, described.error_message, f"Group {group}")
     return {
         (topic.topic_name, each.partition_index): (each.start_offset, each.lag if each.lag >= 0 else None)
         for topic in described.topics
@@ -84,29 +83,13 @@ def start_share_group(client: "AdminClient", group: str, topic: str, offsets: Ma
     """Have a group without members begin at these offsets of a topic."""
     if not offsets:
         return
-    partitions = [_message(partition_index=index, start_offset=offset) for index, offset in sorted(offsets.items())]
-    asked = [_message(topic_name=topic, partitions=partitions)]
+    partitions = [message(partition_index=index, start_offset=offset) for index, offset in sorted(offsets.items())]
+    asked = [message(topic_name=topic, partitions=partitions)]
     answer = ask(coordinator(client, group), ALTER_SHARE_GROUP_OFFSETS, 0, group_id=group, topics=asked)
-    _check(answer.error_code, answer.error_message, f"Group {group}")
+    check(answer.error_code, answer.error_message, f"Group {group}")
     for responded in answer.responses:
         for each in responded.partitions:
-            _check(each.error_code, each.error_message, f"Partition {each.partition_index} of {topic}")
-
-
-def _check(code: int, message: str | None, subject: str) -> None:
-    from confluent_kafka import KafkaError
-
-    if code == KafkaError.NON_EMPTY_GROUP:
-        raise Problem(f"{subject} has members that are running.", "Stop them first.")
-    if code:
-        error = KafkaError(code)
-        raise Problem(f"{subject}: {(message or error.str()).rstrip('.')} ({error.name()}).")
-
-
-def _message(**fields: object) -> object:
-    from headwater.wire.codec import Message
-
-    return Message(**fields)
+            check(each.error_code, each.error_message, f"Partition {each.partition_index} of {topic}")
 
 
 def _words(state: str) -> str:

@@ -29,7 +29,7 @@ class TopicPattern:
             self._compiled = re2.compile(text, options)
         except (re2.error, UnicodeError) as error:
             raise RequestError(
-                ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex is not valid RE2: {_reason(error)}."
+                ErrorCode.INVALID_REGULAR_EXPRESSION, f"The pattern is not valid RE2: {_reason(error)}."
             ) from None
 
     def matches(self, name: str) -> bool:

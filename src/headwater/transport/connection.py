@@ -46,6 +46,8 @@ class _Unanswered:
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server") -> None:
         self._server = server
+        self.serial = server.next_serial()
+        """Later connections have larger ones."""
         self._reader = FrameReader(server.scratch)
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Unanswered] = deque()

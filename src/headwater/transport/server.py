@@ -57,6 +57,7 @@ class Server:
         shortest_s = min(limits.idle_timeout_s, limits.half_request_timeout_s)
         self._sweep_interval_s = min(shortest_s / 4, MAX_SWEEP_INTERVAL_S)
         self._connections: set[Connection] = set()
+        self._serial = 0
         self._per_ip: Counter[str] = Counter()
         self._held_bytes = 0
         self._short_of_memory: set[Connection] = set()
@@ -95,6 +96,10 @@ class Server:
         return all(connection.is_idle for connection in self._connections)
 
     # Called by connections
+
+    def next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
 
     def admit(self, connection: Connection) -> bool:
         limits = self._limits

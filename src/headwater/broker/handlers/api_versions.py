@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
 API = Api(key=18, name="ApiVersions", min_version=0, max_version=4)
-FEATURES = {"group.version": 1, "share.version": 1}
+FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 """What clients and tools look for before they use it, with the level that is in force (KIP-584)."""
 FEATURES_EPOCH = 0
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

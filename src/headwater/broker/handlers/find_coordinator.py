@@ -1,7 +1,7 @@
 """FindCoordinator (10): who coordinates a group or a transaction. Versions 0 to 6: one key, and from 4 on many.
 
-One node coordinates everything, so the answer is always this one; the internal topic of the groups is created here,
-before the first of them needs it.
+One node coordinates everything, so the answer is always this one; the internal topic that keeps the state is created
+here, before the first request needs it.
 """
 
 from typing import TYPE_CHECKING
@@ -32,7 +32,9 @@ async def _find(broker: "Broker", key: str, key_type: int) -> Message:
         if key_type == GROUP:
             check_group_id(key)
             await broker.groups.ensure_ready()
-        elif key_type != TRANSACTION:
+        elif key_type == TRANSACTION:
+            await broker.transactions.ensure_ready()
+        else:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}.")
     except RequestError as error:
         return Message(key=key, error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1)

@@ -1,7 +1,10 @@
-"""InitProducerId (22), versions 0 to 5: an id for an idempotent producer.
+"""InitProducerId (22), versions 0 to 5: an id and an epoch for an idempotent or a transactional producer.
 
 Ids come in blocks from a counter in the metadata store, so that none is given twice, whoever asks and whatever crashes.
-Transactions are not served yet: a transactional id is refused for good, so that no client keeps trying.
+A transactional producer gets the id that its transactional id has, with the next epoch: whoever had the last one is
+fenced, and a transaction that it left open is aborted first.
+
+    3 a producer says which epoch it had, and goes on from there (KIP-360)   4 PRODUCER_FENCED is understood
 """
 
 from typing import TYPE_CHECKING
@@ -15,9 +18,24 @@ if TYPE_CHECKING:
 
 API = Api(key=22, name="InitProducerId", min_version=0, max_version=5)
 
+FIRST_WITH_FENCED = 4
+
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    if request.transactional_id is not None:
-        code = ErrorCode.INVALID_REQUEST if not request.transactional_id else ErrorCode.UNSUPPORTED_VERSION
-        raise RequestError(code, "Transactions are not supported yet.")
-    return Message(error_code=ErrorCode.NONE, producer_id=await broker.producer_ids.next(), producer_epoch=0)
+    if request.transactional_id is None:
+        return Message(error_code=ErrorCode.NONE, producer_id=await broker.producer_ids.next(), producer_epoch=0)
+    try:
+        answer = await broker.transactions.init_producer(
+            request.transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
+        )
+    except RequestError as error:
+        return _refused(error.code, context.api_version)
+    if answer.error is not ErrorCode.NONE:
+        return _refused(answer.error, context.api_version)
+    return Message(error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+
+
+def _refused(code: ErrorCode, version: int) -> Message:
+    if code is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return Message(error_code=code, producer_id=-1, producer_epoch=-1)

@@ -6,12 +6,16 @@ otherwise sends its batches uncompressed (KAFKA-18659).
 """
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from headwater.broker.batch_rules import InvalidRecords, admit
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.partition import Appended
+from headwater.broker.partition import Appended, Partition
+from headwater.broker.transaction_gate import Entrant, Turn
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
+from headwater.records.batch import BatchHeader, CorruptBatch, OldMessageFormat, parse_header
 from headwater.transport.connection import Answer, CloseConnection, Pieces
 from headwater.wire import produce
 from headwater.wire.produce import PartitionData, PartitionResult, ProduceRequest, TopicData, TopicResult
@@ -27,10 +31,15 @@ API = Api(
     advertised_min_version=0,
 )
 
+FIRST_ADDING_PARTITIONS = 12
+"""From here on a producer leaves it to the broker to add partitions to its transaction (KIP-890)."""
+
 
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:
     request = produce.read_request(frame, context.header)
     producing = _Producing(broker, context, request)
+    if request.transactional_id is not None:
+        return producing.append_in_transaction()
     producing.append_all()
     return producing.answer()
 
@@ -46,6 +55,44 @@ class _Producing:
         self._waiting: dict[asyncio.Future[None], list[PartitionResult]] = {}
         self._answer: asyncio.Future[Pieces | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._entrant: Entrant | None = None
+        self._refused: dict[PartitionId, RequestError] = {}
+
+    def append_in_transaction(self) -> Answer:
+        """At once where the transaction is open already, else when the coordinator has been asked."""
+        self._entrant = entrant = self._find_entrant(self._request.transactional_id)
+        gate = self._broker.transaction_gate
+        if entrant is None or gate.is_open(entrant):
+            self.append_all()
+            return self.answer()
+        turn = gate.queue(entrant.producer_id)
+        entering = asyncio.get_running_loop().create_task(self._enter(entrant, turn))
+        entering.add_done_callback(lambda _: turn.leave())  # a client that goes may cancel it before it begins
+        return entering
+
+    async def _enter(self, entrant: Entrant, turn: Turn) -> Pieces | None:
+        async with turn:
+            self._refused = await self._broker.transaction_gate.ask(entrant)
+            self.append_all()
+        answer = self.answer()
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    def _find_entrant(self, transactional_id: str | None) -> Entrant | None:
+        """Who writes where, as far as that can be read. What cannot is refused when it is appended."""
+        assert transactional_id is not None, "only a transactional producer enters"
+        producers: set[tuple[int, int]] = set()
+        partitions: list[Partition] = []
+        for topic in self._request.topics:
+            for data in topic.partitions:
+                with contextlib.suppress(RequestError, CorruptBatch, OldMessageFormat):
+                    header = parse_header(data.records or b"")
+                    if header.is_transactional:
+                        partitions.append(self._find(topic, data))
+                        producers.add((header.producer_id, header.producer_epoch))
+        if len(producers) != 1:
+            return None
+        version = 2 if self._context.api_version >= FIRST_ADDING_PARTITIONS else 1
+        return Entrant(transactional_id, *producers.pop(), tuple(partitions), version)
 
     def append_all(self) -> None:
         for topic in self._request.topics:
@@ -71,19 +118,32 @@ class _Producing:
     def _append_batch(self, topic: TopicData, data: PartitionData, result: PartitionResult) -> Appended:
         if self._request.acks not in (-1, 0, 1):
             raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {self._request.acks}.")
-        known = self._broker.catalog.resolve(topic.name, topic.topic_id)
-        partition = known.partition(data.index)
-        if known.is_internal:
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {known.name} is written by the broker alone.")
+        partition = self._find(topic, data)
         if data.records is None:
             raise RequestError(ErrorCode.INVALID_RECORD, "A partition was named without a batch.")
         batch, header = admit(data.records, partition.config, self._broker.clock.now_ms(), self._context.api_version)
         if header.is_transactional:
-            raise RequestError(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported yet.")
+            self._check_entered(partition, header)
         appended = partition.append(batch, header)
         result.log_start_offset = partition.log_start
-        self._broker.metrics.produced(known.name, header.record_count, 1, len(batch))
+        self._broker.metrics.produced(partition.topic_name, header.record_count, 1, len(batch))
         return appended
+
+    def _find(self, topic: TopicData, data: PartitionData) -> Partition:
+        known = self._broker.catalog.resolve(topic.name, topic.topic_id)
+        if known.is_internal:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {known.name} is written by the broker alone.")
+        return known.partition(data.index)
+
+    def _check_entered(self, partition: Partition, header: BatchHeader) -> None:
+        if self._request.transactional_id is None:
+            raise RequestError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request names no transactional id."
+            )
+        if self._entrant is None:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "Batches of several producers in one transactional request.")
+        if partition.id in self._refused:
+            raise self._refused[partition.id]
 
     def answer(self) -> Answer:
         if not self._waiting:

@@ -1,0 +1,33 @@
+"""AddOffsetsToTxn (25), versions 0 to 4: the offsets of a group become part of a transaction. From 2 on PRODUCER_FENCED
+is understood. Clients of the newer protocol do without it: TxnOffsetCommit 5 says the same."""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=25, name="AddOffsetsToTxn", min_version=0, max_version=4)
+
+FIRST_WITH_FENCED = 2
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    try:
+        await broker.transactions.add_offsets(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.group_id,
+            version=1,
+            connection=context.connection.serial,
+        )
+    except RequestError as error:
+        code = error.code
+        if code is ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_WITH_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return Message(error_code=code)
+    return Message(error_code=ErrorCode.NONE)

@@ -1,0 +1,37 @@
+"""EndTxn (26), versions 0 to 5: commit or abort. Answered as soon as the decision is on disk; markers follow.
+
+2 PRODUCER_FENCED is understood   5 the epoch grows with each transaction, and the answer tells it (KIP-890)
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.transactions.effects import EndAnswer
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=26, name="EndTxn", min_version=0, max_version=5)
+
+FIRST_WITH_FENCED = 2
+FIRST_WITH_EPOCHS = 5
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    try:
+        answer = await broker.transactions.end(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            is_commit=request.committed,
+            version=2 if context.api_version >= FIRST_WITH_EPOCHS else 1,
+            connection=context.connection.serial,
+        )
+    except RequestError as error:
+        answer = EndAnswer(error.code)
+    code = answer.error
+    if code is ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_WITH_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return Message(error_code=code, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)

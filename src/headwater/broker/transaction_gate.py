@@ -1,0 +1,107 @@
+"""The gate before a partition: a transactional batch passes only if the coordinator knows that the partition is part of
+the transaction (KIP-890). A batch that came in without that would stay open for ever, and nothing behind it would
+become stable.
+
+A partition in which the producer's transaction is open already needs no question: that is nearly every batch. Else the
+coordinator is asked; for clients of the newer protocol it adds the partition itself. Requests of one producer pass in
+the order in which they came, because its sequence numbers have that order.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+
+from headwater.broker.partition import Partition
+from headwater.broker.transaction_coordinator import TransactionCoordinator
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
+
+_COME_BACK = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """Who wants to write where."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[Partition, ...]
+    version: int
+    """2: the client leaves it to the broker to add partitions; 1: it has added them itself."""
+
+
+class TransactionGate:
+    def __init__(self, transactions: TransactionCoordinator) -> None:
+        self._transactions = transactions
+        self._turns: dict[int, Turn] = {}
+        """The last turn of each producer that has any."""
+
+    def is_open(self, entrant: Entrant) -> bool:
+        """Whether all of it may be appended right now, without a question."""
+        producer_id, epoch = entrant.producer_id, entrant.producer_epoch
+        return producer_id not in self._turns and all(
+            partition.has_open_transaction(producer_id, epoch) for partition in entrant.partitions
+        )
+
+    def queue(self, producer_id: int) -> "Turn":
+        """A place behind everything of the producer that waits: take it at once, use it in a task."""
+        turn = Turn(self._turns, producer_id)
+        self._turns[producer_id] = turn
+        return turn
+
+    async def ask(self, entrant: Entrant) -> dict[PartitionId, RequestError]:
+        """The partitions that are refused, with the code that a producer understands."""
+        closed = [
+            partition.id
+            for partition in entrant.partitions
+            if not partition.has_open_transaction(entrant.producer_id, entrant.producer_epoch)
+        ]
+        if not closed:
+            return {}
+        try:
+            errors = await self._transactions.admit(
+                entrant.transactional_id, entrant.producer_id, entrant.producer_epoch, closed, entrant.version
+            )
+        except RequestError as error:
+            errors = dict.fromkeys(closed, error.code)
+        return {partition: _translated(code, entrant.version) for partition, code in errors.items()}
+
+
+class Turn:
+    """The right of one request to be served after the ones before it. To be left in any case, also unused."""
+
+    def __init__(self, turns: dict[int, "Turn"], producer_id: int) -> None:
+        self._turns = turns
+        self._producer_id = producer_id
+        before = turns.get(producer_id)
+        self._before = before.done if before is not None else None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> None:
+        if self._before is not None:
+            await asyncio.wait([self._before])
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+        if self._turns.get(self._producer_id) is self:
+            del self._turns[self._producer_id]
+
+
+def _translated(code: ErrorCode, version: int) -> RequestError:
+    """Producers know other codes than those who speak with the coordinator."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "A newer instance of the producer has taken over.")
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return RequestError(code, "The partition is not part of the producer's transaction.")
+    if code in _COME_BACK or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 2):
+        return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"The coordinator cannot answer now: {code.name}. Retry.")
+    return RequestError(code)

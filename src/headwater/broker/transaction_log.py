@@ -1,0 +1,119 @@
+"""One shard of the transactional ids and the partition that remembers it.
+
+Decisions are applied in memory at once, ahead of the log. Nothing that follows from them, neither a reply nor a marker,
+leaves before every event decided up to then is committed. When the log does not take an append, everyone who waits is
+sent to look for the coordinator again, and the shard is replayed from the log.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from headwater.broker.partition import Partition
+from headwater.broker.record_log import RecordLog, Spawn
+from headwater.model.clock import Clock
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import Moment
+from headwater.records.record import Record
+from headwater.transactions.effects import Effects, Markers, Reply
+from headwater.transactions.event_bytes import decode, encode
+from headwater.transactions.settings import TransactionSettings
+from headwater.transactions.shard import TransactionShard
+from headwater.transport.facts import log_fact
+
+
+class TransactionLog:
+    def __init__(
+        self,
+        partition: Partition,
+        settings: TransactionSettings,
+        clock: Clock,
+        spawn: Spawn,
+        on_deadline: Callable[[int], None],
+        on_markers: Callable[["TransactionLog", TransactionShard, Markers], None],
+    ) -> None:
+        """`on_deadline` is told of the shard's next deadline after every decision; `on_markers` of markers that are due
+        now, and must report each that is written."""
+        self._log = RecordLog(partition, clock, spawn, self._start_over)
+        self._settings = settings
+        self._clock = clock
+        self._spawn = spawn
+        self._on_deadline = on_deadline
+        self._on_markers = on_markers
+        self._shard: TransactionShard | None = None
+
+    @property
+    def coordinator_epoch(self) -> int:
+        """Grows with each leader of the partition; markers carry it, so that those of an older one are refused."""
+        return self._log.partition.leader_epoch
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._shard is not None
+
+    @property
+    def shard(self) -> TransactionShard:
+        """The transactional ids. Raises RequestError while they are being read."""
+        if self._shard is None:
+            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self._shard
+
+    def is_run_by(self, shard: TransactionShard) -> bool:
+        """Whether it is still that shard which decides, and not one that was replayed since."""
+        return self._shard is shard
+
+    def now(self) -> Moment:
+        return Moment(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+
+    def release(self, effects: Effects) -> None:
+        """Log the events; replies and markers follow when they, and all decided before them, are committed."""
+        self._log.write([Record(*encode(event)) for event in effects.events], partial(self._committed, effects))
+        if self._shard is not None and (next_ms := self._shard.next_deadline_ms()) is not None:
+            self._on_deadline(next_ms)
+
+    async def load(self) -> None:
+        """Replay the partition, then take part: what was decided and not marked everywhere is marked again."""
+        shard = TransactionShard(self._settings)
+
+        def begin() -> Callable[[Record], None]:
+            nonlocal shard
+            shard = TransactionShard(self._settings)
+            return partial(_replay, shard)
+
+        count = await self._log.load(begin)
+        effects = shard.resume(self.now())
+        self._shard = shard
+        if count:
+            log_fact("transactions_loaded", partition=self._log.partition.id.index, records=count, ids=len(shard))
+        self.release(effects)
+
+    def _committed(self, effects: Effects, error: RequestError | None) -> None:
+        _give(effects.replies, error)
+        if error is None and self._shard is not None:
+            for markers in effects.markers:
+                self._on_markers(self, self._shard, markers)
+
+    def _start_over(self, error: RequestError) -> None:
+        """The log is behind what was decided, and it is the log that is right."""
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            _give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
+        self._spawn(self.load())
+
+
+def _replay(shard: TransactionShard, record: Record) -> None:
+    event = decode(record.key or b"", record.value)
+    if event is not None:
+        shard.apply(event)
+
+
+def _give(replies: Sequence[Reply], error: RequestError | None) -> None:
+    for reply in replies:
+        waiting = reply.to
+        assert isinstance(waiting, asyncio.Future), "who waits here waits for a future"
+        if waiting.done():
+            continue
+        if error is None:
+            waiting.set_result(reply.answer)
+        else:
+            waiting.set_exception(RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message))

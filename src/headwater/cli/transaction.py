@@ -1,0 +1,124 @@
+"""`headwater transaction`: which transactions there are, which are stuck, and ending one by hand."""
+
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from headwater.cli.client import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json, admin
+from headwater.cli.duration import parse_duration_ms
+from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
+from headwater.cli.transaction_facts import (
+    ANY_DURATION,
+    OpenTransaction,
+    abort_transaction,
+    describe_transaction,
+    hanging_transactions,
+    list_transactions,
+    open_transactions,
+)
+
+app = typer.Typer(help="Look at transactions, and end one that is stuck.", no_args_is_help=True, add_completion=False)
+
+OPEN_COLUMNS = ("topic", "partition", "producer", "epoch", "start offset", "last write")
+
+
+@app.command("list")
+def list_all(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only these states, such as Ongoing. May be repeated.")
+    ] = None,
+    longer_than: Annotated[
+        str | None, typer.Option("--longer-than", metavar="TIME", help="Only those that run for so long: 30s, 5m.")
+    ] = None,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List the transactional ids and the state of their last transaction."""
+    longer_than_ms = parse_duration_ms(longer_than, "--longer-than") if longer_than is not None else ANY_DURATION
+    with admin(bootstrap) as client:
+        found = list_transactions(client, state or (), longer_than_ms)
+    if json:
+        print_json([asdict(each) for each in found])
+        return
+    print_table(
+        ("transactional id", "producer", "state"),
+        [(each.transactional_id, each.producer_id, each.state) for each in found],
+        empty="No transactions.",
+    )
+
+
+@app.command()
+def describe(
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show one transaction, and the partitions that it touches."""
+    with admin(bootstrap) as client:
+        found = describe_transaction(client, transactional_id)
+    if json:
+        print_json(asdict(found))
+        return
+    running = ""
+    if found.started_ms is not None and found.partitions:
+        running = f", running for {max(time.time() - found.started_ms / 1000, 0):.0f} s"
+    say(
+        f"Transactional id {transactional_id}: {found.state}{running}, producer {found.producer_id}, "
+        f"epoch {found.producer_epoch}, time-out {found.timeout_ms} ms"
+    )
+    print_table(("topic", "partition"), list(found.partitions), empty="It touches no partition now.")
+
+
+@app.command("open")
+def list_open(
+    topic: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All topics if none is named.")
+    ] = None,
+    hanging: Annotated[
+        bool, typer.Option("--hanging", help="Only those that no coordinator knows of: nothing will end them.")
+    ] = False,
+    json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """List transactions that are open in partitions: readers of committed records wait behind them."""
+    with admin(bootstrap) as client:
+        topics = topic or sorted(client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+        found = hanging_transactions(client, topics) if hanging else open_transactions(client, topics)
+    if json:
+        print_json([asdict(each) for each in found])
+        return
+    print_table(OPEN_COLUMNS, [_row(each) for each in found], empty="No open transactions.")
+
+
+@app.command()
+def abort(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION")],
+    start_offset: Annotated[int, typer.Argument(metavar="START_OFFSET", help="As `transaction open` shows it.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Abort a transaction in one partition, if its producer and its coordinator will not. Its records are not seen by
+    readers of committed ones."""
+    with admin(bootstrap) as client:
+        found = [
+            each
+            for each in open_transactions(client, [topic])
+            if (each.partition, each.start_offset) == (partition, start_offset)
+        ]
+        if not found:
+            raise Problem(
+                f"No transaction that began at offset {start_offset} is open in partition {partition} of {topic}.",
+                "`headwater transaction open` shows those that are.",
+            )
+        confirm(f"Abort the transaction of producer {found[0].producer_id} in partition {partition} of {topic}?", yes)
+        abort_transaction(client, found[0])
+    note(f"Aborted the transaction of producer {found[0].producer_id} that began at offset {start_offset}.")
+
+
+def _row(each: OpenTransaction) -> tuple[object, ...]:
+    written = datetime.fromtimestamp(each.last_written_ms / 1000, UTC).isoformat(timespec="seconds")
+    return each.topic, each.partition, each.producer_id, each.producer_epoch, each.start_offset, written
