@@ -1,0 +1,80 @@
+"""What a decision asks for: events to log; replies to give and markers to write once they are logged.
+
+`ReplyTo` is the caller's own token for a request that waits; the core only hands it back. Every token given to the
+core comes back exactly once, unless the whole shard is dropped.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from headwater.model.errors import ErrorCode
+from headwater.model.ids import PartitionId
+from headwater.transactions.events import Event
+from headwater.transactions.transaction import NO_EPOCH, NO_ID
+
+ReplyTo: TypeAlias = object
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerAnswer:
+    """To InitProducer."""
+
+    error: ErrorCode
+    producer_id: int = NO_ID
+    producer_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class AddAnswer:
+    error: ErrorCode
+    missing: frozenset[PartitionId] = frozenset()
+    """Asked whether they are part of the transaction, and are not."""
+
+    def errors(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, ErrorCode]:
+        """What is refused, of the partitions asked for. Adding is all or nothing."""
+        if self.error is not ErrorCode.NONE:
+            return dict.fromkeys(partitions, self.error)
+        return dict.fromkeys(self.missing, ErrorCode.INVALID_TXN_STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class EndAnswer:
+    error: ErrorCode
+    producer_id: int = NO_ID
+    producer_epoch: int = NO_EPOCH
+    """Who the producer is from now on. In version 1 nothing changes."""
+
+
+Answer: TypeAlias = ProducerAnswer | AddAnswer | EndAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    to: ReplyTo
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """A transaction is decided: write this into each of its partitions, as often as it takes, and report each partition
+    once, to the shard that asked.
+
+    Whoever writes for a shard must stop when the shard is dropped. The one that takes its place asks again; a writer of
+    the old one that is late would mark the next transaction, which in version 1 has the same epoch."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    partitions: tuple[PartitionId, ...]
+
+
+@dataclass(slots=True)
+class Effects:
+    events: list[Event] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    markers: list[Markers] = field(default_factory=list)
+
+    def reply(self, to: ReplyTo, answer: Answer) -> None:
+        self.replies.append(Reply(to, answer))
