@@ -8,11 +8,11 @@ All deadlines of all queues (leases, delays, rests, time to live) are kept by on
 """
 
 import asyncio
-import contextlib
 import zlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
+from headwater.broker.alarm import Alarm
 from headwater.broker.catalog import Catalog, Topic
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
@@ -40,9 +40,6 @@ STATE_TOPIC = "__share_group_state"
 STATE_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 LOAD_WAIT_S = 10.0
 """How long a request waits for state that is being read, before it is told to come back."""
-LONGEST_SLEEP_S = 3600.0
-SHORTEST_SLEEP_S = 0.001
-"""However close the next deadline is, waiting for it is never a busy loop."""
 
 
 class ShareCoordinator:
@@ -71,8 +68,7 @@ class ShareCoordinator:
         self._opening: dict[ShareKey, asyncio.Lock] = {}
         self._deadlines: Deadlines[ShareQueue] = Deadlines()
         self._time = SteadyTime(clock)
-        self._armed_ms = 0
-        self._sooner = asyncio.Event()
+        self._alarm = Alarm(self.now_ms)
         self._is_stopping = False
 
     def start(self) -> None:
@@ -82,7 +78,7 @@ class ShareCoordinator:
             self._open(topic)
         self._groups.on_share_departure = self.release_member
         self._group_configs.watchers.add(self._reconfigure)
-        self.spawn(self._watch_deadlines())
+        self.spawn(self._alarm.run(self._expire))
 
     def stop(self) -> None:
         """From now on connections are lost because the broker goes: that says nothing about who held them."""
@@ -184,8 +180,7 @@ class ShareCoordinator:
             self._deadlines.clear(queue)
             return
         self._deadlines.set(queue, at_ms)
-        if at_ms < self._armed_ms:
-            self._sooner.set()
+        self._alarm.arm(at_ms)
 
     def post(self, queue: ShareQueue, letters: Sequence[DeadLetter], logged: "asyncio.Future[None]") -> None:
         self.spawn(self._dead_letters.write(queue, letters, logged))
@@ -298,22 +293,14 @@ class ShareCoordinator:
         for queue in self.of_group(group_id):
             queue.reconfigure(settings)
 
-    async def _watch_deadlines(self) -> None:
-        while True:
-            self._sooner.clear()
-            now_ms = self.now_ms()
-            due = []
-            while (queue := self._deadlines.take_due(now_ms)) is not None:
-                due.append(queue)
-            for queue in due:
-                queue.expire()
-            next_ms = self._deadlines.next_ms()
-            self._armed_ms = next_ms if next_ms is not None else now_ms + int(LONGEST_SLEEP_S * 1000)
-            sleep_s = min(max((self._armed_ms - now_ms) / 1000, SHORTEST_SLEEP_S), LONGEST_SLEEP_S)
-            with contextlib.suppress(TimeoutError):
-                # Not wait_for: before Python 3.12 it may swallow the cancellation that ends this task.
-                async with asyncio.timeout(sleep_s):
-                    await self._sooner.wait()
+    def _expire(self) -> int | None:
+        now_ms = self.now_ms()
+        due = []
+        while (queue := self._deadlines.take_due(now_ms)) is not None:
+            due.append(queue)
+        for queue in due:
+            queue.expire()
+        return self._deadlines.next_ms()
 
 
 async def _first_offset(partition: Partition, reset: OffsetReset, now_ms: int) -> Offset:

@@ -66,7 +66,7 @@ class TransactionCoordinator:
         )
         self._logs: list[TransactionLog] = []
         self._creating = asyncio.Lock()
-        self._alarm = Alarm(clock)
+        self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
