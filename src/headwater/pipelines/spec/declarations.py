@@ -1,0 +1,41 @@
+"""What a pipeline file says, before anybody asks whether it makes sense: names, values, and where each stands.
+
+Both surfaces, TOML and Python modules, become declarations; one reader turns them into a pipeline.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.pipelines.spec.mistakes import Place
+
+
+class Section(enum.StrEnum):
+    PIPELINE = "pipeline"
+    SOURCE = "source"
+    STEP = "step"
+    SINK = "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    section: Section
+    name: str
+    values: Mapping[str, object]
+    place: Place
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """Where the keys stand."""
+    value_places: Mapping[str, Place] = field(default_factory=dict)
+    """Where their values begin, as far as that differs: a text of many lines begins below its key."""
+    function: Callable[..., Any] | None = None
+    """The Python function that this decorates."""
+
+    def place_of(self, key: str) -> Place:
+        return self.places.get(key, self.place)
+
+    def value_place_of(self, key: str) -> Place:
+        return self.value_places.get(key) or self.place_of(key)
+
+    def __str__(self) -> str:
+        return f"{self.section} {self.name}" if self.name else f"the {self.section}"

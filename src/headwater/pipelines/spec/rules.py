@@ -1,0 +1,140 @@
+"""What is wrong with parts whose keys are all readable: keys that depend on each other, streams that never forget."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from headwater.pipelines.spec.graph import Graph
+from headwater.pipelines.spec.keys import NotAccepted, identifier
+from headwater.pipelines.spec.mistakes import Mistake
+from headwater.pipelines.spec.pipeline import Part, Pipeline, parts_of
+from headwater.pipelines.spec.references import mistaken_reference
+from headwater.pipelines.spec.sinks import JdbcSink, PythonSink, TableSink, TopicSink, WebhookSink
+from headwater.pipelines.spec.sources import FilesSource, JdbcSource
+from headwater.pipelines.spec.steps import Deduplicate, Join, Parse, PythonStep, Stateful, Watermark, Window
+
+STREAM_WITH_TABLE = {"left": ("inner", "left", "left_semi", "left_anti"), "right": ("inner", "right")}
+"""Which joins Spark has for a stream and a table, by the side of the stream."""
+TABLE_URLS = ("postgresql://", "postgres://", "sqlite:")
+
+
+def mistaken_names(pipeline: Pipeline) -> Iterator[Mistake]:
+    """Sources and steps are views of one Spark session, which does not tell upper case from lower."""
+    seen: dict[str, Part[Any]] = {}
+    for part in parts_of(pipeline):
+        try:
+            identifier(part.name)
+        except NotAccepted as error:
+            yield Mistake(part.place, f"{part} needs {error}.")
+        if (first := seen.setdefault(part.name.lower(), part)) is not part:
+            yield Mistake(part.place, f"{part} has the name of {first} in line {first.place.line}.")
+
+
+def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
+    does, declared = part.does, part.declared
+
+    def wrong(key: str, what: str) -> Mistake:
+        return Mistake(declared.place_of(key), f"{part}: {what}")
+
+    match does:
+        case FilesSource(schema=None, stream=True):
+            yield wrong("format", 'a stream of files needs a schema, such as schema = "id string, amount double".')
+        case JdbcSource(table=table, query=query) if (table is None) == (query is None):
+            yield wrong("table", "give either table or query.")
+        case Parse(format="text", schema=str()):
+            yield wrong("schema", "text has no schema: it becomes one column.")
+        case Parse(format=format, schema=None) if format != "text":
+            yield wrong("format", f'{format} needs a schema, such as schema = "id string not null, amount double".')
+        case Window(size_ms=size, gap_ms=gap) if (size is None) == (gap is None):
+            yield wrong("size", "give either size (windows of one length) or gap (sessions).")
+        case Window(gap_ms=int(), slide_ms=int()):
+            yield wrong("slide", "sessions do not slide.")
+        case Window(size_ms=int() as size, slide_ms=int() as slide) if slide > size:
+            yield wrong("slide", "a slide longer than the size would leave rows out.")
+        case Join(on=on, using=using) if (on is None) == (not using):
+            yield wrong("on", "give either on (a condition) or using (columns that both sides have).")
+        case Join(left_time=left, right_time=right, within_ms=within) if (
+            len({left is None, right is None, within is None}) > 1
+        ):
+            yield wrong("within", "left_time, right_time and within belong together.")
+        case Deduplicate(time=time, watermark_ms=watermark) if (time is None) != (watermark is None):
+            yield wrong("watermark", "time and watermark belong together.")
+        case TopicSink(format="raw", key=key, headers=headers) if key is not None or headers:
+            yield wrong("key", "raw takes key and headers from the columns of these names.")
+        case TableSink(url=url) if not url.startswith(TABLE_URLS):
+            yield wrong("url", 'needs "postgresql://…" or "sqlite:…"; kind = "jdbc" takes any database with a driver.')
+        case TableSink(key=(), order=order, delete_when=delete) if order is not None or delete is not None:
+            yield wrong("key", "order and delete_when need a key.")
+        case JdbcSink(key=(), order=str()):
+            yield wrong("order", "order needs a key.")
+        case JdbcSink(url=url) | JdbcSource(url=url) if not url.startswith("jdbc:"):
+            yield wrong("url", 'needs "jdbc:…".')
+        case WebhookSink(url=url) if not url.startswith(("http://", "https://")):
+            yield wrong("url", 'needs "http://…" or "https://…".')
+        case PythonStep(function=reference) | PythonSink(function=reference):
+            if problem := mistaken_reference(reference, pipeline.directory):
+                yield wrong("function", problem)
+        case Stateful(processor=reference):
+            if problem := mistaken_reference(reference, pipeline.directory):
+                yield wrong("processor", problem)
+
+
+def mistaken_streams(graph: Graph) -> Iterator[Mistake]:
+    for step in graph.steps_in_order:
+        yield from _mistaken_stream(step, graph)
+    for sink in graph.pipeline.sinks:
+        (read,) = graph.reads[sink.name]
+        if graph.is_stream[read] is False:
+            yield Mistake(
+                sink.declared.place_of("input"),
+                f"{sink} reads {read}, which rests on tables alone: nothing would ever change. "
+                "One of its sources has to be a stream.",
+            )
+
+
+def _mistaken_stream(step: Part[Any], graph: Graph) -> Iterator[Mistake]:
+    does, declared = step.does, step.declared
+    streams = [graph.is_stream[name] for name in graph.reads[step.name]]
+    if not any(streams):
+        return
+    match does:
+        case Window(watermark_ms=None) if not _has_watermark(graph, graph.reads[step.name][0]):
+            yield Mistake(
+                declared.place,
+                f'{step} needs a watermark, such as watermark = "10m": without, a window would never be complete, '
+                "and its state would grow for ever.",
+            )
+        case Deduplicate(watermark_ms=None) if not _has_watermark(graph, graph.reads[step.name][0]):
+            yield Mistake(
+                declared.place,
+                f'{step} needs time and watermark, such as time = "at" and watermark = "1h": without, every key would '
+                "be remembered for ever.",
+            )
+        case Join(within_ms=None) if streams == [True, True]:
+            yield Mistake(
+                declared.place,
+                f"{step} joins two streams: left_time, right_time and within say how far matching rows lie apart, so "
+                "that the others can be forgotten.",
+            )
+        case Join(how=how) if sorted(streams, key=bool) == [False, True]:
+            side, other = ("left", "right") if streams[0] else ("right", "left")
+            if how not in STREAM_WITH_TABLE[side]:
+                yield Mistake(
+                    declared.place_of("how"),
+                    f"{step}: the {side} side is a stream and the {other} side a table; of such a pair there is no "
+                    f"{how} join, but: {', '.join(STREAM_WITH_TABLE[side])}.",
+                )
+
+
+def _has_watermark(graph: Graph, name: str) -> bool:
+    """Whether rows come with a watermark; a Python function may have set one."""
+    step = next((each for each in graph.steps_in_order if each.name == name), None)
+    if step is None:
+        return graph.is_stream[name] is None
+    match step.does:
+        case Watermark():
+            return True
+        case Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Join(watermark_ms=int()):
+            return True
+        case PythonStep() | Stateful():
+            return True
+    return any(_has_watermark(graph, each) for each in graph.reads[name])

@@ -1,0 +1,183 @@
+"""What happens to rows on their way. Each kind of step is a dataclass whose fields are the keys of its table.
+
+`reads` gives the names that a step takes its rows from, each with the key that names it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.pipelines.spec.keys import (
+    choice,
+    count,
+    duration,
+    expressions,
+    identifier,
+    identifiers,
+    optional,
+    required,
+    text,
+    topic_name,
+)
+from headwater.pipelines.spec.sql_inputs import relations
+
+Reads = tuple[tuple[str, str], ...]
+"""Pairs of a name and the key under which it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A query; what it selects from are sources and other steps."""
+
+    sql: str = required(text, "The query.")
+
+    @property
+    def reads(self) -> Reads:
+        return tuple((name, "sql") for name in dict.fromkeys(relation.name for relation in relations(self.sql)))
+
+
+@dataclass(frozen=True, slots=True)
+class Parse:
+    """Bytes become columns. What does not fit goes to a topic of dead letters with the reason, or fails the query."""
+
+    input: str = required(identifier, "The source or step to read.")
+    format: str = required(choice("json", "csv", "text"), "What the bytes are: json, csv or text.")
+    schema: str | None = optional(text, 'The columns, as in "id string not null, amount double"; text has none.')
+    column: str = optional(identifier, "The column with the bytes.", "value")
+    keep: tuple[str, ...] = optional(identifiers, "Columns of the input to keep.", ())
+    dead_letters: str | None = optional(topic_name, "The topic for records that do not fit.")
+    bad_records: str = optional(choice("fail", "drop"), "What to do with them when no topic is given.", "fail")
+
+    @property
+    def reads(self) -> Reads:
+        return ((self.input, "input"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Rows older than the newest seen by more than the delay are late: state may forget what only they could change."""
+
+    input: str = required(identifier, "The source or step to read.")
+    time: str = required(identifier, "The column with the time of the event.")
+    delay_ms: int = required(duration, "How late a row may be.", file_name="delay")
+
+    @property
+    def reads(self) -> Reads:
+        return ((self.input, "input"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Aggregates over windows of time. Columns: window_start, window_end, those of `by`, and the aggregates."""
+
+    input: str = required(identifier, "The source or step to read.")
+    time: str = required(identifier, "The column with the time of the event.")
+    aggregates: Mapping[str, str] = required(expressions, 'Columns to compute, as in { n = "count(*)" }.')
+    size_ms: int | None = optional(duration, "How long a window is.", file_name="size")
+    slide_ms: int | None = optional(duration, "How far the next one is, if not where this ends.", file_name="slide")
+    gap_ms: int | None = optional(duration, "Instead of a size: how long a session may pause.", file_name="gap")
+    by: tuple[str, ...] = optional(identifiers, "Columns to group by.", ())
+    watermark_ms: int | None = optional(duration, "How late a row may be.", file_name="watermark")
+
+    @property
+    def reads(self) -> Reads:
+        return ((self.input, "input"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Two streams, or a stream and a table. In `on`, the sides are called left and right."""
+
+    left: str = required(identifier, "The one side.")
+    right: str = required(identifier, "The other side.")
+    on: str | None = optional(text, 'The condition, as in "left.id = right.order_id".')
+    using: tuple[str, ...] = optional(identifiers, "Or columns that both sides have.", ())
+    how: str = optional(choice("inner", "left", "right", "full", "left_semi", "left_anti"), "The join.", "inner")
+    left_time: str | None = optional(identifier, "Two streams: the left side's time of the event.")
+    right_time: str | None = optional(identifier, "Two streams: the right side's.")
+    within_ms: int | None = optional(duration, "Two streams: how far they lie apart at most.", file_name="within")
+    watermark_ms: int | None = optional(duration, "Two streams: how late rows may be.", file_name="watermark")
+
+    @property
+    def reads(self) -> Reads:
+        return ((self.left, "left"), (self.right, "right"))
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """The first row of each key; a key is forgotten when the watermark has passed it."""
+
+    input: str = required(identifier, "The source or step to read.")
+    by: tuple[str, ...] = required(identifiers, "Columns that make rows the same.")
+    time: str | None = optional(identifier, "The column with the time of the event.")
+    watermark_ms: int | None = optional(duration, "How far the same rows lie apart at most.", file_name="watermark")
+
+    @property
+    def reads(self) -> Reads:
+        return ((self.input, "input"),)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonStep:
+    """A function from DataFrames to a DataFrame, in a module beside the file or an installed one."""
+
+    function: str = required(text, 'Where it is, as in "enrich:add_country".')
+    inputs: tuple[str, ...] = required(identifiers, "The sources and steps that it takes, in order.")
+
+    @property
+    def reads(self) -> Reads:
+        return tuple((name, "inputs") for name in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Stateful:
+    """A StatefulProcessor of Spark (transformWithState), called for each key with its rows and its state."""
+
+    input: str = required(identifier, "The source or step to read.")
+    processor: str = required(text, 'The class, as in "fraud:CardWatch".')
+    by: tuple[str, ...] = required(identifiers, "Columns of the key.")
+    output: str = required(text, 'The columns that it gives, as in "card string, score double".')
+    mode: str = optional(choice("append", "update"), "Whether a later row replaces an earlier one.", "append")
+    timers: str = optional(choice("none", "processing", "event"), "The time that its timers follow.", "none")
+
+    @property
+    def reads(self) -> Reads:
+        return ((self.input, "input"),)
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """At most so many rows a second, in one task: for what comes after it, such as a webhook."""
+
+    input: str = required(identifier, "The source or step to read.")
+    rows_per_second: int = required(count, "At most so many.")
+
+    @property
+    def reads(self) -> Reads:
+        return ((self.input, "input"),)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoratedStep:
+    """A function of a Python pipeline; its parameters are named after what it reads."""
+
+    function: Callable[..., Any]
+    inputs: tuple[str, ...]
+
+    @property
+    def reads(self) -> Reads:
+        return tuple((name, "function") for name in self.inputs)
+
+
+StepKind = Sql | Parse | Watermark | Window | Join | Deduplicate | PythonStep | Stateful | RateLimit | DecoratedStep
+STEP_KINDS: dict[str, type] = {
+    "sql": Sql,
+    "parse": Parse,
+    "watermark": Watermark,
+    "window": Window,
+    "join": Join,
+    "deduplicate": Deduplicate,
+    "python": PythonStep,
+    "stateful": Stateful,
+    "rate_limit": RateLimit,
+}

@@ -1,0 +1,221 @@
+"""What `check` says about pipeline files: every mistake with its line, before Spark is there."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headwater.pipelines.spec.check import load
+from headwater.pipelines.spec.graph import Graph
+from headwater.pipelines.spec.mistakes import BadPipeline
+
+Write = Callable[[str], Path]
+GOOD = '''\
+[source.orders]
+kind = "topic"
+topic = "orders"
+
+[step.valid]
+kind = "parse"
+input = "orders"
+format = "json"
+schema = "id string not null, at timestamp, amount double"
+dead_letters = "orders.bad"
+
+[step.per_minute]
+kind = "window"
+input = "valid"
+time = "at"
+size = "1 minute"
+watermark = "10m"
+aggregates = { orders = "count(*)", revenue = "sum(amount)" }
+
+[step.large]
+kind = "sql"
+sql = """
+select window_start, revenue
+from per_minute
+where revenue > 1000
+"""
+
+[sink.out]
+kind = "topic"
+input = "large"
+topic = "large-minutes"
+key = "window_start"
+'''
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(text: str) -> Path:
+        file = tmp_path / "shop.toml"
+        file.write_text(text)
+        return file
+
+    return write_file
+
+
+def mistakes(file: Path) -> list[tuple[int, str]]:
+    with pytest.raises(BadPipeline) as caught:
+        load(file)
+    assert all(mistake.place.file == str(file) for mistake in caught.value.mistakes)
+    return [(mistake.place.line, mistake.what) for mistake in caught.value.mistakes]
+
+
+def only_mistake(file: Path) -> tuple[int, str]:
+    (mistake,) = mistakes(file)
+    return mistake
+
+
+def test_a_good_file_becomes_a_graph(write: Write) -> None:
+    graph = load(write(GOOD))
+    assert graph.pipeline.name == "shop"
+    assert [step.name for step in graph.steps_in_order] == ["valid", "per_minute", "large"]
+    assert graph.needed_by(graph.pipeline.sinks[0]) == {"orders", "valid", "per_minute", "large"}
+    assert graph.is_stream == {"orders": True, "valid": True, "per_minute": True, "large": True}
+    assert graph.unused == ()
+
+
+def test_the_order_in_the_file_does_not_matter(write: Write) -> None:
+    parts = GOOD.split("\n\n")
+    graph = load(write("\n\n".join(reversed(parts))))
+    assert [step.name for step in graph.steps_in_order] == ["valid", "per_minute", "large"]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "where", "says"),
+    [
+        ('topic = "orders"', 'topc = "orders"', "topc", "source orders has no key topc. Did you mean topic?"),
+        ('topic = "orders"', "", "[source.orders]", "source orders lacks topic: the topic to read."),
+        ('topic = "orders"', 'topic = "or ders"', "or ders", "source orders: topic needs the name of a topic"),
+        ('topic = "orders"', "topic = 3", "topic = 3", "source orders: topic needs the name of a topic"),
+        ('size = "1 minute"', 'size = "a minute"', "a minute", "step per_minute: size needs a length of time"),
+        ('kind = "window"', 'kind = "windwo"', "windwo", "There is no kind 'windwo' of step. Did you mean window?"),
+        ('kind = "window"', "", "[step.per_minute]", "step per_minute lacks kind: one of deduplicate, join"),
+        ("from per_minute", "from a, b", "from a, b", "step large reads a, which is no source or step. There is:"),
+        ("from per_minute", "from per_minuet", "from per_minuet", "step large reads per_minuet, which is no source"),
+        ('input = "large"', 'input = "orderss"', "orderss", "sink out reads orderss, which is no source or step. Did"),
+        ('format = "json"', 'format = "yaml"', "yaml", "step valid: format needs one of: json, csv, text."),
+        ("[step.large]", "[step.ORDERS]", "ORDERS", "step ORDERS has the name of source orders in line 1."),
+        ("[step.large]", '[step."so large"]', "so large", "step so large needs a name of letters"),
+        ('watermark = "10m"', 'gap = "10m"', "size =", "step per_minute: give either size (windows of one length)"),
+        ('watermark = "10m"', "", "[step.per_minute]", "step per_minute needs a watermark"),
+        ("revenue =", '"a b" =', "aggregates", "step per_minute: aggregates needs a name of letters"),
+        ("revenue =", "orders =", "aggregates", "This is no TOML: "),
+        ('kind = "sql"', 'kind = "sql', 'kind = "sql', "This is no TOML: "),
+    ],
+)
+def test_a_mistake_is_found_in_its_line(write: Write, good: str, bad: str, where: str, says: str) -> None:
+    assert good in GOOD
+    text = GOOD.replace(good, bad, 1)
+    (line,) = [line for line, what in mistakes(write(text)) if what.startswith(says)]
+    assert line == text[: text.index(where)].count("\n") + 1
+
+
+def test_all_mistakes_are_told_at_once(write: Write) -> None:
+    text = '[source.a]\nkind = "topic"\nx = 1\ny = 2\n[sink.b]\nkind = "console"\nrows = 0\n'
+    assert [line for line, _ in mistakes(write(text))] == [1, 3, 4, 5, 7]
+
+
+def test_a_circle_is_drawn(write: Write) -> None:
+    text = (
+        '[source.s]\nkind = "topic"\ntopic = "s"\n'
+        '[step.a]\nkind = "sql"\nsql = "select * from b join s"\n'
+        '[step.b]\nkind = "sql"\nsql = "select * from c"\n'
+        '[step.c]\nkind = "sql"\nsql = "select * from a"\n'
+        '[sink.x]\nkind = "console"\ninput = "a"\n'
+    )
+    assert only_mistake(write(text)) == (4, "These steps read each other in a circle: a → b → c → a.")
+
+
+def test_a_file_without_source_or_sink_says_what_to_write(write: Write) -> None:
+    assert [what.partition(":")[0] for _, what in mistakes(write(""))] == ["There is no sink", "There is no source"]
+
+
+def test_what_nothing_reads_is_no_mistake_but_known(write: Write) -> None:
+    text = GOOD + '\n[source.idle]\nkind = "topic"\ntopic = "idle"\n'
+    assert load(write(text)).unused == ("idle",)
+
+
+def test_unknown_keys_at_the_top_are_found(write: Write) -> None:
+    assert only_mistake(write('triger = "1s"\n' + GOOD)) == (1, "the pipeline has no key triger. Did you mean trigger?")
+
+
+def test_a_table_that_is_none_is_explained(write: Write) -> None:
+    assert "Write [sink.NAME]" in only_mistake(write('sink = 3\n[source.a]\nkind = "topic"\ntopic = "a"\n'))[1]
+    assert "is no table" in mistakes(write("sink.a = 3\n"))[0][1]
+
+
+def test_passwords_come_from_the_environment(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        '[source.s]\nkind = "topic"\ntopic = "s"\n'
+        '[sink.t]\nkind = "table"\ninput = "s"\nurl = "postgresql://u:${SHOP_PASSWORD}@h/d"\ntable = "t"\n'
+    )
+    assert only_mistake(write(text)) == (
+        7,
+        "sink t: url needs the environment variable SHOP_PASSWORD, which is not set.",
+    )
+    monkeypatch.setenv("SHOP_PASSWORD", "secret")
+    assert "u:secret@h" in load(write(text)).pipeline.sinks[0].does.url  # type: ignore[union-attr]
+
+
+def _joined(write: Write, right: str, join: str) -> Path:
+    return write(
+        '[source.a]\nkind = "topic"\ntopic = "a"\n'
+        f"[source.b]\n{right}\n"
+        f'[step.j]\nkind = "join"\nleft = "a"\nright = "b"\n{join}\n'
+        '[sink.x]\nkind = "console"\ninput = "j"\n'
+    )
+
+
+TABLE = 'kind = "files"\npath = "b.csv"\nformat = "csv"\nstream = false'
+STREAM = 'kind = "topic"\ntopic = "b"'
+TIMES = 'left_time = "t"\nright_time = "t"\nwithin = "1m"\nwatermark = "1m"'
+
+
+def test_joins_of_streams_need_a_time(write: Write) -> None:
+    assert "how far matching rows lie apart" in only_mistake(_joined(write, STREAM, 'using = ["id"]'))[1]
+    assert isinstance(load(_joined(write, STREAM, f'using = ["id"]\n{TIMES}')), Graph)
+    assert isinstance(load(_joined(write, TABLE, 'using = ["id"]')), Graph)
+
+
+def test_a_stream_and_a_table_have_no_full_join(write: Write) -> None:
+    line, what = only_mistake(_joined(write, TABLE, 'using = ["id"]\nhow = "full"'))
+    assert (line, "no full join, but: inner, left, left_semi, left_anti" in what) == (14, True)
+
+
+def test_a_join_has_one_condition(write: Write) -> None:
+    for join in ("", 'on = "left.id = right.id"\nusing = ["id"]'):
+        assert "give either on" in only_mistake(_joined(write, TABLE, join))[1]
+
+
+def test_tables_alone_make_no_stream(write: Write) -> None:
+    text = f'[source.b]\n{TABLE}\n[sink.x]\nkind = "console"\ninput = "b"\n'
+    assert "rests on tables alone" in only_mistake(write(text))[1]
+
+
+def test_python_functions_are_looked_for_without_running_them(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "enrich.py").write_text("raise SystemExit('not to be run')\ndef add_country(df): ...\n")
+
+    def file(function: str) -> Path:
+        step = f'[step.e]\nkind = "python"\nfunction = "{function}"\ninputs = ["a"]\n'
+        return write(f'[source.a]\nkind = "topic"\ntopic = "a"\n{step}[sink.x]\nkind = "console"\ninput = "e"\n')
+
+    assert isinstance(load(file("enrich:add_country")), Graph)
+    assert "enrich.py has no add_contry. Did you mean add_country?" in only_mistake(file("enrich:add_contry"))[1]
+    assert "no module nowhere" in only_mistake(file("nowhere:f"))[1]
+    assert "module:function" in only_mistake(file("enrich.add_country"))[1]
+    (tmp_path / "enrich.py").write_text("def (:\n")
+    assert only_mistake(file("enrich:f")) == (6, "step e: enrich.py does not parse in line 1: invalid syntax.")
+
+
+def test_files_that_cannot_be_read_are_mistakes_too(tmp_path: Path) -> None:
+    assert "cannot be read: No such file" in mistakes(tmp_path / "none.toml")[0][1]
+    assert "is a .toml file or a .py module" in mistakes(tmp_path / "shop.yml")[0][1]
+    (tmp_path / "bytes.toml").write_bytes(b"a = 1\nb = '\xff'\n")
+    assert mistakes(tmp_path / "bytes.toml") == [(2, "This is no UTF-8.")]
+    (tmp_path / "large.toml").write_bytes(b"#" * (1024 * 1024 + 1))
+    assert "larger than" in mistakes(tmp_path / "large.toml")[0][1]
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    assert len(mistakes(tmp_path / "deep.toml")) == 1
