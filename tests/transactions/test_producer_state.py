@@ -1,31 +1,24 @@
-"""Idempotent producers of one partition: order, duplicates, epochs, truncation, snapshots."""
+"""Producers of one partition: order, duplicates, epochs, transactions, what is taken back, who is forgotten."""
 
-import contextlib
-import struct
-
-import crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from written_batches import MAX_SEQUENCE, a_header, a_marker, in_transaction
 
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.records.batch import CONTROL, BatchHeader
+from headwater.records.batch import BatchHeader
+from headwater.records.control import Marker
+from headwater.transactions.producer import NO_OFFSET
 from headwater.transactions.producer_state import (
     ACCEPT,
     Accept,
-    CorruptSnapshot,
     Duplicate,
+    EndedBefore,
     ProducerDescription,
     ProducerStates,
 )
 
-MAX_SEQUENCE = (1 << 31) - 1
-
-
-def a_header(
-    sequence: int, offset: int, *, count: int = 1, pid: int = 7, epoch: int = 0, time: int = 1_000, attributes: int = 0
-) -> BatchHeader:
-    return BatchHeader(offset, 100, 0, 2, 0, attributes, count - 1, time, time, pid, epoch, sequence, count)
+COMMIT, ABORT = Marker(True, 3), Marker(False, 3)
 
 
 def states_after(*headers: BatchHeader) -> ProducerStates:
@@ -76,12 +69,14 @@ def test_an_overlap_is_no_duplicate() -> None:
 
 def test_checking_changes_nothing() -> None:
     states = states_after(a_header(0, 0))
-    before = states.snapshot()
+    before = states.describe()
     states.check(a_header(1, 1))
     states.check(a_header(0, 1))
     states.check(a_header(0, 1, epoch=1))
     states.check(a_header(0, 1, pid=8))
-    assert states.snapshot() == before
+    states.check(in_transaction(0, 1, pid=8))
+    states.check_marker(7, 1, 3)
+    assert states.describe() == before
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
@@ -108,9 +103,9 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old_one() -> None:
     assert states.check(a_header(1, 3, epoch=1)) is ACCEPT
 
 
-def test_of_a_control_batch_only_the_epoch_counts() -> None:
+def test_a_marker_of_a_new_epoch_fences_the_old_one_and_the_new_one_starts_at_zero() -> None:
     states = states_after(a_header(0, 0))
-    states.append(a_header(-1, 1, epoch=1, attributes=CONTROL))
+    states.end(a_marker(1, epoch=1), COMMIT)
     assert refusal(states, a_header(1, 2, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert refusal(states, a_header(1, 2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(a_header(0, 2, epoch=1)) is ACCEPT
@@ -134,15 +129,34 @@ def test_the_first_batch_of_a_producer_can_be_taken_back() -> None:
 
 def test_truncation_past_the_end_changes_nothing() -> None:
     states = states_after(a_header(0, 0), a_header(1, 1))
-    before = states.snapshot()
+    before = states.describe()
     states.truncate(2)
-    assert states.snapshot() == before
+    assert states.describe() == before
 
 
-def test_a_producer_of_which_more_was_taken_back_than_is_remembered_starts_anew() -> None:
+def test_however_much_is_taken_back_all_is_as_it_was() -> None:
     states = states_after(*(a_header(n, n) for n in range(9)))
     states.truncate(2)
     assert states.check(a_header(2, 2)) is ACCEPT
+    assert states.check(a_header(0, 2)) == Duplicate(0, 0, 1_000)
+    assert states.describe() == states_after(a_header(0, 0), a_header(1, 1)).describe()
+
+
+def test_an_epoch_that_was_not_stored_fences_nobody() -> None:
+    states = states_after(a_header(0, 0), a_header(0, 1, epoch=1))
+    states.end(a_marker(2, epoch=2), COMMIT)
+    states.truncate(1)
+    assert states.check(a_header(1, 1, epoch=0)) is ACCEPT
+    assert states.check(a_header(0, 1, epoch=0)) == Duplicate(0, 0, 1_000)
+
+
+def test_what_is_committed_is_not_taken_back() -> None:
+    states = states_after(a_header(0, 0), a_header(1, 1))
+    states.settle(1)
+    with pytest.raises(AssertionError):
+        states.truncate(0)
+    states.truncate(1)
+    assert states.describe() == states_after(a_header(0, 0)).describe()
 
 
 def test_producers_not_heard_of_expire() -> None:
@@ -174,80 +188,155 @@ def test_a_log_with_gaps_from_compaction_is_replayed() -> None:
     assert states.check(a_header(50, 100)) is ACCEPT
 
 
+def test_a_transaction_begins_with_the_first_batch_and_goes_on_with_the_next() -> None:
+    states = ProducerStates()
+    assert states.append(in_transaction(0, 10, count=3))
+    assert not states.append(in_transaction(3, 13))
+    assert states.open_starts() == [10]
+    assert states.describe() == [ProducerDescription(7, 0, 3, 1_000, -1, 10)]
+
+
+def test_a_marker_ends_the_transaction_and_tells_where_it_began() -> None:
+    states = states_after(in_transaction(0, 10), in_transaction(1, 11))
+    assert states.end(a_marker(12, time=2_000), ABORT) == 10
+    assert states.describe() == [ProducerDescription(7, 0, 1, 2_000, 3, NO_OFFSET)]
+    assert states.end(a_marker(13), COMMIT) == NO_OFFSET
+
+
+def test_after_a_marker_of_the_same_epoch_the_sequence_goes_on() -> None:
+    states = states_after(in_transaction(0, 0), in_transaction(1, 1))
+    states.end(a_marker(2), COMMIT)
+    assert states.check(in_transaction(2, 3)) is ACCEPT
+    assert states.check(in_transaction(1, 3)) == Duplicate(1, 1, 1_000)
+
+
+def test_after_a_marker_of_the_next_epoch_the_sequence_begins_anew() -> None:
+    states = states_after(in_transaction(0, 0), in_transaction(1, 1))
+    states.end(a_marker(2, epoch=1), COMMIT)
+    assert refusal(states, in_transaction(2, 3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(states, in_transaction(2, 3, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(in_transaction(0, 3, epoch=1)) is ACCEPT
+
+
+def test_a_batch_outside_the_open_transaction_of_its_producer_is_refused() -> None:
+    states = states_after(in_transaction(0, 0))
+    assert refusal(states, a_header(1, 1)) is ErrorCode.INVALID_TXN_STATE
+    assert states.check(in_transaction(1, 1)) is ACCEPT
+    assert states.check(a_header(0, 1)) == Duplicate(0, 0, 1_000)
+    assert states.check(a_header(0, 1, pid=8)) is ACCEPT
+    states.end(a_marker(1), COMMIT)
+    assert states.check(a_header(1, 2)) is ACCEPT
+
+
+def test_a_marker_is_written_once() -> None:
+    states = states_after(in_transaction(0, 0))
+    assert states.check_marker(7, 0, 3) is ACCEPT
+    states.end(a_marker(1), COMMIT)
+    assert states.check_marker(7, 0, 3) == EndedBefore(1)
+    assert states.check_marker(7, 0, 4) == EndedBefore(1)
+
+
+def test_a_marker_is_written_where_it_fences_somebody() -> None:
+    states = states_after(a_header(0, 0))
+    assert states.check_marker(8, 0, 3) is ACCEPT
+    assert states.check_marker(7, 1, 3) is ACCEPT
+    assert states.check_marker(7, 0, 3) == EndedBefore(NO_OFFSET)
+
+
+def marker_refusal(states: ProducerStates, pid: int, epoch: int, coordinator_epoch: int) -> ErrorCode:
+    with pytest.raises(RequestError) as caught:
+        states.check_marker(pid, epoch, coordinator_epoch)
+    return caught.value.code
+
+
+def test_a_marker_that_is_too_late_is_refused() -> None:
+    states = states_after(in_transaction(0, 0, epoch=2))
+    assert marker_refusal(states, 7, 1, 3) is ErrorCode.INVALID_PRODUCER_EPOCH
+    states.end(a_marker(1, epoch=2), COMMIT)
+    states.append(in_transaction(1, 2, epoch=2))
+    assert marker_refusal(states, 7, 2, 2) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert states.check_marker(7, 2, 3) is ACCEPT
+
+
+@pytest.mark.parametrize(("pid", "epoch"), [(-1, 0), (7, -1)])
+def test_a_marker_of_nobody_is_refused(pid: int, epoch: int) -> None:
+    assert marker_refusal(ProducerStates(), pid, epoch, 0) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_transaction_that_was_not_stored_is_not_open_and_one_that_was_not_ended_is() -> None:
+    states = states_after(in_transaction(0, 0, pid=1), in_transaction(0, 1, pid=2))
+    states.end(a_marker(2, pid=1), ABORT)
+    states.truncate(1)
+    assert states.open_starts() == [0]
+    assert states.check_marker(1, 0, 3) is ACCEPT
+
+
+def test_a_marker_that_was_not_stored_leaves_nothing_of_a_stranger() -> None:
+    states = ProducerStates()
+    states.end(a_marker(0), COMMIT)
+    states.truncate(0)
+    assert 7 not in states
+
+
+def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
+    states = ProducerStates(max_producers=4)
+    for pid in (1, 2):
+        states.append(in_transaction(0, pid, pid=pid), now_ms=0)
+    for pid in range(3, 20):
+        states.append(a_header(0, pid, pid=pid), now_ms=0)
+    assert len(states) == 4 and 1 in states and 2 in states
+    assert states.expire(now_ms=10_000, expiration_ms=1) == 2
+    assert 1 in states and 2 in states
+
+
+def test_half_of_the_producers_may_have_a_transaction() -> None:
+    states = ProducerStates(max_producers=4)
+    for pid in (1, 2):
+        assert states.check(in_transaction(0, pid, pid=pid)) is ACCEPT
+        states.append(in_transaction(0, pid, pid=pid))
+    assert refusal(states, in_transaction(0, 3, pid=3)) is ErrorCode.POLICY_VIOLATION
+    assert states.check(in_transaction(1, 3, pid=1)) is ACCEPT
+    assert states.check(a_header(0, 3, pid=3)) is ACCEPT
+    states.end(a_marker(3, pid=1), COMMIT)
+    assert states.check(in_transaction(0, 4, pid=3)) is ACCEPT
+
+
+def test_whoever_made_room_for_a_batch_that_was_not_stored_is_back() -> None:
+    states = ProducerStates(max_producers=2)
+    for pid in (1, 2, 3):
+        states.append(a_header(5, pid, pid=pid))
+    assert 1 not in states
+    states.truncate(3)
+    assert 1 in states and 2 in states
+    assert states.check(a_header(6, 3, pid=1)) is ACCEPT
+
+
+def test_of_too_many_producers_the_latest_are_kept() -> None:
+    states = states_after(*(a_header(0, pid, pid=pid) for pid in range(5)))
+    copy = ProducerStates(max_producers=2, producers=states.at(5))
+    assert [producer.producer_id for producer in copy.describe()] == [3, 4]
+
+
 appends = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, MAX_SEQUENCE), st.integers(1, 50)), max_size=40
 )
 
 
-@given(appends)
-def test_a_snapshot_restores_everything(made: list[tuple[int, int, int, int]]) -> None:
-    states = ProducerStates()
-    offset = 0
-    for pid, epoch, sequence, count in made:
-        states.append(a_header(sequence, offset, count=count, pid=pid, epoch=epoch), now_ms=offset)
+@given(appends, st.integers(0, 40))
+def test_what_was_known_at_an_offset_is_what_its_log_says(made: list[tuple[int, int, int, int]], length: int) -> None:
+    states, shorter = ProducerStates(), ProducerStates()
+    offset = end = 0
+    for number, (pid, epoch, sequence, count) in enumerate(made):
+        header = a_header(sequence, offset, count=count, pid=pid, epoch=epoch)
         offset += count
-    copy = ProducerStates.restore(memoryview(states.snapshot()))
-    assert copy.snapshot() == states.snapshot()
-    assert copy.describe() == states.describe()
-    assert copy.last_offsets() == states.last_offsets()
-
-
-@given(appends, st.integers(0, 500))
-def test_a_snapshot_below_an_offset_and_what_follows_make_the_whole(
-    made: list[tuple[int, int, int, int]], below: int
-) -> None:
-    states = ProducerStates()
-    headers = []
-    offset = 0
-    for pid, _, sequence, count in made:
-        headers.append(a_header(sequence, offset, count=count, pid=pid))
-        states.append(headers[-1])
-        offset += count
-    before = states.snapshot()
-    copy = ProducerStates.restore(states.snapshot(below=below))
-    assert states.snapshot() == before
-    for header in headers:
-        if header.last_offset >= below:
-            copy.append(header)
-    assert sorted(copy.describe(), key=str) == sorted(states.describe(), key=str)
-    assert copy.last_offsets() == states.last_offsets()
-
-
-def test_no_producers_take_no_bytes() -> None:
-    assert ProducerStates().snapshot() == b""
-    assert len(ProducerStates.restore(b"")) == 0
-
-
-def test_of_too_many_producers_in_a_snapshot_the_latest_are_kept() -> None:
-    states = states_after(*(a_header(0, pid, pid=pid) for pid in range(5)))
-    copy = ProducerStates.restore(states.snapshot(), max_producers=2)
-    assert [producer.producer_id for producer in copy.describe()] == [3, 4]
-
-
-@given(st.binary(min_size=1, max_size=200))
-def test_arbitrary_bytes_are_no_snapshot(data: bytes) -> None:
-    with pytest.raises(CorruptSnapshot):
-        ProducerStates.restore(data)
-
-
-@given(st.binary(max_size=200), st.integers(0, (1 << 32) - 1))
-def test_a_right_checksum_over_arbitrary_bytes_raises_nothing_else(data: bytes, count: int) -> None:
-    body = struct.pack(">I", count) + data
-    with contextlib.suppress(CorruptSnapshot):
-        states = ProducerStates.restore(struct.pack(">BI", 1, crc32c.crc32c(body)) + body)
-        assert len(states) == count
-
-
-def test_every_cut_and_flip_of_a_snapshot_is_noticed() -> None:
-    good = states_after(a_header(0, 0), a_header(1, 1), a_header(0, 2, pid=9)).snapshot()
-    for position in range(len(good)):
-        if position:
-            with pytest.raises(CorruptSnapshot):
-                ProducerStates.restore(good[:position])
-        flipped = bytearray(good)
-        flipped[position] ^= 0x10
-        with pytest.raises(CorruptSnapshot):
-            ProducerStates.restore(flipped)
+        states.append(header)
+        if number < length:
+            shorter.append(header)
+            end = offset
+    for _ in range(2):
+        known = dict(states.at(end))
+        assert {pid: known[pid] for pid in known if known[pid].batches} == dict(shorter.at(end))
+        states.truncate(end)
 
 
 class Log:
@@ -256,6 +345,8 @@ class Log:
     def __init__(self) -> None:
         self.states = ProducerStates()
         self.batches: list[BatchHeader] = []
+        self.committed = 0
+        """Batches that a restart has found: they are not lost any more."""
 
     @property
     def end(self) -> int:
@@ -282,9 +373,10 @@ class Log:
         states = ProducerStates()
         for header in self.batches[:snapshot_at]:
             states.append(header)
-        self.states = ProducerStates.restore(states.snapshot())
+        self.states = ProducerStates(producers=states.at(self.end))
         for header in self.batches[snapshot_at:]:
             self.states.append(header)
+        self.committed = len(self.batches)
 
 
 steps = st.lists(
@@ -312,7 +404,7 @@ def test_every_sequence_is_stored_once_and_in_order(made: list[tuple[str, int]])
             assert log.send(again.base_sequence, again.record_count) == Duplicate(
                 again.base_offset, again.last_offset, again.max_timestamp
             )
-        elif what == "lose" and number <= len(log.batches):
+        elif what == "lose" and number <= len(log.batches) - log.committed:
             # A client has at most five batches in flight: only those can be lost, and they are resent in order.
             tail = log.batches[len(log.batches) - number :]
             log.lose(number)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headwater.broker.partition import Environment, Partition
-from headwater.broker.recovery import Takeover, take_over
+from headwater.broker.recovery import Takeover, recall_aborted, take_over
 from headwater.broker.register import Register
 from headwater.broker.topic_config import BrokerDefaults, TopicConfig, canonical
 from headwater.broker.topic_name import check_no_collision, check_topic_name
@@ -20,7 +20,7 @@ from headwater.metadata.store import KV, Del, Is, MetaStore, Operation, Put, Una
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId, SegmentId, TopicId
 from headwater.model.replica import NoSpace
-from headwater.transactions.producer_state import ProducerStates
+from headwater.transactions.partition_transactions import PartitionTransactions
 from headwater.transport.facts import log_fact
 
 OPERATIONS_PER_TXN = 96
@@ -177,13 +177,13 @@ class Catalog:
             segments[takeover.sealed.id] = (takeover.sealed, versions[key])
         version = versions[keys.head_key(takeover.partition)]
         register = Register(self._metadata, takeover.partition, takeover.head, version, segments)
+        recall_aborted(self._environment, takeover.transactions, register.chain, register.start)
         topic = self._by_id[takeover.partition.topic_id]
         config = topic.config
-        partition = Partition(
-            self._environment, takeover.partition, topic.name, register, config, takeover.producers, takeover.end,
+        return Partition(
+            self._environment, takeover.partition, topic.name, register, config, takeover.transactions, takeover.end,
             config.durability, takeover.open_bytes,
         )  # fmt: skip
-        return partition
 
     async def _measure_segments(self) -> None:
         """Have the store flush and measure what was sealed without it: by the start, or before a crash. One at a time,
@@ -315,7 +315,7 @@ class Catalog:
             OpenSegment(environment.new_segment_id(), 0, 0, 0, (environment.store.store_id,)) for _ in range(first, end)
         ]
         ids = [PartitionId(topic.topic_id, index) for index in range(first, end)]
-        header = ProducerStates().snapshot()
+        header = PartitionTransactions().snapshot(0, 0)
         try:
             await asyncio.gather(
                 *(
@@ -330,7 +330,7 @@ class Catalog:
         return [
             Partition(
                 environment, id_, topic.name, Register(self._metadata, id_, head, version, {}), topic.config,
-                ProducerStates(), 0, topic.config.durability, 0,
+                PartitionTransactions(), 0, topic.config.durability, 0,
             )
             for id_, head, version in zip(ids, heads, versions, strict=True)
         ]  # fmt: skip

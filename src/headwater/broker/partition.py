@@ -4,6 +4,10 @@ Appends are taken in the order of the calls. One writer at a time sends everythi
 store; what the store acknowledges becomes readable. A write that fails (full disk) fails everything behind it, and the
 log end goes back to what is on disk, so that no offset is promised twice with different content to a reader.
 
+Three offsets bound what is read: the log start, the high watermark up to which everything is committed, and
+between them the last stable offset, up to which every transaction has ended. Readers of committed records stop there,
+and are told of the aborted transactions in what they read.
+
 All state belongs to the broker's event loop.
 """
 
@@ -22,9 +26,12 @@ from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, NodeId, Offset, PartitionId, SegmentId
 from headwater.model.replica import Buffer, Durability, Fenced, NoSpace, Store, StoreError, UnknownSegment
-from headwater.records.batch import BatchHeader, stamp, stamp_log_append_time
+from headwater.records.batch import BatchHeader, headers, parse_header, stamp, stamp_log_append_time
+from headwater.records.control import Marker, build_marker
 from headwater.replication.ack_tracker import AckTracker
-from headwater.transactions.producer_state import Duplicate, ProducerStates
+from headwater.transactions.aborted_transactions import Aborted, AbortedTransactions
+from headwater.transactions.partition_transactions import ABORTED_PER_SEGMENT, PartitionTransactions
+from headwater.transactions.producer_state import Duplicate, EndedBefore, ProducerStates
 from headwater.transport.facts import log_fact
 
 WINDOW_BYTES = 8 * 1024 * 1024
@@ -35,7 +42,8 @@ ROLL_RETRY_MS = 1_000
 class Watcher(Protocol):
     """Somebody who waits for a partition to grow."""
 
-    def grew(self, size_bytes: int) -> None: ...
+    def grew(self, size_bytes: int) -> None:
+        """So many bytes more can be read; 0: look again, whatever you wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class Partition:
         topic_name: str,
         register: Register,
         config: TopicConfig,
-        producers: ProducerStates,
+        transactions: PartitionTransactions,
         end: Offset,
         durability: Durability,
         open_bytes: int,
@@ -85,9 +93,12 @@ class Partition:
         self.topic_name = topic_name
         self.register = register
         self.config = config
-        self.producers = producers
+        self.transactions = transactions
         self.log_end = end
         self.watchers: set[Watcher] = set()
+        """Told when the high watermark moves."""
+        self.stable_watchers: set[Watcher] = set()
+        """Told when the last stable offset moves."""
         self.is_deleted = False
         self._environment = environment
         self._store = environment.store
@@ -102,6 +113,10 @@ class Partition:
         self._tail = Tail()
         self._writer: asyncio.Task[None] | None = None
         self._roll_asked = False
+        self._appended_bytes = 0
+        """Since the start; so are the next two."""
+        self._committed_bytes = 0
+        self._stable_bytes = transactions.stable_bytes(end, 0)
 
     # What is there
 
@@ -111,7 +126,18 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        return self._acks.high_watermark
+        """Every transaction that has written below has ended, and how is on disk. Records may have been deleted past
+        the beginning of one that goes on: then it is the log start."""
+        high_watermark = self._acks.high_watermark
+        first_unstable = self.transactions.first_unstable
+        return high_watermark if first_unstable >= high_watermark else max(first_unstable, self.log_start)
+
+    @property
+    def producers(self) -> ProducerStates:
+        return self.transactions.producers
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        return self.transactions.has_open(producer_id, producer_epoch)
 
     @property
     def log_start(self) -> Offset:
@@ -144,13 +170,37 @@ class Partition:
     # Writing
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader) -> Appended:
-        """Give a checked batch its offsets and queue it. Idempotent: a batch that was appended before is not again."""
+        """Give a checked batch its offsets and queue it. Idempotent: a batch that was appended before is not again.
+
+        A transactional batch begins its producer's transaction here, or goes on with it. Whether it may begin is for
+        the coordinator to say: ask before."""
         if self.is_deleted:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if header.producer_id >= 0:
             verdict = self.producers.check(header)
             if isinstance(verdict, Duplicate):
-                return self._appended_before(verdict)
+                return self._appended_before(verdict.base_offset, verdict.last_offset)
+        return self._enqueue(batch, header, None)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
+    ) -> Appended | None:
+        """End a producer's transaction, and fence its older epochs. None if that was done before and is committed;
+        if it is on its way, what to wait for. Raises RequestError INVALID_PRODUCER_EPOCH for an epoch older than the
+        one known, TRANSACTION_COORDINATOR_FENCED if another coordinator has taken over since."""
+        if self.is_deleted:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        verdict = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        if isinstance(verdict, EndedBefore):
+            written = self._appended_before(verdict.marker_offset, verdict.marker_offset)
+            return written if written.committed is not None else None
+        if not is_commit:
+            self.transactions.check_room(self.register.chain.open.base)
+        marker = Marker(is_commit, coordinator_epoch)
+        batch = build_marker(producer_id, producer_epoch, marker, self._environment.clock.now_ms())
+        return self._enqueue(batch, parse_header(batch), marker)
+
+    def _enqueue(self, batch: bytearray | memoryview, header: BatchHeader, marker: Marker | None) -> Appended:
         base = self.log_end
         end = base + header.last_offset_delta + 1
         append_time = -1
@@ -160,21 +210,26 @@ class Partition:
             header = header._replace(max_timestamp=append_time)
         stamp(batch, 0, base, self.leader_epoch)
         if header.producer_id >= 0:
-            self.producers.append(header._replace(base_offset=base), self._environment.clock.now_ms())
+            placed, now_ms = header._replace(base_offset=base), self._environment.clock.now_ms()
+            if marker is None:
+                self.transactions.append(placed, self._appended_bytes, now_ms)
+            else:
+                self.transactions.end(placed, marker, now_ms)
         self.log_end = end
+        self._appended_bytes += len(batch)
         committed = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(base, end, batch, header.max_timestamp, committed))
         self._environment.tail_cache.add(self._tail, base, end, batch)
         self._wake_writer()
         return Appended(base, append_time, committed)
 
-    def _appended_before(self, duplicate: Duplicate) -> Appended:
+    def _appended_before(self, base_offset: Offset, last_offset: Offset) -> Appended:
         """The first copy may not be committed yet; the second is acknowledged no earlier."""
         committed = None
-        if duplicate.last_offset >= self.high_watermark:
-            original = next(entry for entry in self._queue if entry.end > duplicate.last_offset)
+        if last_offset >= self.high_watermark:
+            original = next(entry for entry in self._queue if entry.end > last_offset)
             committed = original.committed
-        return Appended(duplicate.base_offset, -1, committed)
+        return Appended(base_offset, -1, committed)
 
     def _wake_writer(self) -> None:
         if self._writer is None:
@@ -215,12 +270,20 @@ class Partition:
 
     def _commit(self, size_bytes: int) -> None:
         queue, high_watermark = self._queue, self.high_watermark
+        self._committed_bytes += size_bytes
+        self.transactions.commit(high_watermark)
         while queue and queue[0].end <= high_watermark:
             committed = queue.popleft().committed
             if not committed.done():
                 committed.set_result(None)
         for watcher in tuple(self.watchers):
             watcher.grew(size_bytes)
+        stable_bytes = self.transactions.stable_bytes(high_watermark, self._committed_bytes)
+        if stable_bytes > self._stable_bytes:
+            stabilised_bytes = stable_bytes - self._stable_bytes
+            self._stable_bytes = stable_bytes
+            for watcher in tuple(self.stable_watchers):
+                watcher.grew(stabilised_bytes)
 
     def _give_up(self, error: StoreError) -> None:
         """Nothing that waits was kept: forget it everywhere and tell its producers."""
@@ -228,7 +291,8 @@ class Partition:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if isinstance(error, Fenced) else ErrorCode.KAFKA_STORAGE_ERROR
         waiting, self._queue = self._queue, deque()
         self.log_end = self._sent
-        self.producers.truncate(self._sent)
+        self._appended_bytes = self._committed_bytes
+        self.transactions.truncate(self._sent)
         self._environment.tail_cache.clear(self._tail)
         for entry in waiting:
             if not entry.committed.done():
@@ -258,6 +322,7 @@ class Partition:
             self._roll_asked
             or self._open_bytes + next_bytes > self.config.segment_bytes
             or now_ms - self._open_since_ms >= self.config.segment_ms
+            or self.transactions.aborted.count_from(self.register.chain.open.base) >= ABORTED_PER_SEGMENT
         )
 
     @property
@@ -281,9 +346,7 @@ class Partition:
             self._open_max_timestamp, crc32c=None,
         )  # fmt: skip
         try:
-            await self._store.create(
-                new.id, str(self.id), end, new.epoch, self.producers.snapshot(below=end), durability
-            )
+            await self._store.create(new.id, str(self.id), end, new.epoch, self._snapshot(end), durability)
             await self.register.roll(sealed, new)
         except (NoSpace, Unavailable, Unknown) as error:
             log_fact("roll_failed", partition=self.id, error=f"{type(error).__name__}: {error}")
@@ -298,6 +361,13 @@ class Partition:
         self._open_durability = durability
         if sealed.end > sealed.base:
             self._environment.spawn(self.measure(sealed))
+
+    def _snapshot(self, end: Offset) -> bytes:
+        """What the segment after the open one begins with. An open one that is empty goes without a trace: what
+        it began with goes on."""
+        chain = self.register.chain
+        segment = chain.open if end > chain.open.base or not chain.sealed else chain.sealed[-1]
+        return self.transactions.snapshot(end, aborted_from=segment.base)
 
     async def measure(self, sealed: SealedSegment) -> None:
         """Have the store flush and measure a sealed segment, and note the figures. One that is gone is left alone."""
@@ -343,21 +413,45 @@ class Partition:
 
     async def read(self, offset: Offset, max_bytes: int) -> Buffer:
         """Committed batches from the store; empty if there are none at or after `offset`."""
-        while offset < self.high_watermark:
+        return (await self._read(offset, self.high_watermark, max_bytes))[0]
+
+    def read_stable_tail(self, offset: Offset, max_bytes: int) -> tuple[list[Buffer], list[Aborted]] | None:
+        """As `read_tail`, below the last stable offset; and the aborted transactions that may have a part in it."""
+        found = self._tail.read(offset, self.last_stable_offset, max_bytes)
+        if not found:
+            return None if found is None else (found, [])
+        return found, self.transactions.aborted.overlapping(offset, parse_header(found[-1]).last_offset + 1)
+
+    async def read_stable(self, offset: Offset, max_bytes: int) -> tuple[Buffer, list[Aborted]]:
+        """As `read`, below the last stable offset; and the aborted transactions that may have a part in it."""
+        found, aborted = await self._read(offset, self.last_stable_offset, max_bytes)
+        if not len(found) or not aborted.count_from(offset):
+            return found, []
+        *_, last = headers(found)
+        return found, aborted.overlapping(offset, last.last_offset + 1)
+
+    def aborted_transactions(self, first: Offset, end: Offset) -> list[tuple[int, Offset]]:
+        """(producer id, first offset) of the aborted transactions of which something may lie in [first, end)."""
+        return [(entry.producer_id, entry.first_offset) for entry in self.transactions.aborted.overlapping(first, end)]
+
+    async def _read(self, offset: Offset, limit: Offset, max_bytes: int) -> tuple[Buffer, AbortedTransactions]:
+        """Batches below `limit`, and the aborted transactions as they are known of the very segment that was read: one
+        that compaction has cleaned holds nothing of those it has made us forget."""
+        aborted = self.transactions.aborted
+        while offset < limit:
             segment = self.register.chain.find(offset)
-            limit = self.high_watermark
-            if isinstance(segment, SealedSegment):
-                limit = min(limit, segment.end)
+            aborted = self.transactions.aborted
+            end = min(limit, segment.end) if isinstance(segment, SealedSegment) else limit
             try:
-                found = await self._store.read(segment.id, max(offset, segment.base), limit, max_bytes)
+                found = await self._store.read(segment.id, max(offset, segment.base), end, max_bytes)
             except UnknownSegment:
                 if self.register.chain.find(offset).id == segment.id:
                     raise
                 continue  # retention or compaction was faster
             if len(found) or isinstance(segment, OpenSegment):
-                return found
+                return found, aborted
             offset = segment.end  # compaction left nothing here
-        return b""
+        return b"", aborted
 
     # Ending
 
@@ -365,6 +459,7 @@ class Partition:
         """Nothing below `start` is readable any more; whole segments below it go."""
         dropped = await self.register.advance_start(start)
         self._environment.tail_cache.drop_below(self._tail, self.log_start)
+        self.transactions.forget_below(self.log_start)
         for segment in dropped:
             await self.delete_replica(segment.id)
 
@@ -375,7 +470,10 @@ class Partition:
         except SegmentsChanged:
             await self.delete_replica(new.id)
             raise
+        # In the same moment as the swap: see _read.
         self._environment.tail_cache.drop_below(self._tail, new.end)
+        if new.compacted:
+            self.transactions.forget_below(new.end)
         for segment in old:
             await self.delete_replica(segment.id)
 
@@ -390,7 +488,7 @@ class Partition:
         if self._writer is not None:
             await asyncio.wait([self._writer])
         self._environment.tail_cache.clear(self._tail)
-        for watcher in tuple(self.watchers):
+        for watcher in (*self.watchers, *self.stable_watchers):
             watcher.grew(0)
 
     async def settle(self) -> None:

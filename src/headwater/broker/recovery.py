@@ -8,15 +8,18 @@ from the old segment, which is still the one that is listed.
 
 from dataclasses import dataclass, replace
 
+from headwater.broker.chain import Chain
 from headwater.broker.partition import Environment
 from headwater.metadata import keys
 from headwater.metadata.keys import Head, OpenSegment, SealedSegment
 from headwater.metadata.store import Condition, Is, Operation, Put
 from headwater.model.ids import Offset, PartitionId
 from headwater.model.replica import Buffer, Durability, ReplicaState
-from headwater.records.batch import headers, split
+from headwater.records.batch import split
 from headwater.replication.recovery import decide
-from headwater.transactions.producer_state import ProducerStates
+from headwater.transactions.aborted_transactions import AbortedTransactions
+from headwater.transactions.partition_snapshot import CorruptSnapshot, read_aborted
+from headwater.transactions.partition_transactions import PartitionTransactions
 from headwater.transport.facts import log_fact
 
 READ_BYTES = 4 * 1024 * 1024
@@ -32,7 +35,7 @@ class Takeover:
     """The old segment, unless nothing of it remains."""
     end: Offset
     open_bytes: int
-    producers: ProducerStates
+    transactions: PartitionTransactions
     conditions: tuple[Condition, ...]
     operations: tuple[Operation, ...]
 
@@ -51,7 +54,7 @@ async def take_over(
     found = decide(old.replicas, {store.store_id: state})
     assert found is not None, "the only replica has answered"
     committed, end = max(found.committed, old.base), max(found.end, old.base)
-    producers, at_committed = await _producers_at(environment, old, state, committed, end)
+    transactions, at_committed = await _transactions_at(environment, old, state, committed, end)
     new = OpenSegment(environment.new_segment_id(), committed, epoch, end, (store.store_id,))
     await store.create(new.id, str(partition), committed, epoch, at_committed, durability)
     open_bytes = await _carry_over(environment, old, new, committed, end)
@@ -65,25 +68,51 @@ async def take_over(
         )  # fmt: skip
         operations.append(Put(keys.sealed_key(partition, old.id), keys.encode(sealed)))
     conditions = (Is(keys.head_key(partition), version),)
-    return Takeover(partition, new_head, sealed, end, open_bytes, producers, conditions, tuple(operations))
+    return Takeover(partition, new_head, sealed, end, open_bytes, transactions, conditions, tuple(operations))
 
 
-async def _producers_at(
+def recall_aborted(
+    environment: Environment, transactions: PartitionTransactions, chain: Chain, log_start: Offset
+) -> None:
+    """Add what the snapshots of sealed segments say: each has the aborted transactions of the segment before. Of those
+    that ended in a segment which compaction has cleaned nothing is left, not even the marker for sure."""
+    is_cleaned = {segment.id: segment.compacted for segment in chain.sealed}
+    start = max(log_start, next(segment.base for segment in chain if not is_cleaned.get(segment.id, False)))
+    older = AbortedTransactions()
+    for segment in chain.sealed:
+        state = environment.store.replica(segment.id) if segment.base > start else None
+        if state is not None:
+            try:
+                older.extend(read_aborted(state.header))
+            except CorruptSnapshot as error:
+                raise CorruptSnapshot(f"segment {segment.id} at offset {segment.base}: {error}") from error
+    transactions.lead(older)
+    transactions.forget_below(start)
+
+
+async def _transactions_at(
     environment: Environment, old: OpenSegment, state: ReplicaState, committed: Offset, end: Offset
-) -> tuple[ProducerStates, bytes]:
-    """Producer state at `end`, and its snapshot at `committed`: the old segment's header, then its batches."""
-    producers = ProducerStates.restore(state.header) if state.header else ProducerStates()
+) -> tuple[PartitionTransactions, bytes]:
+    """Producers and transactions at `end`, and the snapshot for a segment that begins at `committed`: the old segment's
+    own snapshot, then its batches. If nothing of the old segment remains, what its snapshot says goes on."""
+    transactions = PartitionTransactions.restore(state.header)
+    aborted_from = old.base if committed > old.base else 0
+    at_committed = None
     offset = old.base
     while offset < end:
-        data = await environment.store.read(old.id, offset, end, READ_BYTES)
-        last = None
-        for last in headers(data):
-            if last.producer_id >= 0:
-                producers.append(last)
-        if last is None:
+        batches = split(await environment.store.read(old.id, offset, end, READ_BYTES))
+        if not batches:
             break
-        offset = last.last_offset + 1
-    return producers, producers.snapshot(below=committed)
+        for header, batch in batches:
+            if header.base_offset >= committed and at_committed is None:
+                at_committed = transactions.snapshot(committed, aborted_from)
+            if header.producer_id >= 0:
+                transactions.replay(batch, header)
+        offset = batches[-1][0].last_offset + 1
+        transactions.commit(offset)
+    if at_committed is None:
+        at_committed = transactions.snapshot(committed, aborted_from)
+    return transactions, at_committed
 
 
 async def _carry_over(

@@ -1,0 +1,153 @@
+"""The aborted transactions of one partition: what a reader that wants committed records only must leave out.
+
+They are in the order of their markers, which is the order in which they come. With each is noted where the log
+was stable when it ended: no transaction that ends later begins below that. A question for a range thus starts at
+the first marker in it, by binary search, and ends at the first entry that was stable up to the end of the range.
+
+Four columns of integers, 32 bytes for each transaction. Entries come and go at the end only; dropping old ones makes a
+new object, so that whoever holds the old one, because he is reading what it speaks of, still has it whole.
+
+    bytes of an entry, big-endian:  producer id i64 | first offset i64 | last offset i64 | stable offset i64
+"""
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from headwater.model.replica import Buffer
+from headwater.records.batch import BatchHeader
+
+ENTRY_BYTES: Final = 32
+_COLUMNS: Final = 4
+
+
+class Aborted(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    stable_offset: int
+    """No transaction that ends later begins below."""
+
+
+class MalformedEntries(ValueError):
+    """The bytes are not what `to_bytes` wrote."""
+
+
+class AbortedTransactions:
+    __slots__ = ("_firsts", "_lasts", "_producer_ids", "_stables")
+
+    def __init__(self, entries: Iterable[Aborted] = ()) -> None:
+        self._producer_ids = array("q")
+        self._firsts = array("q")
+        self._lasts = array("q")
+        self._stables = array("q")
+        for entry in entries:
+            self.add(entry)
+
+    def __len__(self) -> int:
+        return len(self._lasts)
+
+    def add(self, entry: Aborted) -> None:
+        assert not self._lasts or entry.last_offset > self._lasts[-1], "markers come in the order of the log"
+        self._producer_ids.append(entry.producer_id)
+        self._firsts.append(entry.first_offset)
+        self._lasts.append(entry.last_offset)
+        self._stables.append(entry.stable_offset)
+
+    def extend(self, later: "AbortedTransactions") -> None:
+        """Add those of `later` whose markers come after the last one here."""
+        start = bisect_right(later._lasts, self._lasts[-1]) if self._lasts else 0
+        for column, added in zip(self._columns(), later._columns(), strict=True):
+            column.extend(added[start:])
+
+    def truncate(self, offset: int) -> None:
+        """Take back those whose marker is at or past `offset`."""
+        start = bisect_left(self._lasts, offset)
+        for column in self._columns():
+            del column[start:]
+
+    def from_offset(self, offset: int) -> "AbortedTransactions":
+        """Those whose marker is at or past `offset`; the same object if that is all of them."""
+        start = bisect_left(self._lasts, offset)
+        return self._slice(start, len(self)) if start else self
+
+    def below(self, offset: int) -> "AbortedTransactions":
+        """Those whose marker is below `offset`."""
+        return self._slice(0, bisect_left(self._lasts, offset))
+
+    def overlapping(self, first: int, end: int) -> list[Aborted]:
+        """Those of which something may lie in [first, end), by their markers."""
+        lasts, firsts, stables = self._lasts, self._firsts, self._stables
+        if not lasts or lasts[-1] < first:
+            return []
+        found = []
+        for index in range(bisect_left(lasts, first), len(lasts)):
+            if firsts[index] < end:
+                found.append(Aborted(self._producer_ids[index], firsts[index], lasts[index], stables[index]))
+            if stables[index] >= end:
+                break
+        return found
+
+    def count_from(self, offset: int) -> int:
+        """How many markers are at or past `offset`."""
+        return len(self) - bisect_left(self._lasts, offset)
+
+    def to_bytes(self) -> bytes:
+        rows = array("q", bytes(ENTRY_BYTES * len(self)))
+        for number, column in enumerate(self._columns()):
+            rows[number::_COLUMNS] = column
+        return _swapped(rows).tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: Buffer) -> "AbortedTransactions":
+        """What `to_bytes` saw, or MalformedEntries."""
+        if len(data) % ENTRY_BYTES:
+            raise MalformedEntries(f"{len(data)} bytes are no whole number of aborted transactions")
+        rows = array("q")
+        rows.frombytes(data)
+        rows = _swapped(rows)
+        found = cls()
+        found._producer_ids, found._firsts, found._lasts, found._stables = (
+            rows[number::_COLUMNS] for number in range(_COLUMNS)
+        )
+        previous = -1
+        for entry in zip(*found._columns(), strict=True):
+            producer_id, first, last, _ = entry
+            if producer_id < 0 or not 0 <= first <= last or last <= previous:
+                raise MalformedEntries(f"aborted transaction {entry} after the one that ends at {previous}")
+            previous = last
+        return found
+
+    def _columns(self) -> "tuple[array[int], array[int], array[int], array[int]]":
+        return self._producer_ids, self._firsts, self._lasts, self._stables
+
+    def _slice(self, start: int, stop: int) -> "AbortedTransactions":
+        part = AbortedTransactions()
+        part._producer_ids, part._firsts, part._lasts, part._stables = (
+            column[start:stop] for column in self._columns()
+        )
+        return part
+
+
+def aborted_batches(aborted: Iterable[Aborted]) -> Callable[[BatchHeader], bool]:
+    """A function that tells whether a batch of records belongs to one of these transactions."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for producer_id, first, last, _ in aborted:
+        spans.setdefault(producer_id, []).append((first, last))
+
+    def is_aborted(header: BatchHeader) -> bool:
+        if not header.is_transactional or header.producer_id not in spans:
+            return False
+        return any(first <= header.base_offset <= last for first, last in spans[header.producer_id])
+
+    return is_aborted
+
+
+def _swapped(rows: "array[int]") -> "array[int]":
+    """Between the machine's order of bytes and big-endian."""
+    if sys.byteorder == "little":
+        rows.byteswap()
+    return rows

@@ -1,0 +1,108 @@
+"""The index of aborted transactions, against a list of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from written_batches import a_header, a_marker, in_transaction
+
+from headwater.transactions.aborted_transactions import (
+    ENTRY_BYTES,
+    Aborted,
+    AbortedTransactions,
+    MalformedEntries,
+    aborted_batches,
+)
+
+
+def everything(index: AbortedTransactions) -> list[Aborted]:
+    return index.overlapping(0, 1 << 62)
+
+
+@st.composite
+def an_index(draw: st.DrawFn) -> list[Aborted]:
+    """As a partition would write it: transactions overlap, some are committed, one may never end."""
+    length = draw(st.integers(0, 60))
+    open_since: dict[int, int] = {}
+    entries = []
+    for offset in range(length):
+        pid = draw(st.integers(0, 4))
+        if pid not in open_since:
+            open_since[pid] = offset
+        elif draw(st.booleans()):
+            first = open_since.pop(pid)
+            if draw(st.booleans()):
+                entries.append(Aborted(pid, first, offset, min(open_since.values(), default=offset + 1)))
+    return entries
+
+
+@given(an_index(), st.integers(0, 65), st.integers(0, 65))
+def test_a_range_finds_whatever_overlaps_it(entries: list[Aborted], first: int, end: int) -> None:
+    expected = [entry for entry in entries if entry.first_offset < end and entry.last_offset >= first]
+    assert AbortedTransactions(entries).overlapping(first, end) == expected
+
+
+@given(an_index(), st.integers(0, 65))
+def test_the_index_is_cut_at_either_end(entries: list[Aborted], offset: int) -> None:
+    index = AbortedTransactions(entries)
+    later = [entry for entry in entries if entry.last_offset >= offset]
+    earlier = [entry for entry in entries if entry.last_offset < offset]
+    assert everything(index.from_offset(offset)) == later
+    assert everything(index.below(offset)) == earlier
+    assert index.count_from(offset) == len(later)
+    assert everything(index) == entries
+    index.truncate(offset)
+    assert everything(index) == earlier
+
+
+@given(an_index(), st.integers(0, 65), st.integers(0, 65))
+def test_parts_that_overlap_make_the_whole(entries: list[Aborted], one: int, other: int) -> None:
+    index = AbortedTransactions(entries)
+    start, end = min(one, other), max(one, other)
+    whole = index.below(end)
+    whole.extend(index.from_offset(start))
+    assert everything(whole) == entries
+
+
+@given(an_index())
+def test_bytes_are_read_as_they_were_written(entries: list[Aborted]) -> None:
+    data = AbortedTransactions(entries).to_bytes()
+    assert len(data) == ENTRY_BYTES * len(entries)
+    assert everything(AbortedTransactions.from_bytes(data)) == entries
+
+
+@given(st.binary(max_size=100))
+def test_hostile_bytes_raise_nothing_else(data: bytes) -> None:
+    try:
+        index = AbortedTransactions.from_bytes(data)
+    except MalformedEntries:
+        return
+    assert len(index) * ENTRY_BYTES == len(data)
+
+
+def test_dropping_old_ones_leaves_a_reader_what_he_holds() -> None:
+    index = AbortedTransactions([Aborted(1, 0, 2, 3), Aborted(2, 4, 5, 6)])
+    rest = index.from_offset(3)
+    assert len(rest) == 1 and len(index) == 2
+    rest.add(Aborted(3, 7, 8, 9))
+    assert len(index) == 2
+
+
+def test_markers_come_in_order() -> None:
+    with pytest.raises(AssertionError):
+        AbortedTransactions([Aborted(1, 0, 2, 3), Aborted(2, 1, 2, 3)])
+
+
+def test_a_question_ends_where_nothing_that_comes_later_can_matter() -> None:
+    """A hundred thousand later ones are not looked at: one of them is not even right."""
+    index = AbortedTransactions(Aborted(1, 2 * n, 2 * n + 1, 2 * n + 2) for n in range(100_000))
+    index.add(Aborted(2, 0, 1 << 40, 1 << 41))
+    assert index.overlapping(10, 13) == [Aborted(1, 10, 11, 12), Aborted(1, 12, 13, 14)]
+
+
+def test_a_batch_is_aborted_if_its_producer_was_in_that_transaction_then() -> None:
+    is_aborted = aborted_batches([Aborted(7, 10, 20, 21), Aborted(7, 30, 33, 34), Aborted(8, 12, 14, 21)])
+    assert [offset for offset in range(40) if is_aborted(in_transaction(0, offset))] == [*range(10, 21), *range(30, 34)]
+    assert not is_aborted(in_transaction(0, 15, pid=8))
+    assert not is_aborted(in_transaction(0, 15, pid=9))
+    assert not is_aborted(a_header(0, 15))
+    assert is_aborted(a_marker(20))
