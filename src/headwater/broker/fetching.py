@@ -3,6 +3,9 @@
 Too little means fewer than `min_bytes` over all partitions of the request. The wait ends when enough was committed,
 when `max_wait_ms` is over, or when the client goes. What is in memory is read at once; only older data waits for
 the store. Nothing here costs more than a few steps for each partition, however many records it returns.
+
+With isolation level read_committed all of this holds of what is stable: below the last stable offset. The answer then
+names the aborted transactions, for the client to leave out.
 """
 
 import asyncio
@@ -11,14 +14,17 @@ from dataclasses import dataclass
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.fetch_sessions import SessionPartition
-from headwater.broker.partition import Partition
+from headwater.broker.partition import Partition, Watcher
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.replica import StoreError
+from headwater.model.ids import Offset
+from headwater.model.replica import Buffer, StoreError
+from headwater.transactions.aborted_transactions import Aborted
 from headwater.transport.facts import log_fact
 from headwater.wire.fetch import FetchRequest, PartitionResult
 
 MAX_RESPONSE_BYTES = 57_671_680
 """Kafka's fetch.max.bytes of a broker."""
+READ_UNCOMMITTED = 0
 _SMALLEST_READ_BYTES = 1
 
 
@@ -35,6 +41,7 @@ class Fetching:
     def __init__(self, catalog: Catalog, request: FetchRequest, partitions: Sequence[SessionPartition]) -> None:
         self._catalog = catalog
         self._partitions = partitions
+        self._is_committed_only = request.isolation_level != READ_UNCOMMITTED
         self._min_bytes = max(request.min_bytes, 0)
         self._max_bytes = min(max(request.max_bytes, 0), MAX_RESPONSE_BYTES)
         self._loop = asyncio.get_running_loop()
@@ -80,22 +87,28 @@ class Fetching:
             reading = self._look_up(asked)
             readings.append(reading)
             partition = reading.partition
-            if partition is None or asked.asked.fetch_offset >= partition.high_watermark:
+            if partition is None or asked.asked.fetch_offset >= self._end(partition):
                 continue
             room = self._room(asked, size)
             if room <= 0:
                 continue
-            found = partition.read_tail(asked.asked.fetch_offset, room)
+            if self._is_committed_only:
+                stable = partition.read_stable_tail(asked.asked.fetch_offset, room)
+                found, aborted = stable if stable is not None else (None, [])
+            else:
+                found, aborted = partition.read_tail(asked.asked.fetch_offset, room), []
             if found is None:
                 cold.append(reading)
-                continue
-            reading.result.records = found
-            reading.result.size_bytes = sum(map(len, found))
-            size += reading.result.size_bytes
+            else:
+                size += _fill(reading.result, found, aborted)
         return readings, size, cold
 
+    def _end(self, partition: Partition) -> Offset:
+        """What is from here on is not for this reader yet."""
+        return partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+
     def _look_up(self, asked: SessionPartition) -> Reading:
-        result = PartitionResult(asked.asked.index)
+        result = PartitionResult(asked.asked.index, aborted=[] if self._is_committed_only else None)
         try:
             partition = self._catalog.resolve(*asked.topic).partition(asked.asked.index)
             if partition.is_deleted:
@@ -122,38 +135,52 @@ class Fetching:
             room = self._room(reading.asked, size)
             if room <= 0:
                 continue
+            aborted: list[Aborted] = []
             try:
-                found = await partition.read(reading.asked.asked.fetch_offset, room)
+                if self._is_committed_only:
+                    found, aborted = await partition.read_stable(reading.asked.asked.fetch_offset, room)
+                else:
+                    found = await partition.read(reading.asked.asked.fetch_offset, room)
             except StoreError as error:
                 log_fact("read_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
                 reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
             if len(found):
-                reading.result.records = [found]
-                reading.result.size_bytes = len(found)
-                size += len(found)
+                size += _fill(reading.result, [found], aborted)
         return size
 
     async def _wait(self, readings: list[Reading], missing_bytes: int, seconds: float) -> None:
-        if any(
-            reading.partition.high_watermark > reading.result.high_watermark
-            for reading in readings
-            if reading.partition
-        ):
-            return  # more arrived while the store was reading
+        if any(self._has_more(reading.partition, reading.result) for reading in readings if reading.partition):
+            return  # it came while the store was reading
         self._missing_bytes = missing_bytes
         self._waiting = self._loop.create_future()
         self._watched = [reading.partition for reading in readings if reading.partition is not None]
         for partition in self._watched:
-            partition.watchers.add(self)
+            self._watchers(partition).add(self)
         timer = self._loop.call_later(seconds, self.grew, 0)
         try:
             await self._waiting
         finally:
             timer.cancel()
             for partition in self._watched:
-                partition.watchers.discard(self)
+                self._watchers(partition).discard(self)
+
+    def _has_more(self, partition: Partition, result: PartitionResult) -> bool:
+        """Whether the partition has grown since it was looked at."""
+        return self._end(partition) > (result.last_stable_offset if self._is_committed_only else result.high_watermark)
+
+    def _watchers(self, partition: Partition) -> set[Watcher]:
+        return partition.stable_watchers if self._is_committed_only else partition.watchers
 
     @staticmethod
     def _has_error(readings: list[Reading]) -> bool:
         return any(reading.result.error_code for reading in readings)
+
+
+def _fill(result: PartitionResult, found: list[Buffer], aborted: Sequence[Aborted]) -> int:
+    """Put what was read into the answer; return its size."""
+    result.records = found
+    result.size_bytes = sum(map(len, found))
+    if aborted:
+        result.aborted = [(entry.producer_id, entry.first_offset) for entry in aborted]
+    return result.size_bytes

@@ -21,8 +21,8 @@ class Found:
     leader_epoch: LeaderEpoch
 
 
-async def find_timestamp(partition: Partition, timestamp: int) -> Found | None:
-    """The first committed record whose timestamp is not before `timestamp`."""
+async def find_timestamp(partition: Partition, timestamp: int, end: Offset | None = None) -> Found | None:
+    """The first committed record whose timestamp is not before `timestamp`, unless it is at or past `end`."""
     for segment, max_timestamp in _segments(partition):
         if max_timestamp < timestamp:
             continue
@@ -34,14 +34,14 @@ async def find_timestamp(partition: Partition, timestamp: int) -> Found | None:
                 continue
             found = _first_in_batch(header, batch, timestamp, partition.log_start)
             if found is not None:
-                return found
+                return found if end is None or found.offset < end else None
     return None
 
 
-async def find_max_timestamp(partition: Partition) -> Found | None:
-    """The first record among those with the largest timestamp."""
+async def find_max_timestamp(partition: Partition, end: Offset | None = None) -> Found | None:
+    """The first record among those with the largest timestamp, unless it is at or past `end`."""
     newest = max((max_timestamp for _, max_timestamp in _segments(partition)), default=-1)
-    return await find_timestamp(partition, newest) if newest >= 0 else None
+    return await find_timestamp(partition, newest, end) if newest >= 0 else None
 
 
 def _segments(partition: Partition) -> list[tuple[SealedSegment | OpenSegment, int]]:

@@ -1,4 +1,5 @@
-"""DescribeProducers (61), version 0: which idempotent producers a partition remembers, and how far each has come."""
+"""DescribeProducers (61), version 0: which producers a partition remembers, how far each has come, and since which
+offset its transaction is open."""
 
 from typing import TYPE_CHECKING
 

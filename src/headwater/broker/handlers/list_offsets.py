@@ -2,6 +2,8 @@
 
 timestamp  -1 latest, -2 earliest, -3 the record with the largest timestamp, -4 earliest on local disk,
            -5 latest in remote storage (there is none), else the first record at or after it
+
+With isolation level read_committed nothing at or past the last stable offset is found.
 """
 
 from typing import TYPE_CHECKING
@@ -47,15 +49,15 @@ async def _answer(broker: "Broker", topic: str, asked: Message, isolation_level:
 
 async def _search(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch), each -1 if there is none."""
+    end = partition.last_stable_offset if isolation_level else partition.high_watermark
     if timestamp == LATEST:
-        end = partition.last_stable_offset if isolation_level else partition.high_watermark
         return end, -1, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.log_start, -1, partition.epoch_at(partition.log_start)
     if timestamp == MAX_TIMESTAMP:
-        found = await find_max_timestamp(partition)
+        found = await find_max_timestamp(partition, end)
     elif timestamp >= 0:
-        found = await find_timestamp(partition, timestamp)
+        found = await find_timestamp(partition, timestamp, end)
     elif timestamp == LATEST_TIERED:
         found = None
     else:
