@@ -1,0 +1,173 @@
+"""Starting Spark's JVM directly, on any Java: no shell scripts, and no second JVM that computes the command line.
+
+PySpark finds a JVM that is already there by two variables of the environment, the port and the secret of its gateway.
+The JVM ends with this process: it watches its standard input.
+"""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.pipelines.jvm.java import Java, home_for_spark
+
+DEFAULT_HEAP = "1g"
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 20.0
+POLL_S = 0.02
+LOG_TAIL_BYTES = 4_000
+MAX_INFO_BYTES = 4_096
+
+OPENED_PACKAGES = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
+    *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
+    *("sun.security.action", "sun.util.calendar"),
+)
+"""Of java.base: what Spark reaches into."""
+
+
+class JvmFailed(Exception):
+    """Spark's JVM did not start. The message ends with what it said last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A running JVM that PySpark in this process is connected to, or will be."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path | None
+
+    def close(self) -> None:
+        """The JVM ends when nobody holds its standard input."""
+        assert self.process.stdin is not None, "the gateway was started with a pipe"
+        self.process.stdin.close()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def spark_home() -> Path:
+    """Of the installed PySpark. Raises ImportError."""
+    from importlib.util import find_spec
+
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ImportError("pyspark is not installed", name="pyspark")
+    return Path(spec.origin).parent
+
+
+def class_path(home: Path) -> list[str]:
+    """In one order always: a class archive is of use only for the class path that it was made with."""
+    return sorted(str(jar) for jar in (home / "jars").glob("*.jar"))
+
+
+def start_gateway(
+    java: Java,
+    settings: Mapping[str, str],
+    *,
+    options: Sequence[str] = (),
+    log: Path | None = None,
+) -> Gateway:
+    """Start a JVM with these settings of Spark, and make PySpark use it. What it logs goes to a file, or to stderr.
+
+    Raises JvmFailed, or ImportError if there is no PySpark."""
+    home = spark_home()
+    scratch = Path(tempfile.mkdtemp(prefix="headwater-spark-"))
+    info = scratch / "connection"
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "JAVA_HOME": str(home_for_spark(java)),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
+        "SPARK_CONNECT_MODE": "0",
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+    }
+    command = gateway_command(java, home, settings, options)
+    try:
+        with log.open("wb") if log is not None else nullcontext() as out:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                process_group=0,  # Ctrl-C is for us alone: we stop the queries first
+            )
+        gateway = Gateway(process, log)
+        try:
+            port, secret = _connection(gateway, info)
+        except BaseException:
+            process.kill()
+            gateway.close()
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    os.environ["SPARK_HOME"] = str(home)
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return gateway
+
+
+def gateway_command(java: Java, home: Path, settings: Mapping[str, str], options: Sequence[str]) -> list[str]:
+    submitted = [word for name, value in sorted(settings.items()) for word in ("--conf", f"{name}={value}")]
+    return [
+        str(java.executable),
+        *jvm_options(settings.get("spark.driver.memory", DEFAULT_HEAP)),
+        *options,
+        *settings.get("spark.driver.extraJavaOptions", "").split(),
+        "-cp",
+        os.pathsep.join(class_path(home)),
+        "org.apache.spark.deploy.SparkSubmit",
+        *submitted,
+        "pyspark-shell",
+    ]
+
+
+def jvm_options(heap: str) -> list[str]:
+    """What Spark gives every JVM of its own, except the module that only MLlib uses."""
+    return [
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
+        "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+        "-Djdk.reflect.useDirectMethodHandle=false",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "--sun-misc-unsafe-memory-access=allow",
+        "--enable-native-access=ALL-UNNAMED",
+        f"-Xmx{heap}",
+    ]
+
+
+def _connection(gateway: Gateway, info: Path) -> tuple[int, str]:
+    """The JVM writes its port and secret into a file of another name and renames it: it is whole when it is there."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not info.exists():
+        if gateway.process.poll() is not None:
+            raise JvmFailed(f"Spark's JVM ended at its start (exit code {gateway.process.returncode}).{_tail(gateway)}")
+        if time.monotonic() > deadline_s:
+            raise JvmFailed(f"Spark's JVM did not start within {START_TIMEOUT_S:.0f} s.{_tail(gateway)}")
+        time.sleep(POLL_S)
+    with info.open("rb") as file:
+        content = file.read(MAX_INFO_BYTES)
+    port, secret_bytes = struct.unpack_from("!ii", content)
+    return port, content[8 : 8 + secret_bytes].decode()
+
+
+def _tail(gateway: Gateway) -> str:
+    if gateway.log is None:
+        return ""
+    with gateway.log.open("rb") as file:
+        file.seek(max(0, gateway.log.stat().st_size - LOG_TAIL_BYTES))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    errors = [line for line in lines if line.startswith(("Error", "Exception", "java.", "Caused by"))]
+    said = (errors or lines)[:1]
+    return f" It said: {said[0].strip()} (more in {gateway.log})" if said else f" See {gateway.log}."
