@@ -79,3 +79,11 @@ def test_consumed_segments_go_when_the_last_subscription_is_through() -> None:
     assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(30), Subscription(15)]) == 10
     assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(30)]) == 30
     assert retention_start(segments, OPEN, 0, settings, 1_000, []) is None
+
+
+def test_nothing_goes_that_reaches_past_what_is_stable() -> None:
+    segments = [sealed(0, 100, 100), sealed(1, 100, 100), sealed(2, 100, 100)]
+    settings = config(retention_ms="10", retention_bytes="0", headwater_retention="consumed")
+    consumed = [Subscription(100)]
+    for stable_end, start in [(0, None), (9, None), (10, 10), (29, 20), (30, 30), (99, 30)]:
+        assert retention_start(segments, OPEN, 0, settings, 1_000, consumed, stable_end) == start

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from headwater.model.replica import Buffer
 from headwater.records import batch
-from headwater.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Codec
+from headwater.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, Codec
 from headwater.records.build import assemble, build_batch
 from headwater.records.compaction import OffsetMap, compact_batch, scan_batch
+from headwater.records.control import Marker, build_marker, read_marker
 from headwater.records.record import Record, records
 
 T0 = 1_700_000_000_000
@@ -34,11 +35,15 @@ def compacted(
     now_ms: int = T0,
     max_entries: int = 1_000,
     last_of_producer: frozenset[int] = frozenset(),
+    aborted: frozenset[int] = frozenset(),
+    is_marker_wanted: bool = True,
     max_output_bytes: int = 1 << 20,
 ) -> Log:
+    """`last_of_producer` and `aborted` are last offsets of batches."""
     offsets = OffsetMap(max_entries)
     for raw in log:
-        if not scan_batch(raw, batch.parse_header(raw), offsets, max_output_bytes):
+        header = batch.parse_header(raw)
+        if not scan_batch(raw, header, offsets, max_output_bytes, is_aborted=header.last_offset in aborted):
             break
     kept = [
         compact_batch(
@@ -48,6 +53,8 @@ def compacted(
             is_last_batch_of_producer=header.last_offset in last_of_producer,
             now_ms=now_ms,
             delete_retention_ms=RETENTION_MS,
+            is_aborted=header.last_offset in aborted,
+            is_marker_wanted=is_marker_wanted,
             max_output_bytes=max_output_bytes,
         )
         for raw in log
@@ -205,6 +212,73 @@ def test_control_batches_are_neither_scanned_nor_changed() -> None:
     marker = build_batch([Record(b"\0\0\0\0", b"")], attributes=CONTROL, **vars(Producer(base_sequence=-1)))
     log = [marker, build_batch([Record(b"\0\0\0\0", b"x")], base_offset=1)]
     assert compacted(log)[0] is marker
+
+
+def transactional(key: bytes, value: bytes, base_offset: int) -> bytearray:
+    return build_batch(
+        [Record(key, value, timestamp=T0)], base_offset=base_offset, attributes=TRANSACTIONAL, **vars(Producer())
+    )
+
+
+def a_marker(is_commit: bool = True, base_offset: int = 0) -> bytearray:
+    raw = build_marker(5, 1, Marker(is_commit, 3), T0)
+    batch.stamp(raw, 0, base_offset, 0)
+    return raw
+
+
+def test_records_of_aborted_transactions_go_and_replace_nothing() -> None:
+    log = [
+        transactional(b"a", b"old", 0),
+        transactional(b"a", b"aborted", 1),
+        transactional(b"b", b"aborted", 2),
+        unreadable(3),
+    ]
+    found = compacted(log, aborted=frozenset({1, 2, 4}))
+    assert [(record.key, record.value) for record in contents(found)] == [(b"a", b"old")]
+    assert len(found) == 1
+
+
+def test_an_aborted_batch_that_is_its_producers_last_stays_as_a_bare_header() -> None:
+    (bare,) = compacted([transactional(b"a", b"x", 4)], last_of_producer=frozenset({4}), aborted=frozenset({4}))
+    header = batch.parse_header(bare)
+    assert (header.record_count, header.size_bytes, header.last_offset) == (0, HEADER_BYTES, 4)
+    assert header.attributes == TRANSACTIONAL
+    assert compacted([bare], last_of_producer=frozenset({4})) == [bare]
+    assert compacted([bare]) == []
+
+
+def test_aborted_batches_past_the_scanned_part_are_not_touched() -> None:
+    log = [transactional(b"%d" % n, b"x", n) for n in range(5)]
+    found = compacted(log, max_entries=2, aborted=frozenset({1, 4}))
+    assert [record.offset for record in contents(found)] == [0, 2, 3, 4]
+
+
+def test_a_marker_stays_while_it_is_wanted_and_goes_in_its_time_when_it_is_not() -> None:
+    for is_commit in (True, False):
+        log: Log = [a_marker(is_commit)]
+        assert compacted(log, now_ms=T0 + 1_000 * RETENTION_MS)[0] is log[0]
+        passing = compacted(log, is_marker_wanted=False)
+        header = batch.parse_header(passing[0])
+        assert header.has_delete_horizon and header.base_timestamp == T0 + RETENTION_MS
+        assert header.is_control and header.is_transactional and header.max_timestamp == T0
+        assert read_marker(passing[0], header) == Marker(is_commit, 3)
+        assert [record.timestamp for record in contents(passing)] == [T0]
+        assert compacted(passing, is_marker_wanted=False, now_ms=T0 + RETENTION_MS - 1)[0] is passing[0]
+        assert compacted(passing, now_ms=T0 + RETENTION_MS)[0] is passing[0]
+        assert compacted(passing, is_marker_wanted=False, now_ms=T0 + RETENTION_MS) == []
+
+
+def test_another_library_reads_a_marker_on_its_way_out() -> None:
+    (raw,) = compacted([a_marker(False, base_offset=9)], is_marker_wanted=False)
+    theirs = kafka_records.DefaultRecordBatch(bytes(raw))
+    assert theirs.validate_crc() and theirs.is_control_batch
+    assert [(record.offset, record.abort) for record in theirs] == [(9, True)]
+
+
+def test_a_control_batch_that_cannot_be_read_stays() -> None:
+    header = batch.parse_header(a_marker())
+    log: Log = [assemble(b"garbage", header)]
+    assert compacted(log, is_marker_wanted=False)[0] is log[0]
 
 
 def test_records_past_the_scanned_part_are_not_touched() -> None:

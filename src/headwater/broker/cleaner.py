@@ -94,10 +94,13 @@ class Cleaner:
 
     async def _drop(self, partition: Partition, subscriptions: Sequence[Subscription], now_ms: int) -> None:
         config = partition.config
-        if partition.open_bytes and is_consumed(partition.high_watermark, config, subscriptions):
+        end, stable_end = partition.high_watermark, partition.last_stable_offset
+        if partition.open_bytes and stable_end == end and is_consumed(end, config, subscriptions):
             partition.ask_roll()
         chain = partition.register.chain
-        start = retention_start(chain.sealed, chain.open.id, partition.open_bytes, config, now_ms, subscriptions)
+        start = retention_start(
+            chain.sealed, chain.open.id, partition.open_bytes, config, now_ms, subscriptions, stable_end
+        )
         if start is not None:
             log_fact("retention", topic=partition.topic_name, partition=partition.id.index, start=start)
             await partition.trim(start)

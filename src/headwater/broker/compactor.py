@@ -6,11 +6,16 @@ from the start of the log to where the first pass came, into new segments, and s
 segments are deleted after the swap; a crash before it leaves an orphan, a crash after it an old replica, and garbage
 collection finds both.
 
+Nothing past the last stable offset is touched: how every transaction below has ended is known. What aborted ones wrote
+goes; so every run leaves nothing of them in the segments that it covers whole, and only there markers may go, too.
+That is what lets the partition forget an aborted transaction as soon as its segment is compacted: a reader that is told
+of it and finds no marker would take what its producer wrote later for aborted, too.
+
 Decoding records is work for a thread: the event loop only moves the pieces.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from headwater.broker.partition import Environment, Partition
@@ -18,8 +23,9 @@ from headwater.broker.register import MAX_SEGMENTS_PER_CHANGE, SegmentsChanged
 from headwater.metadata.keys import OpenSegment, SealedSegment
 from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.replica import Buffer
-from headwater.records.batch import split
+from headwater.records.batch import BatchHeader, headers, parse_header, split
 from headwater.records.compaction import ENTRY_BYTES, OffsetMap, compact_batch, scan_batch
+from headwater.transactions.aborted_transactions import aborted_batches
 from headwater.transport.facts import log_fact
 
 READ_BYTES = 256 * 1024
@@ -40,13 +46,15 @@ class DirtyLog:
 
 
 def dirty_log(partition: Partition, now_ms: int) -> DirtyLog:
-    """Segments whose newest record is younger than min.compaction.lag.ms are left alone, and all behind them."""
+    """Segments whose newest record is younger than min.compaction.lag.ms are left alone, those that are not stable
+    to their end, and all behind them."""
     sealed = partition.register.chain.sealed
+    stable_end = partition.last_stable_offset
     clean_count = next((index for index, segment in enumerate(sealed) if not segment.compacted), len(sealed))
     dirty = []
     for segment in sealed[clean_count:]:
         lag_ms = partition.config.min_compaction_lag_ms
-        if lag_ms and now_ms - segment.max_timestamp < lag_ms:
+        if segment.end > stable_end or (lag_ms and now_ms - segment.max_timestamp < lag_ms):
             break
         dirty.append(segment)
     return DirtyLog(tuple(sealed[:clean_count]), tuple(dirty))
@@ -71,6 +79,8 @@ class Compaction:
         self._max_keys = max(memory_bytes // ENTRY_BYTES, 1)
         self._map = OffsetMap(self._max_keys)
         self._last_of_producer = partition.producers.last_offsets()
+        self._with_records: set[int] = set()
+        """Producers of whose current transaction something was kept, where the rewriting has come."""
 
     async def run(self, log: DirtyLog) -> None:
         chain = self._partition.register.chain
@@ -82,6 +92,7 @@ class Compaction:
                 if reached <= start:
                     log_fact("compaction_stuck", partition=self._partition.id, reason="a batch has too many keys")
                     return
+                self._with_records.clear()
                 covered = [segment for segment in chain.sealed if segment.base < reached]
                 for group in _groups(covered, self._partition.config.segment_bytes, reached):
                     await self._rewrite(group)
@@ -98,7 +109,8 @@ class Compaction:
             if segment.end <= start or segment.base >= end:
                 continue
             async for chunk in self._chunks(segment, max(start, segment.base)):
-                if not await asyncio.to_thread(_scan_chunk, chunk, self._map, start):
+                is_aborted = self._aborted_in(chunk)
+                if not await asyncio.to_thread(_scan_chunk, chunk, self._map, start, is_aborted):
                     return self._map.latest_offset + 1
         self._map.latest_offset = end - 1
         return end
@@ -109,39 +121,54 @@ class Compaction:
         first, last = group[0], group[-1]
         new = OpenSegment(environment.new_segment_id(), first.base, last.epoch, last.epoch_start, (store.store_id,))
         await store.create(new.id, str(partition.id), first.base, last.epoch, b"", partition.config.durability)
+        is_whole = self._map.latest_offset >= last.end - 1
         written = first.base
         for segment in group:
             async for chunk in self._chunks(segment, segment.base):
-                kept, chunk_end = await asyncio.to_thread(self._compact_chunk, chunk)
+                kept, chunk_end = await asyncio.to_thread(self._compact_chunk, chunk, self._aborted_in(chunk), is_whole)
                 if kept:
                     written = await store.append(new.id, written, chunk_end, chunk_end, kept)
         measured = await store.seal(new.id, written)
         sealed = SealedSegment(
             new.id, first.base, last.end, last.epoch, last.epoch_start, new.replicas, measured.size_bytes,
             measured.max_timestamp, measured.crc32c,
-            compacted=self._map.latest_offset >= last.end - 1,
+            compacted=is_whole,
             earlier_epochs=_earlier_epochs(group),
         )  # fmt: skip
         await partition.swap(group, sealed)
 
-    def _compact_chunk(self, chunk: Buffer) -> tuple[list[Buffer], Offset]:
+    def _compact_chunk(
+        self, chunk: Buffer, is_aborted: Callable[[BatchHeader], bool], is_whole: bool
+    ) -> tuple[list[Buffer], Offset]:
         kept: list[Buffer] = []
         end = 0
         retention_ms = self._partition.config.delete_retention_ms
+        with_records = self._with_records
         for header, batch in split(chunk):
             end = header.last_offset + 1
-            is_last = self._last_of_producer.get(header.producer_id) == header.last_offset
+            producer_id = header.producer_id
             survivor = compact_batch(
                 batch,
                 header,
                 self._map,
-                is_last_batch_of_producer=is_last,
+                is_last_batch_of_producer=self._last_of_producer.get(producer_id) == header.last_offset,
                 now_ms=self._now_ms,
                 delete_retention_ms=retention_ms,
+                is_aborted=is_aborted(header),
+                is_marker_wanted=not is_whole or producer_id in with_records,
             )
+            if header.is_control:
+                with_records.discard(producer_id)
+            elif header.is_transactional and survivor is not None and parse_header(survivor).record_count:
+                with_records.add(producer_id)
             if survivor is not None:
                 kept.append(survivor)
         return kept, end
+
+    def _aborted_in(self, chunk: Buffer) -> Callable[[BatchHeader], bool]:
+        first = parse_header(chunk).base_offset
+        *_, last = headers(chunk)
+        return aborted_batches(self._partition.transactions.aborted.overlapping(first, last.last_offset + 1))
 
     async def _chunks(self, segment: SealedSegment, offset: Offset) -> AsyncIterator[Buffer]:
         while offset < segment.end:
@@ -153,8 +180,10 @@ class Compaction:
             offset = last.last_offset + 1
 
 
-def _scan_chunk(chunk: Buffer, offsets: OffsetMap, start: Offset) -> bool:
-    return all(scan_batch(batch, header, offsets, start=start) for header, batch in split(chunk))
+def _scan_chunk(chunk: Buffer, offsets: OffsetMap, start: Offset, is_aborted: Callable[[BatchHeader], bool]) -> bool:
+    return all(
+        scan_batch(batch, header, offsets, start=start, is_aborted=is_aborted(header)) for header, batch in split(chunk)
+    )
 
 
 def _groups(segments: Sequence[SealedSegment], max_bytes: int, reached: Offset) -> list[list[SealedSegment]]:

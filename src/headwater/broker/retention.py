@@ -2,7 +2,7 @@
 
 A topic keeps a record as long as its own retention says, or longer if a subscription that has not consumed it asks for
 that, up to a limit that the topic sets. With the policy `consumed` segments also go as soon as every subscription
-is through with them.
+is through with them. What belongs to a transaction that has not ended stays in any case.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,10 @@ def retention_start(
     config: TopicConfig,
     now_ms: int,
     subscriptions: Sequence[Subscription] = (),
+    stable_end: Offset | None = None,
 ) -> Offset | None:
-    """The offset that the log may start at, or None if everything stays. The open segment always stays."""
+    """The offset that the log may start at, or None if everything stays. The open segment always stays, and so does
+    every one that reaches past `stable_end`, if that is given."""
     if not config.is_deleted:
         return None
     ages_ms = _ages(sealed, open_id, now_ms)
@@ -42,6 +44,8 @@ def retention_start(
     count = min(count, _unclaimed(sealed, ages_ms, subscriptions, config.subscription_retention_limit_ms))
     if config.retention == CONSUMED:
         count = max(count, _consumed(sealed, subscriptions))
+    if stable_end is not None:
+        count = min(count, sum(segment.end <= stable_end for segment in sealed))
     return sealed[count - 1].end if count else None
 
 

@@ -7,6 +7,9 @@ Who waits is woken one at a time, the longest waiting first: whoever finds more 
 that just took something and asks again stands behind the others. `version` grows when there may be something to take,
 and nobody is woken twice for the same version, so that two who both want more than there is do not wake each other
 for ever.
+
+A group with isolation read_committed is given nothing past the last stable offset, and nothing that an aborted
+transaction has written. Markers are given to nobody.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headwater.broker.partition import Partition
+from headwater.broker.partition import Partition, Watcher
 from headwater.broker.record_facts import BatchFacts
 from headwater.broker.share_log import ShareKey, ShareLog
 from headwater.model.ids import Offset
@@ -24,6 +27,7 @@ from headwater.queues.outcomes import AcknowledgedBatch, AckResult, AcquiredRang
 from headwater.queues.settings import IsolationLevel, QueueSettings
 from headwater.queues.share_partition import SharePartition
 from headwater.records.batch import BatchHeader, parse_header, split
+from headwater.transactions.aborted_transactions import Aborted, aborted_batches
 
 SPAN_BYTES = 256 * 1024
 """What is read in one step: more than most fetches take, little enough to throw the rest away."""
@@ -62,6 +66,8 @@ class Span:
     first_offset: Offset
     end_offset: Offset
     batches: Sequence[tuple[BatchHeader, Buffer]]
+    aborted: Sequence[Aborted] = ()
+    """Transactions of which nothing may be taken."""
 
     @property
     def size_bytes(self) -> int:
@@ -101,9 +107,7 @@ class ShareQueue:
     @property
     def limit(self) -> Offset:
         """Records from here on are not for the group yet."""
-        if self.settings.isolation is IsolationLevel.READ_COMMITTED:
-            return self.partition.last_stable_offset
-        return self.partition.high_watermark
+        return self.partition.last_stable_offset if self._is_committed_only else self.partition.high_watermark
 
     @property
     def lag(self) -> int:
@@ -125,12 +129,7 @@ class ShareQueue:
             return None
         if offset < self.share.end_offset:
             max_records = MAX_RECORDS  # those to be delivered again may be few among many
-        tail = self.partition.read_tail(offset, max_bytes)
-        found: Iterable[tuple[BatchHeader, Buffer]]
-        if tail is not None:
-            found = ((parse_header(batch), batch) for batch in tail)
-        else:
-            found = split(await self.partition.read(offset, max_bytes))
+        found, aborted = await self._read(offset, max_bytes)
         batches: list[tuple[BatchHeader, Buffer]] = []
         for header, batch in found:
             if header.last_offset >= limit or max_records <= 0:
@@ -138,7 +137,25 @@ class ShareQueue:
             batches.append((header, batch))
             max_records -= header.record_count
         end_offset = batches[-1][0].last_offset + 1 if batches else limit
-        return Span(offset, end_offset, batches)
+        return Span(offset, end_offset, batches, aborted)
+
+    async def _read(
+        self, offset: Offset, max_bytes: int
+    ) -> tuple[Iterable[tuple[BatchHeader, Buffer]], Sequence[Aborted]]:
+        """Batches, from memory if they are there; and what to leave out if the group reads committed records only."""
+        aborted: Sequence[Aborted] = ()
+        if self._is_committed_only:
+            stable = self.partition.read_stable_tail(offset, max_bytes)
+            if stable is None:
+                data, aborted = await self.partition.read_stable(offset, max_bytes)
+                return split(data), aborted
+            tail, aborted = stable
+        else:
+            uncommitted = self.partition.read_tail(offset, max_bytes)
+            if uncommitted is None:
+                return split(await self.partition.read(offset, max_bytes)), aborted
+            tail = uncommitted
+        return ((parse_header(batch), batch) for batch in tail), aborted
 
     def take(self, member_id: str, span: Span, max_records: int, mode: AcquireMode) -> Taken:
         read = LogRead(span.first_offset, span.end_offset, self._candidates(span, max_records))
@@ -178,8 +195,11 @@ class ShareQueue:
         return logged
 
     def reconfigure(self, settings: QueueSettings) -> None:
+        self._watchers.discard(self)
         self.share.reconfigure(settings)
         self._facts = BatchFacts(settings)
+        if self._waiters:
+            self._watchers.add(self)
         self.changed()
 
     def forget(self) -> "asyncio.Future[None]":
@@ -191,7 +211,7 @@ class ShareQueue:
     def close(self) -> None:
         """Take no more part: whoever waits looks again, and finds another queue or none."""
         self.is_closed = True
-        self.partition.watchers.discard(self)
+        self._watchers.discard(self)
         self.version += 1
         while self._waiters:
             self._wake_next()
@@ -200,12 +220,12 @@ class ShareQueue:
 
     def wait(self, waiter: Waiter) -> None:
         self._waiters[waiter] = None
-        self.partition.watchers.add(self)
+        self._watchers.add(self)
 
     def leave(self, waiter: Waiter) -> None:
         self._waiters.pop(waiter, None)
         if not self._waiters:
-            self.partition.watchers.discard(self)
+            self._watchers.discard(self)
 
     def grew(self, size_bytes: int) -> None:
         """The log has more."""
@@ -236,13 +256,22 @@ class ShareQueue:
     def _is_open(self) -> bool:
         return not self.is_closed and not self.settings.is_paused
 
+    @property
+    def _is_committed_only(self) -> bool:
+        return self.settings.isolation is IsolationLevel.READ_COMMITTED
+
+    @property
+    def _watchers(self) -> set[Watcher]:
+        return self.partition.stable_watchers if self._is_committed_only else self.partition.watchers
+
     def _candidates(self, span: Span, max_records: int) -> list[CandidateBatch]:
         """The batches to choose from. Neighbours without anything special are one, as far as they would be taken
         together anyway: small batches then cost no more than large ones."""
         candidates: list[CandidateBatch] = []
         plain_first, plain_next = 0, -1
+        is_aborted = aborted_batches(span.aborted)
         for header, batch in span.batches:
-            if header.is_control:
+            if header.is_control or (span.aborted and is_aborted(header)):
                 continue
             first, last = header.base_offset, header.last_offset
             facts = self._facts.reader(header, batch)

@@ -12,6 +12,10 @@ bare header if it is the last one of a producer that is still known.
 Tombstones (null values) go `delete_retention_ms` after a pass first kept them (KIP-534). That time is the batch's
 delete horizon: it lies in the base timestamp, with a bit in the attributes, and the records' timestamp deltas count
 from it. As long as a batch before it could not be read, a tombstone stays: it may be all that hides a value there.
+
+Records of aborted transactions replace nothing and go at once; whether a batch belongs to one is for the caller to
+say. Markers go like tombstones, after a time of their own: as long as there is anything of their transaction, and
+`delete_retention_ms` longer, readers need them.
 """
 
 from hashlib import blake2b
@@ -79,12 +83,13 @@ def scan_batch(
     max_ratio: int = MAX_RATIO,
     *,
     start: Offset = 0,
+    is_aborted: bool = False,
 ) -> bool:
     """Note the keys of one batch, the batches being taken in order. False when the map is full: the scan ends here.
 
     Records below `start` are passed over. A scan that goes on in the middle of a batch thus gets further each time,
     even if the batch has more keys than the map has room for."""
-    if not header.is_control and header.record_count:
+    if header.record_count and not header.is_control and not is_aborted:
         base_offset = header.base_offset
         add = offsets.add
         try:
@@ -115,15 +120,21 @@ def compact_batch(
     is_last_batch_of_producer: bool,
     now_ms: int,
     delete_retention_ms: int,
+    is_aborted: bool = False,
+    is_marker_wanted: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     max_ratio: int = MAX_RATIO,
 ) -> Buffer | None:
     """What stays of one batch, the batches being taken in order from the start of the log: `batch` itself if that is
-    all of it, a new batch, or None."""
-    if header.is_control or header.base_offset > offsets.latest_offset:
+    all of it, a new batch, or None. `is_aborted` speaks of a batch of records, `is_marker_wanted` of a marker."""
+    if header.base_offset > offsets.latest_offset:
         return batch
+    if header.is_control:
+        return batch if is_marker_wanted else _passing(batch, header, now_ms, delete_retention_ms)
     if header.record_count == 0:
         return batch if is_last_batch_of_producer else None
+    if is_aborted:
+        return _bare(header) if is_last_batch_of_producer else None
     horizon = header.base_timestamp if header.has_delete_horizon else NO_TIMESTAMP
     keeps_tombstones = not header.has_delete_horizon or now_ms < horizon or offsets.unread_batches > 0
     try:
@@ -147,6 +158,19 @@ def compact_batch(
     else:
         records = b"".join([data[layout[0] : layout[1]] for layout in kept])
     return assemble(records, header._replace(record_count=len(kept)))
+
+
+def _passing(batch: Buffer, header: BatchHeader, now_ms: int, delete_retention_ms: int) -> Buffer | None:
+    """A marker that nobody wants any more, on its way out."""
+    if header.has_delete_horizon:
+        return batch if now_ms < header.base_timestamp else None
+    try:
+        data = payload(batch, header)
+        horizon = now_ms + delete_retention_ms
+        records = _rebased(data, list(layouts(data, header)), header.base_timestamp - horizon)
+    except _UNREADABLE:
+        return batch
+    return assemble(records, header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon))
 
 
 def _survivors(

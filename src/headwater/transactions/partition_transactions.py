@@ -27,13 +27,17 @@ ABORTED_PER_SEGMENT: Final = 16_384
 """So many markers of aborted transactions, and the segment has had enough: the next one's snapshot names them all."""
 MAX_ABORTED_PER_SEGMENT: Final = 262_144
 """If no new segment can be had, this many are the end: another snapshot would not fit."""
+_NONE_ABORTED: Final = AbortedTransactions()
+"""Of all partitions that have none: most of them, and there may be many."""
 
 
 class PartitionTransactions:
+    __slots__ = ("_unstable", "aborted", "producers")
+
     def __init__(self, producers: ProducerStates | None = None, aborted: AbortedTransactions | None = None) -> None:
         """Producers and aborted transactions as they were committed."""
         self.producers = producers if producers is not None else ProducerStates()
-        self.aborted = aborted if aborted is not None else AbortedTransactions()
+        self.aborted = aborted or _NONE_ABORTED
         self._unstable = UnstableTransactions(self.producers.open_starts())
 
     # What is there
@@ -75,6 +79,8 @@ class PartitionTransactions:
         if not marker.is_commit:
             beside = self._unstable.oldest_beside(first)
             stable = beside if beside is not None else header.last_offset + 1
+            if not self.aborted:
+                self.aborted = AbortedTransactions()
             self.aborted.add(Aborted(header.producer_id, first, header.last_offset, stable))
         self._unstable.end(first, header.last_offset)
 
@@ -100,7 +106,7 @@ class PartitionTransactions:
         """Replay is over. `older` are the aborted transactions of segments that were not replayed; how many bytes lie
         between those that are open is not known."""
         older.extend(self.aborted)
-        self.aborted = older
+        self.aborted = older or _NONE_ABORTED
         self._unstable = UnstableTransactions(self.producers.open_starts())
 
     def forget_below(self, offset: Offset) -> None:

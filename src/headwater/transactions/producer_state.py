@@ -18,9 +18,10 @@ transaction never is, which is why no more than half of them may have one.
 """
 
 import enum
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from headwater.model.errors import ErrorCode, RequestError
@@ -79,8 +80,13 @@ class _Before(NamedTuple):
     producer: Producer | None
 
 
+_LAST_OFFSET = attrgetter("last_offset")
+
+
 class ProducerStates:
     """The producers of one partition."""
+
+    __slots__ = ("_befores", "_max_producers", "_open_count", "_producers", "_settled")
 
     def __init__(self, max_producers: int = MAX_PRODUCERS, producers: Mapping[int, Producer] | None = None) -> None:
         """`producers` are committed, those heard of for longest first; of too many the latest are kept."""
@@ -88,7 +94,7 @@ class ProducerStates:
         self._max_producers = max_producers
         self._producers = dict(producers or {})
         self._open_count = sum(producer.is_open for producer in self._producers.values())
-        self._befores: deque[_Before] = deque()
+        self._befores: list[_Before] = []
         self._settled = 0
         for _ in range(len(self._producers) - max_producers):
             self._forget_oldest()
@@ -179,8 +185,8 @@ class ProducerStates:
     def settle(self, offset: int) -> None:
         """Everything below `offset` is committed and will not be taken back."""
         befores = self._befores
-        while befores and befores[0].last_offset < offset:
-            befores.popleft()
+        if befores:
+            del befores[: bisect_left(befores, offset, key=_LAST_OFFSET)]
         self._settled = max(self._settled, offset)
 
     def truncate(self, offset: int) -> None:

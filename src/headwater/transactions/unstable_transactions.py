@@ -7,7 +7,8 @@ With each goes the number of bytes that were appended before it: the difference 
 became stable, which is what a reader who waits for it wants to know.
 """
 
-from collections import OrderedDict, deque
+from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,11 +18,13 @@ UNKNOWN_BYTES: Final = 2**40
 
 
 class UnstableTransactions:
+    __slots__ = ("_ending", "_positions", "first_offset")
+
     def __init__(self, firsts: Iterable[int] = ()) -> None:
         """`firsts` are where transactions began that were found at a start."""
         found = sorted(firsts)
         self._positions = OrderedDict((first, (rank - len(found)) * UNKNOWN_BYTES) for rank, first in enumerate(found))
-        self._ending: deque[tuple[int, int]] = deque()
+        self._ending: list[tuple[int, int]] = []
         """(marker, first offset) of those that have ended but not for certain, by marker."""
         self.first_offset = NOTHING_UNSTABLE
         """Of the oldest."""
@@ -42,8 +45,10 @@ class UnstableTransactions:
         """Markers below are certain: their transactions are through."""
         ending = self._ending
         if ending and ending[0][0] < high_watermark:
-            while ending and ending[0][0] < high_watermark:
-                del self._positions[ending.popleft()[1]]
+            count = bisect_left(ending, (high_watermark,))
+            for _, first_offset in ending[:count]:
+                del self._positions[first_offset]
+            del ending[:count]
             self._look()
 
     def truncate(self, offset: int) -> None:
