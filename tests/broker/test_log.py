@@ -344,6 +344,18 @@ def test_a_long_poll_wakes_when_enough_has_come_and_not_before(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+def test_a_long_poll_does_not_wait_for_what_lies_in_the_next_segment(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path, MemoryFiles(), tail_cache_bytes=0) as (_, client):
+            await client.create("t", segment_bytes="1024")
+            for _ in range(4):
+                await client.produce("t", batch_of([bytes(600)]))
+            result = await asyncio.wait_for(client.fetch("t", 0, wait_ms=60_000, min_bytes=2_000), 5)
+            assert 600 < len(result.records) < 2_000
+
+    asyncio.run(scenario())
+
+
 def test_a_long_poll_ends_with_its_time_with_its_topic_and_with_its_client(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, MemoryFiles()) as (broker, client):

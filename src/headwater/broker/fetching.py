@@ -18,6 +18,7 @@ from headwater.broker.partition import Partition, Watcher
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, StoreError
+from headwater.records.batch import headers
 from headwater.transactions.aborted_transactions import Aborted
 from headwater.transport.facts import log_fact
 from headwater.wire.fetch import FetchRequest, PartitionResult
@@ -65,7 +66,7 @@ class Fetching:
             if cold:
                 size = await self._read_stores(readings, cold, size)
             time_left = self._deadline - self._loop.time()
-            if size >= self._min_bytes or time_left <= 0 or self._has_error(readings):
+            if size >= self._min_bytes or time_left <= 0 or self._has_error(readings) or self._is_cut_off(readings):
                 return readings
             await self._wait(readings, self._min_bytes - size, time_left)
 
@@ -167,10 +168,23 @@ class Fetching:
 
     def _has_more(self, partition: Partition, result: PartitionResult) -> bool:
         """Whether the partition has grown since it was looked at."""
-        return self._end(partition) > (result.last_stable_offset if self._is_committed_only else result.high_watermark)
+        return self._end(partition) > self._end_said(result)
+
+    def _end_said(self, result: PartitionResult) -> Offset:
+        return result.last_stable_offset if self._is_committed_only else result.high_watermark
 
     def _watchers(self, partition: Partition) -> set[Watcher]:
         return partition.stable_watchers if self._is_committed_only else partition.watchers
+
+    def _is_cut_off(self, readings: list[Reading]) -> bool:
+        """Whether some data ends before its partition does: with its segment. The rest is not worth a wait, because
+        waiting does not bring it."""
+        for reading in readings:
+            if reading.partition is not None and reading.result.records:
+                *_, last = headers(reading.result.records[-1])
+                if last.last_offset + 1 < self._end_said(reading.result):
+                    return True
+        return False
 
     @staticmethod
     def _has_error(readings: list[Reading]) -> bool:
