@@ -1,0 +1,160 @@
+"""What was said of the groups' offsets: who would move them where, and what readers found."""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from headwater.testing.checkers.events import (
+    BrokenHistory,
+    CommitBegan,
+    CommitEnded,
+    OffsetsAdded,
+    OffsetsRead,
+    Outcome,
+    TopicPartition,
+)
+from headwater.testing.checkers.ledger import NEVER, Fate, Transaction
+
+
+@dataclass(slots=True, eq=False)
+class PlainCommit:
+    """A commit outside a transaction. It may move a group back: that is a reset."""
+
+    name: str
+    commit_began: int
+    ended: int = NEVER
+    """When the client learnt that it was done. Without an outcome, it may still be on its way."""
+    outcome: Outcome | None = None
+
+    @property
+    def fate(self) -> Fate:
+        return _FATES[self.outcome or Outcome.UNKNOWN]
+
+    def __str__(self) -> str:
+        return f"commit {self.name}"
+
+
+Source: TypeAlias = Transaction | PlainCommit
+
+
+class Observation(NamedTuple):
+    number: int
+    reader: str
+    offset: int | None
+
+
+class Standing(enum.Enum):
+    """Whether something took effect, as far as the end of the history shows."""
+
+    THERE = enum.auto()
+    MISSING = enum.auto()
+    OPEN = enum.auto()
+
+
+@dataclass(slots=True)
+class GroupPartition:
+    """One group's offset in one partition."""
+
+    group: str
+    partition: TopicPartition
+    sources: dict[int, list[Source]] = field(default_factory=dict)
+    """By the offset they would set."""
+    has_plain_commits: bool = False
+    first_reads: dict[int, Observation] = field(default_factory=dict)
+    """By offset."""
+    last_reads: dict[str, Observation] = field(default_factory=dict)
+    """By reader."""
+    retreats: list[tuple[Observation, Observation]] = field(default_factory=list)
+    """What a reader found, and less that it found later."""
+    final: Observation | None = None
+
+    def transactions(self) -> list[Transaction]:
+        """Those that would move the offset, each once."""
+        found = (source for sources in self.sources.values() for source in sources)
+        return list(dict.fromkeys(source for source in found if isinstance(source, Transaction)))
+
+    def possible_sources(self, offset: int | None) -> list[Source]:
+        """Who may have set the offset: not who certainly failed, nor who set another one in the end."""
+        found = () if offset is None else self.sources.get(offset, ())
+        return [source for source in found if source.fate is not Fate.ABORTED and self._sets(source, offset)]
+
+    def standing(self, transaction: Transaction) -> Standing:
+        if self.final is None:
+            return Standing.OPEN
+        wanted = transaction.advances[self.group, self.partition].end
+        possible = self.possible_sources(self.final.offset)
+        if self.final.offset == wanted:
+            return Standing.THERE if possible == [transaction] else Standing.OPEN
+        if is_less(self.final.offset, wanted) and not any(_may_follow(source, transaction) for source in possible):
+            return Standing.MISSING
+        return Standing.OPEN
+
+    def _sets(self, source: Source, offset: int | None) -> bool:
+        return isinstance(source, PlainCommit) or source.advances[self.group, self.partition].end == offset
+
+    def __str__(self) -> str:
+        return f"the offset of group {self.group} in {self.partition}"
+
+
+class GroupOffsets:
+    def __init__(self) -> None:
+        self._books: dict[tuple[str, TopicPartition], GroupPartition] = {}
+        self._commits: dict[str, PlainCommit] = {}
+
+    def __getitem__(self, key: tuple[str, TopicPartition]) -> GroupPartition:
+        book = self._books.get(key)
+        if book is None:
+            book = self._books[key] = GroupPartition(*key)
+        return book
+
+    def all(self) -> Iterable[GroupPartition]:
+        return self._books.values()
+
+    def added(self, event: OffsetsAdded, transaction: Transaction) -> None:
+        for partition, offset in event.offsets:
+            sources = self[event.group, partition].sources.setdefault(offset, [])
+            if transaction not in sources[-1:]:
+                sources.append(transaction)
+
+    def commit_began(self, number: int, event: CommitBegan) -> None:
+        if event.commit in self._commits:
+            raise BrokenHistory(f"operation {number}: commit {event.commit} begins again; names are unique")
+        commit = self._commits[event.commit] = PlainCommit(event.commit, number)
+        for partition, offset in event.offsets:
+            book = self[event.group, partition]
+            book.sources.setdefault(offset, []).append(commit)
+            book.has_plain_commits = True
+
+    def commit_ended(self, number: int, event: CommitEnded) -> None:
+        commit = self._commits.get(event.commit)
+        if commit is None or commit.outcome is not None:
+            raise BrokenHistory(f"operation {number}: commit {event.commit} ends, but is not under way")
+        commit.outcome = event.outcome
+        commit.ended = number if event.outcome is Outcome.OK else NEVER
+
+    def read(self, number: int, event: OffsetsRead) -> None:
+        for partition, offset in event.offsets:
+            book = self[event.group, partition]
+            found = Observation(number, event.reader, offset)
+            if offset is not None:
+                book.first_reads.setdefault(offset, found)
+            before = book.last_reads.get(event.reader)
+            if before is not None and is_less(offset, before.offset):
+                book.retreats.append((before, found))
+            book.last_reads[event.reader] = found
+            if event.is_final:
+                book.final = found
+
+
+def is_less(offset: int | None, other: int | None) -> bool:
+    """No offset at all is less than any."""
+    return other is not None and (offset is None or offset < other)
+
+
+def _may_follow(source: Source, transaction: Transaction) -> bool:
+    """Whether the source may have set its offset after the transaction set its own."""
+    return source is not transaction and (not source.ended or source.ended > transaction.commit_began)
+
+
+_FATES = {Outcome.OK: Fate.COMMITTED, Outcome.FAILED: Fate.ABORTED, Outcome.UNKNOWN: Fate.UNKNOWN}
