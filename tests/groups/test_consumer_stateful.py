@@ -4,13 +4,13 @@ nobody reads a partition that somebody else reads, epochs only grow, a replay is
 import contextlib
 
 from driven_consumers import GROUP, Consumer, DrivenConsumers, topic_id
+from driven_transactions import commit_request, compacted
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from test_consumer_migration import Classic
 
-from headwater.groups.event_records import encode
-from headwater.groups.events import Event, GroupStored
+from headwater.groups.events import GroupStored, PendingOffsetStored
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
 
@@ -85,6 +85,32 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.renamed += 1
         self.lost(index)
         self.consumers[index].member_id = f"n{self.renamed}"
+
+    @rule(index=consumers, partition=st.integers(0, 2), is_behind=st.booleans())
+    def commit_in_transaction(self, index: int, partition: int, is_behind: bool) -> None:
+        """The member's epoch is its right to commit, or nobody is in the group at all."""
+        consumer = self.consumers[index]
+        if not self.is_in[index]:
+            return
+        epoch = consumer.epoch - is_behind
+        request = commit_request(
+            ("orders", partition, 1), member_id=consumer.member_id, instance_id=consumer.instance_id, generation=epoch
+        )
+        shard, now = self.group.shard, self.group.now
+        try:
+            self.group.asked(lambda to: shard.commit_in_transaction(GROUP, request, index, 0, to, now))
+        except RequestError:
+            return
+        members = {member.member_id: member.epoch for member in self.group.described.members}
+        assert members[consumer.member_id] == epoch
+
+    @rule(index=consumers, is_commit=st.booleans())
+    def settle(self, index: int, is_commit: bool) -> None:
+        self.group.asked(lambda to: self.group.shard.settle(index, 0, is_commit, to))
+        assert all(each.producer_id != index for each in self.pending())
+
+    def pending(self) -> list[PendingOffsetStored]:
+        return [each for waiting in self.group.shard.durable_state()[2].values() for each in waiting]
 
     # Members of the classic protocol
 
@@ -224,14 +250,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     @invariant()
     def a_replay_of_the_log_or_of_its_compacted_form_gives_the_durable_state(self) -> None:
         assert self.group.replayed(self.group.log).durable_state() == self.group.shard.durable_state()
-        compacted = compact(self.group.log)
-        assert self.group.replayed(compacted).durable_state() == self.group.shard.durable_state()
-
-
-def compact(log: list[Event]) -> list[Event]:
-    """The last event of each key, in the order of the log, as compaction leaves it."""
-    last = {encode(event)[0]: position for position, event in enumerate(log)}
-    return [log[position] for position in sorted(last.values())]
+        assert self.group.replayed(compacted(self.group.log)).durable_state() == self.group.shard.durable_state()
 
 
 TestConsumerGroups = ConsumerGroups.TestCase

@@ -14,11 +14,14 @@ from headwater.groups.events import (
     GroupStored,
     OffsetCommitted,
     OffsetDeleted,
+    PendingOffsetDeleted,
+    PendingOffsetStored,
     StoredMember,
 )
 from headwater.groups.subscriptions import subscribed_topics
 
 names = st.text(max_size=20)
+int16 = st.integers(-(2**15), 2**15 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 commits = st.builds(CommittedOffset, int64, int32, names, int64)
@@ -28,6 +31,8 @@ members = st.builds(
 events = st.one_of(
     st.builds(OffsetCommitted, names, names, int32, commits),
     st.builds(OffsetDeleted, names, names, int32),
+    st.builds(PendingOffsetStored, int64, int16, names, names, int32, commits),
+    st.builds(PendingOffsetDeleted, int64, names, names, int32),
     st.builds(GroupDeleted, names),
     st.builds(
         GroupStored,
@@ -79,6 +84,14 @@ def test_the_bytes_of_a_group_are_kafkas() -> None:
     )
 
 
+def test_the_bytes_of_an_offset_in_a_transaction_are_as_documented() -> None:
+    event = PendingOffsetStored(9, 2, "g", "t", 3, CommittedOffset(42, 5, "m", 1000))
+    key, value = encode(event)
+    assert key == bytes.fromhex("03e8 0000000000000009 0001 67 0001 74 00000003")
+    assert value == bytes.fromhex("0000 0002 0003 000000000000002a 00000005 0001 6d 00000000000003e8")
+    assert encode(PendingOffsetDeleted(9, "g", "t", 3)) == (key, None)
+
+
 def test_a_commit_with_an_expiry_of_its_own_keeps_it() -> None:
     event = OffsetCommitted("g", "t", 0, CommittedOffset(42, -1, "", 1000, expire_timestamp_ms=2000))
     assert decode(*encode(event)) == event
@@ -102,6 +115,8 @@ def test_unknown_versions_of_values_are_refused() -> None:
         decode(bytes.fromhex("0002 0001 67"), bytes.fromhex("0005"))
     with pytest.raises(Malformed):
         decode(bytes.fromhex("0001 0001 67 0001 74 00000003"), bytes.fromhex("ffff"))
+    with pytest.raises(Malformed):
+        decode(bytes.fromhex("03e8 0000000000000009 0001 67 0001 74 00000003"), bytes.fromhex("0001 0002"))
 
 
 def test_topics_are_read_from_a_consumers_metadata() -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driven_group import at, join_request
+from driven_transactions import compacted
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,6 +20,7 @@ from headwater.model.errors import ErrorCode, RequestError
 
 PARTITIONS = 3
 CLIENTS = 4
+PRODUCERS = 2
 STATIC_CLIENTS = 2
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=500, offsets_retention_ms=10**12)
 
@@ -38,6 +40,7 @@ class Client:
 
 
 clients = st.integers(0, CLIENTS - 1)
+producers = st.integers(1, PRODUCERS)
 
 
 class Groups(RuleBasedStateMachine):
@@ -51,6 +54,8 @@ class Groups(RuleBasedStateMachine):
         self.tokens = 0
         self.owners: dict[tuple[int, int], str] = {}
         self.committed: dict[tuple[str, int], int] = {}
+        self.pending: list[tuple[int, int, int]] = []
+        """(producer, partition, offset) that no later plain commit has made pointless, in their order."""
         self.highest_generation = 0
 
     def token(self, client: Client) -> object:
@@ -148,6 +153,33 @@ class Groups(RuleBasedStateMachine):
             return
         assert client.generation == generation or (is_empty and client.generation == -1)
         self.committed["orders", partition] = offset
+        self.pending = [each for each in self.pending if each[1] != partition]
+
+    @rule(index=clients, producer=producers, partition=st.integers(0, PARTITIONS - 1), offset=st.integers(0, 100))
+    def commit_in_transaction(self, index: int, producer: int, partition: int, offset: int) -> None:
+        client = self.clients[index]
+        offsets = (OffsetToCommit("orders", partition, offset, -1, ""),)
+        request = CommitRequest(client.member_id, client.instance_id, client.generation, offsets)
+        generation, is_empty = self.generation(), self.shard.described("g").state.value in ("Empty", "Dead")
+        try:
+            token = self.token(client)
+            self.take(self.shard.commit_in_transaction("g", request, producer, 0, token, at(self.now_ms)))
+        except RequestError:
+            return
+        is_nobody = client.generation == -1 and client.member_id == "" and client.instance_id is None
+        assert client.generation == generation or (is_empty and client.generation == -1) or is_nobody
+        self.pending = [each for each in self.pending if each[:2] != (producer, partition)]
+        self.pending.append((producer, partition, offset))
+
+    @rule(producer=producers, is_commit=st.booleans())
+    def settle(self, producer: int, is_commit: bool) -> None:
+        self.take(self.shard.settle(producer, 0, is_commit, self.token(self.clients[0])))
+        for each in [each for each in self.pending if each[0] == producer]:
+            if is_commit:
+                self.committed["orders", each[1]] = each[2]
+                before = self.pending[: self.pending.index(each)]
+                self.pending = [other for other in self.pending if other not in before or other[1] != each[1]]
+            self.pending.remove(each)
 
     @rule(ms=st.sampled_from([100, 500, 3_000, 7_000]))
     def time_passes(self, ms: int) -> None:
@@ -210,13 +242,12 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def a_replay_of_the_log_or_of_its_compacted_form_gives_the_durable_state(self) -> None:
-        newest = {encode(event)[0]: event for event in self.log}
         assert self.replayed(self.log).durable_state() == self.shard.durable_state()
-        assert self.replayed(list(newest.values())).durable_state() == self.shard.durable_state()
+        assert self.replayed(compacted(self.log)).durable_state() == self.shard.durable_state()
 
     @invariant()
     def stored_generations_only_grow(self) -> None:
-        stored, _ = self.shard.durable_state()
+        stored = self.shard.durable_state()[0]
         if "g" in stored:
             assert stored["g"].generation >= self.highest_generation
             self.highest_generation = stored["g"].generation
@@ -226,6 +257,12 @@ class Groups(RuleBasedStateMachine):
     def the_last_accepted_commit_is_what_a_reader_gets(self) -> None:
         read = {(topic, partition): each.offset for topic, partition, each in self.shard.offsets("g")}
         assert read == self.committed
+
+    @invariant()
+    def what_no_end_of_a_transaction_has_decided_is_pending(self) -> None:
+        pending = [each for waiting in self.shard.durable_state()[2].values() for each in waiting]
+        found = [(each.producer_id, each.partition, each.committed.offset) for each in pending]
+        assert sorted(found) == sorted(self.pending)
 
     @invariant()
     def a_deadline_is_set_while_anybody_waits(self) -> None:

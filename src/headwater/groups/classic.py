@@ -117,15 +117,20 @@ class ClassicGroup:
         out.reply(to, answers)
         return out
 
-    def check_commit(self, request: CommitRequest, now: Moment) -> None:
-        """May this member commit offsets? Raises RequestError if not. A commit is a sign of life."""
+    def check_commit(self, request: CommitRequest, now: Moment, is_transactional: bool = False) -> None:
+        """May this member commit offsets? Raises RequestError if not. A commit is a sign of life. In a transaction it
+        is the producer that commits: it may leave out who reads, and need not wait for a rebalance to end."""
         member_id, instance_id, generation = request.member_id, request.instance_id, request.generation
         if generation < 0 and self.state is GroupState.EMPTY:
             return  # No members, no generation to respect: an administrator, or a consumer that assigns itself.
-        if generation < 0 and member_id == "" and instance_id is None:
+        if request.names_nobody:
+            if is_transactional:
+                return
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = self._known(member_id, instance_id)
         self._check_generation(generation)
+        if is_transactional:
+            return
         if self.state is GroupState.COMPLETING:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._rebalance.heard_of(member, now)

@@ -125,15 +125,18 @@ class ConsumerGroup:
 
     # Offsets
 
-    def check_commit(self, request: CommitRequest, now: Moment) -> None:
-        """May this member commit offsets? Raises RequestError if not."""
+    def check_commit(self, request: CommitRequest, now: Moment, is_transactional: bool = False) -> None:
+        """May this member commit offsets? Raises RequestError if not. In a transaction it is the producer that commits,
+        and may leave out who reads."""
         if request.generation < 0 and not self.stored.members:
+            return
+        if is_transactional and request.names_nobody:
             return
         member = self.membership.known(request.member_id, request.instance_id)
         if member.classic is None and not request.knows_member_epochs:
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "A generation is no member epoch.")
         self._check_same_epoch(member, request.generation)
-        if member.classic is not None:
+        if member.classic is not None and not is_transactional:
             self.membership.heard_of(member, now)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:

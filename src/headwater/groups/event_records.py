@@ -2,17 +2,23 @@
 
     key    int16 1, string group, string topic, int32 partition      an offset (0 is read like 1)
            int16 2, string group                                     a group
+           int16 1000, int64 producer, string group, string topic,
+           int32 partition                                           an offset inside a transaction
     value  offset   int16 3, int64 offset, int32 leader epoch, string metadata, int64 commit time
                     int16 1, int64 offset, string metadata, int64 commit time, int64 expire time
            group    int16 3, string protocol type, int32 generation, string? protocol, string? leader,
                     int64 state time, array of members:
                     string member, string? instance, string client, string host, int32 rebalance timeout,
                     int32 session timeout, bytes subscription, bytes assignment
+           pending  int16 0, int16 producer epoch, then as an offset
            none     the key is deleted
 
-Keys of groups of the new protocol are in `consumer_records`, those of share groups in `share_records`. Older versions
-are read too. A key that is not known is not for us; a new value version of a known key cannot be read. To change a
-format: add a version, keep reading the old ones.
+Keys of groups of the new protocol are in `consumer_records`, those of share groups in `share_records`. Keys from 1000
+on are our own: Kafka writes the offsets of a transaction as ordinary ones of its producer, and a marker behind them;
+here their end is an event like any other.
+
+Older versions are read too. A key that is not known is not for us; a new value version of a known key cannot be read.
+To change a format: add a version, keep reading the old ones.
 """
 
 import struct
@@ -26,6 +32,8 @@ from headwater.groups.events import (
     GroupStored,
     OffsetCommitted,
     OffsetDeleted,
+    PendingOffsetDeleted,
+    PendingOffsetStored,
     ShareGroupDeleted,
     ShareGroupStored,
     ShareMemberDeleted,
@@ -35,9 +43,11 @@ from headwater.groups.events import (
 
 _OFFSET_KEYS = (0, 1)
 _GROUP_KEY = 2
+_PENDING_KEY = 1000
 _OFFSET_VALUE = 3
 _OFFSET_VALUE_WITH_EXPIRY = 1
 _GROUP_VALUE = 3
+_PENDING_VALUE = 0
 _MIN_MEMBER_BYTES = 2 + 2 + 2 + 4 + 4 + 4
 
 _INT16 = struct.Struct(">h")
@@ -45,6 +55,8 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _OFFSET_HEAD = struct.Struct(">hqi")
 _OFFSET_HEAD_WITH_EXPIRY = struct.Struct(">hq")
+_PENDING_KEY_HEAD = struct.Struct(">hq")
+_PENDING_HEAD = struct.Struct(">hh")
 
 
 def encode(event: Event) -> tuple[bytes, bytes | None]:
@@ -54,6 +66,11 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
             return _offset_key(group_id, topic, partition), _offset_value(committed)
         case OffsetDeleted(group_id, topic, partition):
             return _offset_key(group_id, topic, partition), None
+        case PendingOffsetStored(producer_id, producer_epoch, group_id, topic, partition, committed):
+            value = _PENDING_HEAD.pack(_PENDING_VALUE, producer_epoch) + _offset_value(committed)
+            return _pending_key(producer_id, group_id, topic, partition), value
+        case PendingOffsetDeleted(producer_id, group_id, topic, partition):
+            return _pending_key(producer_id, group_id, topic, partition), None
         case GroupStored():
             return _group_key(event.group_id), _group_value(event)
         case GroupDeleted(group_id):
@@ -76,6 +93,8 @@ def decode(key: bytes, value: bytes | None) -> Event | None:
     if version == _GROUP_KEY:
         group_id = reader.string()
         return GroupDeleted(group_id) if value is None else _read_group(group_id, ByteReader(value))
+    if version == _PENDING_KEY:
+        return _read_pending(reader, value)
     if version in consumer_records.KEYS:
         return consumer_records.decode(version, reader, value)
     if version in share_records.KEYS:
@@ -85,6 +104,11 @@ def decode(key: bytes, value: bytes | None) -> Event | None:
 
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return _INT16.pack(1) + _string(group_id) + _string(topic) + _INT32.pack(partition)
+
+
+def _pending_key(producer_id: int, group_id: str, topic: str, partition: int) -> bytes:
+    head = _PENDING_KEY_HEAD.pack(_PENDING_KEY, producer_id)
+    return head + _string(group_id) + _string(topic) + _INT32.pack(partition)
 
 
 def _group_key(group_id: str) -> bytes:
@@ -116,6 +140,17 @@ def _read_offset(reader: ByteReader) -> CommittedOffset:
         commit_timestamp_ms,
         expire_timestamp_ms if expire_timestamp_ms >= 0 else None,
     )
+
+
+def _read_pending(key: ByteReader, value: bytes | None) -> PendingOffsetStored | PendingOffsetDeleted:
+    producer_id, group_id, topic, partition = key.int64(), key.string(), key.string(), key.int32()
+    if value is None:
+        return PendingOffsetDeleted(producer_id, group_id, topic, partition)
+    reader = ByteReader(value)
+    version = reader.int16()
+    if version != _PENDING_VALUE:
+        raise Malformed(f"version {version} of an offset inside a transaction is not known")
+    return PendingOffsetStored(producer_id, reader.int16(), group_id, topic, partition, _read_offset(reader))
 
 
 def _group_value(group: GroupStored) -> bytes:

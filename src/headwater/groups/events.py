@@ -68,6 +68,28 @@ class OffsetDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingOffsetStored:
+    """A commit inside a transaction: it counts if the transaction commits."""
+
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOffsetDeleted:
+    """The transaction has ended, or what it committed here can no longer count."""
+
+    producer_id: int
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShareGroupStored:
     """A share group exists, and has reached this epoch."""
 
@@ -96,5 +118,7 @@ class ShareMemberDeleted:
     member_id: str
 
 
+PendingEvent: TypeAlias = PendingOffsetStored | PendingOffsetDeleted
+OffsetEvent: TypeAlias = OffsetCommitted | OffsetDeleted | PendingEvent
 ShareEvent: TypeAlias = ShareGroupStored | ShareGroupDeleted | ShareMemberStored | ShareMemberDeleted
-Event: TypeAlias = GroupStored | GroupDeleted | OffsetCommitted | OffsetDeleted | ConsumerEvent | ShareEvent
+Event: TypeAlias = GroupStored | GroupDeleted | OffsetEvent | ConsumerEvent | ShareEvent

@@ -95,6 +95,11 @@ class CommitRequest:
     knows_member_epochs: bool = True
     """Said in a version in which members of the new protocol can commit (OffsetCommit 9)."""
 
+    @property
+    def names_nobody(self) -> bool:
+        """It does not say who commits."""
+        return self.generation < 0 and self.member_id == "" and self.instance_id is None
+
 
 def fits_string(text: str) -> bool:
     return len(text) <= MAX_STRING_BYTES and len(text.encode(errors="replace")) <= MAX_STRING_BYTES

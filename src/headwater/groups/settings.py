@@ -49,6 +49,8 @@ class GroupSettings:
     max_shard_bytes: int = 134_217_728
     """What the members of all groups of one shard bring along and were assigned."""
     max_offset_metadata_bytes: int = 4_096
+    max_pending_offsets: int = 100_000
+    """Offsets in open transactions, of all groups of one shard."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     consumer_session_timeout_ms: int = 45_000
     """Of members of the new protocol."""

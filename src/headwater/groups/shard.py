@@ -10,24 +10,19 @@ durable; if they cannot be made durable, it must drop the shard and replay the l
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from headwater.groups.classic import ClassicGroup
 from headwater.groups.consumer import ConsumerGroup
 from headwater.groups.consumer_events import ConsumerGroupDeleted
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.departures import Departure
-from headwater.groups.effects import Effects, LeaveAnswer, OffsetAnswer, ReplyTo
-from headwater.groups.events import (
-    CommittedOffset,
-    Event,
-    GroupDeleted,
-    OffsetCommitted,
-    OffsetDeleted,
-)
-from headwater.groups.group_table import Group, GroupTable
+from headwater.groups.effects import Effects, LeaveAnswer, ReplyTo
+from headwater.groups.events import Event, GroupDeleted
+from headwater.groups.group_table import DurableState, Group, GroupTable
 from headwater.groups.migration import can_upgrade, downgraded, emptied, protocols_of, upgraded
+from headwater.groups.offset_table import FoundOffset
 from headwater.groups.offsets import GroupOffsets
+from headwater.groups.pending_offsets import Place
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest, fits_string
 from headwater.groups.settings import GroupSettings
@@ -42,8 +37,6 @@ from headwater.groups.views import (
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment
-
-MAX_TIMESTAMP_MS = 2**63 - 1
 
 
 class GroupShard:
@@ -72,8 +65,8 @@ class GroupShard:
             self._note(group)
         self.share.resume(now)
 
-    def durable_state(self) -> tuple[dict[str, Any], dict[str, dict[tuple[str, int], CommittedOffset]]]:
-        """What a replay of the log would bring back: of each group, and of its offsets."""
+    def durable_state(self) -> DurableState:
+        """What a replay of the log would bring back: of each group, of its offsets, and of those that are pending."""
         return self._table.durable_state()
 
     # What members ask
@@ -175,35 +168,26 @@ class GroupShard:
 
     def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> Effects:
         """Commit what can be committed, and tell of each offset whether it was."""
-        check_group_id(group_id)
-        if group_id in self.share:
-            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group, which commits no offsets.")
-        group = self._groups.get(group_id)
-        if group is not None:
-            group.check_commit(request, now)
-        elif request.generation >= 0:
-            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
-        elif group_id not in self._offsets:
-            self._check_group_count(group_id)
-        effects = Effects()
-        answers = []
-        expire_timestamp_ms = None
-        if request.retention_ms is not None:
-            expire_timestamp_ms = min(now.wall_ms + request.retention_ms, MAX_TIMESTAMP_MS)
-        for each in request.offsets:
-            error = ErrorCode.NONE
-            if len(each.metadata.encode(errors="replace")) > self._settings.max_offset_metadata_bytes:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                committed = CommittedOffset(
-                    each.offset, each.leader_epoch, each.metadata, now.wall_ms, expire_timestamp_ms
-                )
-                self._log(OffsetCommitted(group_id, each.topic, each.partition, committed), effects)
-            answers.append(OffsetAnswer(error, each.topic, each.partition))
-        effects.reply(to, answers)
-        if group is not None:
-            self._note(group)
-        return effects
+        self._check_commit(group_id, request, now)
+        return self._offsets.commit(group_id, request, to, now)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        request: CommitRequest,
+        producer_id: int,
+        producer_epoch: int,
+        to: ReplyTo,
+        now: Moment,
+    ) -> Effects:
+        """Like `commit`, for the case that the producer's transaction commits; until then nobody sees it."""
+        self._check_commit(group_id, request, now, is_transactional=True)
+        return self._offsets.commit_in_transaction(group_id, request, producer_id, producer_epoch, to, now)
+
+    def settle(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> Effects:
+        """The producer's transaction has ended, and so has the waiting of what it committed to any group. Doing it
+        again does nothing. Raises INVALID_PRODUCER_EPOCH if the producer has a newer transaction here."""
+        return self._offsets.settle(producer_id, producer_epoch, is_commit, to)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """May this member ask for offsets? Only groups of the new protocol mind who asks. Raises RequestError."""
@@ -212,10 +196,18 @@ class GroupShard:
             group.check_fetch(member_id, epoch)
 
     def offsets(self, group_id: str) -> GroupOffsets:
-        """For reading. An unknown group has committed nothing."""
-        return self._offsets.get(group_id) or GroupOffsets(group_id)
+        """What counts, for reading. An unknown group has committed nothing."""
+        return self._offsets.settled(group_id)
 
-    def delete_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]], to: ReplyTo) -> Effects:
+    def found_offsets(self, group_id: str, wanted: Iterable[Place] | None) -> list[FoundOffset]:
+        """What is known of the wanted partitions; or of all, also those in which everything is pending."""
+        return self._offsets.found(group_id, wanted)
+
+    def offset_topics(self) -> set[str]:
+        """In which any group has an offset, be it pending."""
+        return self._offsets.topics()
+
+    def delete_offsets(self, group_id: str, partitions: Iterable[Place], to: ReplyTo) -> Effects:
         """Forget offsets of topics that the group does not read."""
         group = self._groups.get(group_id)
         if group is None and group_id not in self._offsets:
@@ -224,25 +216,11 @@ class GroupShard:
         if group is not None and is_used and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP)
         subscribed = group.subscribed_topics if group is not None and is_used else frozenset()
-        effects = Effects()
-        answers = []
-        for topic, partition in partitions:
-            error = ErrorCode.NONE
-            if subscribed is None or topic in subscribed:
-                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif self.offsets(group_id).get(topic, partition) is not None:
-                self._log(OffsetDeleted(group_id, topic, partition), effects)
-            answers.append(OffsetAnswer(error, topic, partition))
-        effects.reply(to, answers)
-        return effects
+        return self._offsets.delete(group_id, partitions, subscribed, to)
 
     def forget_topic(self, topic: str) -> Effects:
         """The topic was deleted, and with it every position in it."""
-        effects = Effects()
-        for offsets in list(self._offsets.values()):
-            for event in offsets.deleted(topic):
-                self._log(event, effects)
-        return effects
+        return self._offsets.forget_topic(topic)
 
     # The life of groups
 
@@ -254,20 +232,15 @@ class GroupShard:
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
         if group is not None and group.state is not GroupState.EMPTY:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP)
-        effects = Effects()
-        for event in self.offsets(group_id).deleted():
-            self._log(event, effects)
+        effects = self._offsets.forget_group(group_id)
         self._drop(group_id, effects)
         effects.reply(to, ErrorCode.NONE)
         return effects
 
     def expire(self, group_id: str, now: Moment) -> Effects:
         """Forget offsets that outlived their retention; with the last of them, an empty group."""
-        group, offsets = self._groups.get(group_id), self._offsets.get(group_id)
-        effects = Effects()
-        if offsets is not None:
-            for event in self._expired(group, offsets, now):
-                self._log(event, effects)
+        group = self._groups.get(group_id)
+        effects = self._expire_offsets(group_id, group, now)
         if group is not None and group.is_idle and group_id not in self._offsets:
             self._drop(group_id, effects)
         return effects
@@ -321,6 +294,19 @@ class GroupShard:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
+    def _check_commit(self, group_id: str, request: CommitRequest, now: Moment, is_transactional: bool = False) -> None:
+        check_group_id(group_id)
+        if group_id in self.share:
+            raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group, which commits no offsets.")
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.check_commit(request, now, is_transactional)
+            self._note(group)
+        elif request.generation >= 0:
+            raise RequestError(ErrorCode.ILLEGAL_GENERATION)
+        elif group_id not in self._offsets:
+            self._check_group_count(group_id)
+
     def _check_share_group(self, group_id: str) -> None:
         """Whether the group is, or may become, a share group."""
         if group_id in self.share:
@@ -371,19 +357,18 @@ class GroupShard:
             group = classic
         self._note(group)
 
-    def _expired(self, group: Group | None, offsets: GroupOffsets, now: Moment) -> list[OffsetDeleted]:
-        retention_ms = self._settings.offsets_retention_ms
+    def _expire_offsets(self, group_id: str, group: Group | None, now: Moment) -> Effects:
         nothing: frozenset[str] = frozenset()
         if isinstance(group, ConsumerGroup):
             still_read = nothing if group.is_idle else group.subscribed_topics
-            return offsets.expired(now.wall_ms, retention_ms, group.emptied_ms, still_read)
+            return self._offsets.expire(group_id, now, group.emptied_ms, still_read)
         if group is None or (group.is_idle and group.stored is None):
-            return offsets.expired(now.wall_ms, retention_ms, 0, nothing)
+            return self._offsets.expire(group_id, now, 0, nothing)
         if group.is_idle and group.stored is not None:
-            return offsets.expired(now.wall_ms, retention_ms, group.stored.state_timestamp_ms, nothing)
+            return self._offsets.expire(group_id, now, group.stored.state_timestamp_ms, nothing)
         if group.state is GroupState.STABLE and group.subscribed_topics is not None:
-            return offsets.expired(now.wall_ms, retention_ms, 0, group.subscribed_topics)
-        return []
+            return self._offsets.expire(group_id, now, 0, group.subscribed_topics)
+        return Effects()
 
     def _drop(self, group_id: str, effects: Effects) -> None:
         group = self._groups.get(group_id)
