@@ -107,8 +107,8 @@ def commit_request(*offsets: tuple[str, int, int], joined: JoinAnswer | None = N
 
 
 async def committed(coordinator: GroupCoordinator, group_id: str, topic: str, partition: int) -> int:
-    ((_, _, found),) = await coordinator.committed(group_id, [(topic, partition)])
-    return found.offset if found is not None else -1
+    (found,) = await coordinator.committed(group_id, [(topic, partition)])
+    return found.committed.offset if found.committed is not None else -1
 
 
 async def refusal(request: Coroutine[Any, Any, Any]) -> ErrorCode:
@@ -396,8 +396,8 @@ def test_a_group_of_the_new_protocol_goes_on_after_a_restart_and_after_compactio
             assert coordinator.described_consumer("g") == described
             again = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 41))
             assert (again.epoch, again.assigned) == (41, None)
-            ((_, _, found),) = await coordinator.committed("g", [("orders", 0)], "a", 41)
-            assert found is not None and found.offset == 7
+            (found,) = await coordinator.committed("g", [("orders", 0)], "a", 41)
+            assert found.committed is not None and found.committed.offset == 7
             await node.catalog.add_partitions(node.catalog.topic("orders"), 3)
             grown = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 41))
             assert grown.epoch == 42 and grown.assigned is not None

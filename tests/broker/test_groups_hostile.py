@@ -23,6 +23,7 @@ from headwater.broker.handlers import (
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
 )
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
@@ -43,6 +44,7 @@ MODULES = [
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
 ]
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 

@@ -30,18 +30,19 @@ from headwater.groups.effects import (
     ShareHeartbeatAnswer,
     SyncAnswer,
 )
-from headwater.groups.events import CommittedOffset
+from headwater.groups.offset_table import FoundOffset
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings, MigrationPolicy
 from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
 from headwater.groups.topics import TopicInfo, TopicTable
+from headwater.groups.transaction_ends import AnnouncedCommit, TransactionEnds
 from headwater.groups.views import DescribedConsumerGroup, DescribedGroup, ListedGroup
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import TopicId
+from headwater.model.ids import PartitionId, TopicId
 from headwater.model.moment import Moment
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -73,6 +74,7 @@ class GroupCoordinator:
             self._topic_changed(topic.name)
         catalog.on_change = self._topic_changed
         self._logs: list[GroupLog] = []
+        self._ends = TransactionEnds()
         self._creating = asyncio.Lock()
         self._armed_ms = 0
         self._sooner = asyncio.Event()
@@ -202,18 +204,14 @@ class GroupCoordinator:
         wanted: Iterable[tuple[str, int]] | None,
         member_id: str | None = None,
         member_epoch: int = -1,
-    ) -> list[tuple[str, int, CommittedOffset | None]]:
+    ) -> list[FoundOffset]:
         """What the group has committed: of the wanted partitions, or of all. Nothing for an unknown group. A member of
         the new protocol says who it is, and is refused if its epoch is over."""
         if not self._logs:
-            return [(topic, partition, None) for topic, partition in wanted or ()]
+            return [FoundOffset(topic, partition, None) for topic, partition in wanted or ()]
         log = self._log(group_id)
         log.shard.check_fetch(group_id, member_id, member_epoch)
-        offsets = log.shard.offsets(group_id)
-        if wanted is None:
-            found: list[tuple[str, int, CommittedOffset | None]] = list(offsets)
-        else:
-            found = [(topic, partition, offsets.get(topic, partition)) for topic, partition in wanted]
+        found = log.shard.found_offsets(group_id, wanted)
         await self._committed_so_far(log)
         return found
 
@@ -230,6 +228,54 @@ class GroupCoordinator:
         for log in self._logs:
             if log.is_loaded:
                 log.release(log.shard.forget_topic(topic))
+
+    # Offsets in transactions
+
+    async def offsets_partition(self, group_id: str) -> PartitionId:
+        """Where the group's offsets are kept: the partition that takes part in a transaction which commits some."""
+        check_group_id(group_id)
+        await self.ensure_ready()
+        return PartitionId(self._catalog.topic(OFFSETS_TOPIC).topic_id, self._index(group_id))
+
+    def announced(
+        self, producer_id: int, producer_epoch: int, version: int
+    ) -> contextlib.AbstractContextManager[AnnouncedCommit]:
+        """To be entered before the transaction's coordinator is asked, and left after `commit_in_transaction`."""
+        return self._ends.announced(producer_id, producer_epoch, version)
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        request: CommitRequest,
+        producer_id: int,
+        producer_epoch: int,
+        announced: AnnouncedCommit | None = None,
+    ) -> Sequence[OffsetAnswer]:
+        """Commit for the case that the producer's transaction commits, of which its coordinator must have said that it
+        is under way. Refused if it ended since the commit was announced."""
+        check_group_id(group_id)
+        await self.ensure_ready()
+
+        def decide(shard: GroupShard, to: ReplyTo, now: Moment) -> Effects:
+            if announced is not None:
+                announced.check()
+            return shard.commit_in_transaction(group_id, request, producer_id, producer_epoch, to, now)
+
+        answers: Sequence[OffsetAnswer] = await self._decide(group_id, decide)
+        return answers
+
+    async def settle(
+        self, index: int, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
+    ) -> None:
+        """The producer's transaction has ended: what it committed to groups of this partition counts from now on, or
+        vanishes. Returns when that is durable; doing it again does nothing. Raises RequestError."""
+        if not 0 <= index < len(self._logs):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No groups are kept in partition {index}.")
+        self._ends.ended(producer_id, producer_epoch, coordinator_epoch)
+        log = self._logs[index]
+        to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        log.release(log.shard.settle(producer_id, producer_epoch, is_commit, to))
+        await to
 
     # Administration
 
@@ -304,13 +350,15 @@ class GroupCoordinator:
 
     def _forget_deleted_topics(self, log: GroupLog) -> None:
         """A crash, or a shard that was being read, may have come between a topic's deletion and that of its offsets."""
-        topics = {topic for group_id in log.shard.group_ids() for topic in log.shard.offsets(group_id).topics()}
-        for topic in topics:
+        for topic in log.shard.offset_topics():
             if self._catalog.find(topic) is None:
                 log.release(log.shard.forget_topic(topic))
 
+    def _index(self, group_id: str) -> int:
+        return zlib.crc32(group_id.encode()) % len(self._logs)
+
     def _log(self, group_id: str) -> GroupLog:
-        return self._logs[zlib.crc32(group_id.encode()) % len(self._logs)]
+        return self._logs[self._index(group_id)]
 
     def _find(self, group_id: str, unless: ErrorCode) -> GroupLog:
         if not self._logs:

@@ -1,6 +1,9 @@
 """OffsetFetch (9): where a group goes on reading. Versions 1 to 10: null topics mean all from 2 on, many groups from 8
-on, epochs of members of the new protocol from 9 on, topic ids instead of names in 10. Offsets of open transactions do
-not exist, so `require_stable` is always fulfilled.
+on, epochs of members of the new protocol from 9 on, topic ids instead of names in 10.
+
+What a transaction has committed is not seen before its end. Who asks for stable offsets (from 7 on, KIP-447) gets
+UNSTABLE_OFFSET_COMMIT where such an end may still change the answer, and asks again; also, unlike in Kafka, when it
+asks for all partitions and there is nothing but what is pending.
 
 A group that is not known has committed nothing, which is no error: its offsets are -1.
 """
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.events import CommittedOffset
+from headwater.groups.offset_table import FoundOffset
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 from headwater.wire.schema import NULL_UUID
@@ -28,18 +32,23 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         # Once for each group, so that naming one again and again cannot make an answer larger than memory.
         asked = {group.group_id: group for group in request.groups}
         has_ids = context.api_version >= FIRST_WITH_TOPIC_IDS
-        return Message(groups=[await _fetch(broker, group, group.topics, has_ids) for group in asked.values()])
-    fetched = await _fetch(broker, request, request.topics, has_ids=False)
+        requires_stable = request.require_stable
+        return Message(
+            groups=[await _fetch(broker, group, group.topics, has_ids, requires_stable) for group in asked.values()]
+        )
+    fetched = await _fetch(broker, request, request.topics, False, request.require_stable)
     if context.api_version == 1 and fetched.error_code:
         # There is no other place for the error in this version.
         fetched.topics = _failed(request.topics or (), fetched.error_code)
     return fetched
 
 
-async def _fetch(broker: "Broker", group: Message, topics: Sequence[Message] | None, has_ids: bool) -> Message:
+async def _fetch(
+    broker: "Broker", group: Message, topics: Sequence[Message] | None, has_ids: bool, requires_stable: bool
+) -> Message:
     group_id: str = group.group_id
     if has_ids and topics is not None:
-        return await _fetch_by_id(broker, group, topics)
+        return await _fetch_by_id(broker, group, topics, requires_stable)
     wanted = None
     if topics is not None:
         wanted = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
@@ -48,8 +57,9 @@ async def _fetch(broker: "Broker", group: Message, topics: Sequence[Message] | N
     except RequestError as error:
         return Message(group_id=group_id, error_code=error.code, topics=())
     by_topic: dict[str, list[Message]] = {topic.name: [] for topic in topics or ()}
-    for name, index, committed in found:
-        by_topic.setdefault(name, []).append(_partition(index, committed or NOTHING, ErrorCode.NONE))
+    for each in found:
+        if wanted is not None or requires_stable or each.committed is not None:
+            by_topic.setdefault(each.topic, []).append(_found(each, requires_stable))
     answers = []
     for name, partitions in by_topic.items():
         topic = broker.catalog.find(name) if has_ids else None
@@ -59,14 +69,14 @@ async def _fetch(broker: "Broker", group: Message, topics: Sequence[Message] | N
     return Message(group_id=group_id, error_code=ErrorCode.NONE, topics=answers)
 
 
-async def _fetch_by_id(broker: "Broker", group: Message, topics: Sequence[Message]) -> Message:
+async def _fetch_by_id(broker: "Broker", group: Message, topics: Sequence[Message], requires_stable: bool) -> Message:
     found = [(broker.catalog.find_id(asked.topic_id), asked) for asked in topics]
     wanted = [(topic.name, index) for topic, asked in found if topic is not None for index in asked.partition_indexes]
     try:
         answers = await broker.groups.committed(group.group_id, wanted, *_member(group))
     except RequestError as error:
         return Message(group_id=group.group_id, error_code=error.code, topics=())
-    committed = {(name, index): each or NOTHING for name, index, each in answers}
+    committed = {(each.topic, each.partition): _found(each, requires_stable) for each in answers}
     return Message(
         group_id=group.group_id,
         error_code=ErrorCode.NONE,
@@ -74,7 +84,7 @@ async def _fetch_by_id(broker: "Broker", group: Message, topics: Sequence[Messag
             Message(
                 topic_id=asked.topic_id,
                 partitions=[
-                    _partition(index, committed[topic.name, index], ErrorCode.NONE)
+                    committed[topic.name, index]
                     if topic is not None
                     else _partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID)
                     for index in asked.partition_indexes
@@ -95,6 +105,12 @@ def _failed(topics: Sequence[Message], error: ErrorCode) -> list[Message]:
         Message(name=topic.name, partitions=[_partition(index, NOTHING, error) for index in topic.partition_indexes])
         for topic in topics
     ]
+
+
+def _found(found: FoundOffset, requires_stable: bool) -> Message:
+    if requires_stable and found.is_pending:
+        return _partition(found.partition, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    return _partition(found.partition, found.committed or NOTHING, ErrorCode.NONE)
 
 
 def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> Message:
