@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 from every_client import CLIENTS
+from every_transactor import TRANSACTORS
 from judged import Client, NewTopic
+from transacting import Transactor
 from with_confluent import ConfluentClient
 from with_java import compile_judge, maven
 
@@ -79,6 +81,29 @@ def open_client(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str],
 @pytest.fixture
 def client(request: pytest.FixtureRequest, bootstrap: str, open_client: Callable[[str, str], Client]) -> Client:
     return open_client(request.param, bootstrap)
+
+
+@pytest.fixture(scope="session")
+def open_transactor(open_client: Callable[[str, str], Client]) -> Iterator[Callable[[str, str], Transactor]]:
+    """Opens what a client knows of transactions, by its name and a bootstrap address."""
+    opened: dict[tuple[str, str], Any] = {}
+    with ExitStack() as closing:
+
+        def open_one(name: str, bootstrap: str) -> Transactor:
+            if (name, bootstrap) not in opened:
+                given = open_client(name, bootstrap) if name == "java" else bootstrap  # one JVM serves both
+                transactor = opened[name, bootstrap] = TRANSACTORS[name](given)
+                closing.callback(transactor.close)
+            return opened[name, bootstrap]
+
+        yield open_one
+
+
+@pytest.fixture
+def transactor(
+    request: pytest.FixtureRequest, bootstrap: str, open_transactor: Callable[[str, str], Transactor]
+) -> Transactor:
+    return open_transactor(request.param, bootstrap)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import BrokerResponseError
 from judged import (
     EVERY_ABILITY,
     EVERY_CODEC,
@@ -48,9 +48,7 @@ class Loop:
     def ask(self, question: Coroutine[Any, Any, T]) -> T:
         try:
             return asyncio.run_coroutine_threadsafe(question, self._loop).result(ASK_TIMEOUT_S)
-        except KafkaError as error:
-            if error.errno is None:
-                raise
+        except BrokerResponseError as error:
             raise Refused(error.errno, str(error)) from error
 
     def close(self) -> None:

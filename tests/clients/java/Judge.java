@@ -31,12 +31,16 @@ public final class Judge {
                 Consuming consuming = new Consuming(arguments[0]);
                 Administering administering = new Administering(arguments[0]);
                 Rarely rarely = new Rarely(arguments[0]);
-                Sharing sharing = new Sharing(arguments[0])) {
+                Sharing sharing = new Sharing(arguments[0]);
+                Transacting transacting = new Transacting(arguments[0]);
+                TransactionAdministering transactions = new TransactionAdministering(arguments[0])) {
             producing.teach(verbs);
             consuming.teach(verbs);
             administering.teach(verbs);
             rarely.teach(verbs);
             sharing.teach(verbs);
+            transacting.teach(verbs);
+            transactions.teach(verbs);
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 out.println(JSON.writeValueAsString(answer(verbs, JSON.readTree(line))));
             }
