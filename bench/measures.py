@@ -13,6 +13,7 @@ from typing import Protocol
 
 from bench import load
 from bench.process import BrokerProcess
+from bench.turns import Say
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -28,7 +29,6 @@ GROWTH_INDEX_INTERVAL_BYTES = "1048576"
 slow (25 ms with 1,000 partitions) that nothing else would be seen of it. In its favour, the index is made rarer."""
 
 Figures = dict[str, float]
-Say = Callable[[str], None]
 
 
 class Server(Protocol):
@@ -116,12 +116,12 @@ def throughput(server: Server, volume: Volume, say: Say) -> Figures:
             messages = volume.messages[size_bytes]
             create_topic(server, topic, partitions)
             say(f"produce {case}")
-            with _cpu(server) as cpu:
+            with cpu_used(server) as cpu:
                 produced = load.produce(server.bootstrap, topic, messages, size_bytes)
             figures[f"produce {case}"] = produced.megabytes_per_s
             figures[f"CPU, produce {case}"] = cpu() / (produced.payload_bytes / 1e9)
             say(f"consume {case}")
-            with _cpu(server) as cpu:
+            with cpu_used(server) as cpu:
                 consumed = load.consume(server.bootstrap, topic, partitions, messages)
             figures[f"consume {case}"] = consumed.megabytes_per_s
             figures[f"CPU, consume {case}"] = cpu() / (consumed.payload_bytes / 1e9)
@@ -155,7 +155,7 @@ def partition_growth(server: Server, volume: Volume, say: Say) -> dict[int, Figu
         # a broker may answer before it has made the partitions: they are there when they have taken records
         load.produce(server.bootstrap, topic, count * 10, LATENCY_SIZE_BYTES, spread=True)
         create_s = time.monotonic() - started_s
-        with _cpu(server) as cpu:
+        with cpu_used(server) as cpu:
             spread = load.produce(server.bootstrap, topic, volume.spread_messages, LATENCY_SIZE_BYTES, spread=True)
         reached = load.latency(server.bootstrap, topic, volume.latency_messages // 2, LATENCY_SIZE_BYTES, spread=True)
         growth[count] = {
@@ -210,7 +210,7 @@ def delete_topic(server: Server, topic: str) -> None:
 
 
 @contextmanager
-def _cpu(server: Server) -> Iterator[Callable[[], float]]:
+def cpu_used(server: Server) -> Iterator[Callable[[], float]]:
     """CPU-seconds that the broker used inside the block."""
     before_s, used_s = server.process.cpu_seconds(), 0.0
 
@@ -224,7 +224,7 @@ def _cpu(server: Server) -> Iterator[Callable[[], float]]:
 def _idle_cpu(server: Server, volume: Volume) -> Figures:
     """Percent of one core that the broker uses while nobody asks it for anything."""
     time.sleep(SETTLE_S)
-    with _cpu(server) as cpu:
+    with cpu_used(server) as cpu:
         time.sleep(volume.idle_s)
     return {"CPU, idle": 100 * cpu() / volume.idle_s}
 

@@ -11,26 +11,24 @@ from functools import partial
 
 from bench import maven, queue_report, rebalance
 from bench.drain import QueueBroker, drain
-from bench.headwater import HeadwaterServer
-from bench.kafka import KafkaServer
-from bench.measures import Figures, Say, Server
+from bench.measures import Figures, Server
 from bench.nats import NatsServer
-from bench.queue_report import NATS, RABBITMQ, QueueResults
+from bench.queue_report import QueueResults
 from bench.rabbitmq import RabbitMQServer
-from bench.report import KAFKA, OS, SYNC
+from bench.report import KAFKA, NATS, OS, RABBITMQ, SYNC
+from bench.servers import SERVERS
 from bench.share_groups import ShareGroups
-from bench.turns import Broker, fresh, rotated
+from bench.turns import Say, taking_turns
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 QUEUES: dict[str, Callable[[], QueueBroker]] = {
-    KAFKA: lambda: ShareGroups(KafkaServer()),
-    OS: lambda: ShareGroups(HeadwaterServer("os")),
-    SYNC: lambda: ShareGroups(HeadwaterServer("sync")),
+    KAFKA: lambda: ShareGroups(SERVERS[KAFKA]()),
+    OS: lambda: ShareGroups(SERVERS[OS]()),
+    SYNC: lambda: ShareGroups(SERVERS[SYNC]()),
     RABBITMQ: RabbitMQServer,
     NATS: NatsServer,
 }
-GROUPS: dict[str, Callable[[], Server]] = {KAFKA: KafkaServer, OS: lambda: HeadwaterServer("os")}
+GROUPS = {name: SERVERS[name] for name in (KAFKA, OS)}
 PARTS = ("drain", "rebalance")
 CONSUMER_COUNTS = (1, 8)
 
@@ -76,9 +74,9 @@ def main() -> None:
     queue_report.show(results, console)
     path = queue_report.save(results)
     console.print(f"wrote {path}")
-    from bench import queue_plot  # not at the top: each consumer process would load it too
+    from bench import bars  # not at the top: each consumer process would load it too
 
-    console.print(f"wrote {queue_plot.draw(results, path)}")
+    console.print(f"wrote {bars.draw(results.comparisons(), path, queue_report.NOT_DRAWN)}")
 
 
 def measure(
@@ -86,43 +84,25 @@ def measure(
 ) -> QueueResults:
     drains = rounds or volume.rounds if "drain" in parts else 0
     moves = rounds or volume.rebalance_rounds if "rebalance" in parts else 0
-    groups = [name for name in names if name in GROUPS]
-    results = QueueResults()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=drains * len(names) + moves * len(groups))
-
-        def turn(name: str, what: str, make: Callable[[], Broker], take: Callable[[Broker, Say], Figures]) -> Figures:
-            def say(doing: str) -> None:
-                progress.update(task, description=f"{what}, {name}: {doing}")
-
-            say("starting")
-            with fresh(make) as broker:
-                figures = take(broker, say)
-            progress.advance(task)
-            return figures
-
-        for number in range(drains):
-            what, order = f"queues, round {number + 1} of {drains}", rotated(names, number)
-            taken = {name: turn(name, what, QUEUES[name], partial(drain_figures, volume, name)) for name in order}
-            results.drains.append({name: taken[name] for name in names})
-        for number in range(moves):
-            what, order = f"rebalance, round {number + 1} of {moves}", rotated(groups, number)
-            taken = {name: turn(name, what, GROUPS[name], partial(rebalance_figures, volume)) for name in order}
-            results.rebalances.append({name: taken[name] for name in groups})
-    return results
+    queues = {name: QUEUES[name] for name in names}
+    groups = {name: GROUPS[name] for name in names if name in GROUPS}
+    with taking_turns(drains * len(queues) + moves * len(groups), console) as turns:
+        return QueueResults(
+            drains=turns.rounds("queues, round", drains, queues, partial(drain_figures, volume)),
+            rebalances=turns.rounds("rebalance, round", moves, groups, partial(rebalance_figures, volume)),
+        )
 
 
-def drain_figures(volume: Volume, name: str, broker: QueueBroker, say: Say) -> Figures:
+def drain_figures(volume: Volume, broker: QueueBroker, say: Say) -> Figures:
     broker.start()
     say("warming up")
     for consumers in CONSUMER_COUNTS:
-        drain(broker, f"warm-{consumers}", consumers, volume.warm_up_records[name])
+        drain(broker, f"warm-{consumers}", consumers, volume.warm_up_records[broker.name])
     figures: Figures = {}
     for consumers in CONSUMER_COUNTS:
         case = "1 consumer" if consumers == 1 else f"{consumers} consumers"
         say(case)
-        drained = drain(broker, f"queue-{consumers}", consumers, volume.records[name])
+        drained = drain(broker, f"queue-{consumers}", consumers, volume.records[broker.name])
         figures[f"take and accept, {case}"] = drained.records_per_s
         figures[f"CPU, {case}"] = drained.cpu_s_per_million
     return figures

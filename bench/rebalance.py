@@ -14,7 +14,8 @@ from threading import Thread
 from typing import Any, Self
 
 from bench.drain import PROCESSES, WrongCount
-from bench.measures import Figures, Say, Server, create_topic
+from bench.measures import Figures, Server, create_topic
+from bench.turns import Say
 from confluent_kafka import Consumer, KafkaException, Producer
 
 TOPIC = "moving"

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 KAFKA, OS, SYNC = "kafka", "headwater os", "headwater sync"
+RABBITMQ, NATS = "rabbitmq", "nats"
 OUT = Path(__file__).with_name("out")
 ROOT = Path(__file__).resolve().parent.parent
 

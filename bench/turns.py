@@ -3,14 +3,19 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 COOL_DOWN_S = 0.5
 CHUNK_BYTES = 1 << 20
 TOUCHED_BYTES = 4 << 30
 """More than a turn leaves in the page cache."""
+
+Say = Callable[[str], None]
 
 
 class Stoppable(Protocol):
@@ -18,6 +23,48 @@ class Stoppable(Protocol):
 
 
 Broker = TypeVar("Broker", bound=Stoppable)
+Taken = TypeVar("Taken")
+
+
+class Turns:
+    """The turns of a run, with a bar that shows how far it is."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task = progress, task
+
+    def take(self, name: str, what: str, make: Callable[[], Broker], measure: Callable[[Broker, Say], Taken]) -> Taken:
+        """Whatever `measure` finds of a fresh broker, which it starts itself."""
+
+        def say(doing: str) -> None:
+            self._progress.update(self._task, description=f"{what}, {name}: {doing}")
+
+        say("starting")
+        with fresh(make) as broker:
+            taken = measure(broker, say)
+        self._progress.advance(self._task)
+        return taken
+
+    def rounds(
+        self,
+        what: str,
+        count: int,
+        makers: Mapping[str, Callable[[], Broker]],
+        measure: Callable[[Broker, Say], Taken],
+    ) -> list[dict[str, Taken]]:
+        """Every broker once a round, in an order that rotates. By round, then by broker in the order given."""
+        found = []
+        for number in range(count if makers else 0):
+            title, order = f"{what} {number + 1} of {count}", rotated(list(makers), number)
+            taken = {name: self.take(name, title, makers[name], measure) for name in order}
+            found.append({name: taken[name] for name in makers})
+        return found
+
+
+@contextmanager
+def taking_turns(turns: int, console: Console) -> Iterator[Turns]:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        yield Turns(progress, progress.add_task("", total=turns))
 
 
 @contextmanager
