@@ -15,7 +15,7 @@ WORKERS ?= 2
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-tools check format clean schemas bench bench-quick bench-queues bench-tools crash
+.PHONY: run test test-tools check format clean schemas bench bench-quick bench-queues bench-transactions bench-tools crash
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -48,6 +48,9 @@ bench-quick: $(VENV)/.bench bench-tools
 
 bench-queues: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.queues
+
+bench-transactions: $(VENV)/.bench bench-tools
+	$(BIN)/python -m bench.transactions
 
 bench-tools: test-tools
 	@./.ci/bench-tools

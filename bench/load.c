@@ -1,16 +1,19 @@
 /* A load generator at the speed of C, on the librdkafka that confluent-kafka ships.
  *
- * load <what> bootstrap=H:P topic=T [messages=N] [size=S] [partitions=P] [linger_ms=L] [spread=0|1]
+ * load <what> bootstrap=H:P topic=T [messages=N] [size=S] [partitions=P] [linger_ms=L] [spread=0|1] [records=R]
+ *      [interval_ms=I]
  *
  *   produce   send all as fast as they go, wait until all are acknowledged
  *   consume   read all partitions from the beginning, `messages` records in total
  *   latency   one record at a time: from produce() to its acknowledgement
  *   endtoend  one record at a time: from produce() to its arrival at a waiting consumer
+ *   transactions, commits, visible, count: see transactions.c
  *
  * The answer is one line of JSON. acks=all; what is not named here is librdkafka's default.
  * Connections are open and metadata is known before the clock starts. */
 
-#include <librdkafka/rdkafka.h>
+#include "load.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,29 +23,27 @@
 #define QUEUE_MESSAGES "1000000"
 #define QUEUE_KBYTES "1048576"
 #define FLUSH_TIMEOUT_MS 180000
-#define STALL_TIMEOUT_S 60.0
 #define CONSUME_BATCH 10000
-#define WARM_UP_RECORDS 20
 /* A reader whose queue is full would pause for a second by default: a lottery in runs of a second or two. */
 #define QUEUED_MESSAGES "1000000"
 #define QUEUE_BACKOFF_MS "2"
 
-static const char *bootstrap = "127.0.0.1:9092", *topic = "load";
-static long messages = 100000, size = 100, partitions = 1, linger_ms = 5, spread = 0;
+const char *bootstrap = "127.0.0.1:9092", *topic = "load";
+long messages = 100000, size = 100, partitions = 1, linger_ms = 5, spread = 0, records = 1, interval_ms = 100;
 static long delivered = 0, failed = 0;
 
-static double now_s(void) {
+double now_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void die(const char *what, const char *why) {
+void die(const char *what, const char *why) {
     fprintf(stderr, "load: %s: %s\n", what, why);
     exit(1);
 }
 
-static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
+void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     char error[256];
     if (rd_kafka_conf_set(conf, name, value, error, sizeof error) != RD_KAFKA_CONF_OK) die(name, error);
 }
@@ -53,14 +54,51 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void 
     else delivered++;
 }
 
-static rd_kafka_t *new_producer(int only_errors) {
-    char error[256], linger[32];
+rd_kafka_conf_t *client_conf(void) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    snprintf(linger, sizeof linger, "%ld", linger_ms);
     set(conf, "bootstrap.servers", bootstrap);
     set(conf, "log_level", "2");
+    return conf;
+}
+
+rd_kafka_conf_t *producer_conf(void) {
+    char linger[32];
+    rd_kafka_conf_t *conf = client_conf();
+    snprintf(linger, sizeof linger, "%ld", linger_ms);
     set(conf, "acks", "all");
     set(conf, "linger.ms", linger);
+    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    return conf;
+}
+
+rd_kafka_conf_t *consumer_conf(void) {
+    rd_kafka_conf_t *conf = client_conf();
+    set(conf, "group.id", "load");
+    set(conf, "enable.auto.commit", "false");
+    set(conf, "auto.offset.reset", "earliest");
+    set(conf, "queued.min.messages", QUEUED_MESSAGES);
+    set(conf, "fetch.queue.backoff.ms", QUEUE_BACKOFF_MS);
+    return conf;
+}
+
+rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
+    char error[256];
+    rd_kafka_t *rk = rd_kafka_new(type, conf, error, sizeof error);
+    if (!rk) die("client", error);
+    return rk;
+}
+
+void assign(rd_kafka_t *consumer, int64_t offset) {
+    rd_kafka_poll_set_consumer(consumer);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)partitions);
+    for (int p = 0; p < partitions; p++) rd_kafka_topic_partition_list_add(list, topic, p)->offset = offset;
+    rd_kafka_resp_err_t failure = rd_kafka_assign(consumer, list);
+    if (failure) die("assign", rd_kafka_err2str(failure));
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static rd_kafka_t *new_producer(int only_errors) {
+    rd_kafka_conf_t *conf = producer_conf();
     set(conf, "queue.buffering.max.messages", QUEUE_MESSAGES);
     set(conf, "queue.buffering.max.kbytes", QUEUE_KBYTES);
     if (spread) {
@@ -68,34 +106,16 @@ static rd_kafka_t *new_producer(int only_errors) {
         set(conf, "partitioner", "random");
     }
     if (only_errors) set(conf, "delivery.report.only.error", "true");
-    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
-    if (!rk) die("producer", error);
-    return rk;
+    return new_client(RD_KAFKA_PRODUCER, conf);
 }
 
 static rd_kafka_t *new_consumer(int64_t offset) {
-    char error[256];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", bootstrap);
-    set(conf, "log_level", "2");
-    set(conf, "group.id", "load");
-    set(conf, "enable.auto.commit", "false");
-    set(conf, "auto.offset.reset", "earliest");
-    set(conf, "queued.min.messages", QUEUED_MESSAGES);
-    set(conf, "fetch.queue.backoff.ms", QUEUE_BACKOFF_MS);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, error, sizeof error);
-    if (!rk) die("consumer", error);
-    rd_kafka_poll_set_consumer(rk);
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)partitions);
-    for (int p = 0; p < partitions; p++) rd_kafka_topic_partition_list_add(list, topic, p)->offset = offset;
-    rd_kafka_resp_err_t failure = rd_kafka_assign(rk, list);
-    if (failure) die("assign", rd_kafka_err2str(failure));
-    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_t *rk = new_client(RD_KAFKA_CONSUMER, consumer_conf());
+    assign(rk, offset);
     return rk;
 }
 
-static rd_kafka_topic_t *open_topic(rd_kafka_t *rk) {
+rd_kafka_topic_t *open_topic(rd_kafka_t *rk) {
     const struct rd_kafka_metadata *metadata;
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
     rd_kafka_resp_err_t failure = rd_kafka_metadata(rk, 0, rkt, &metadata, 30000);
@@ -104,8 +124,8 @@ static rd_kafka_topic_t *open_topic(rd_kafka_t *rk) {
     return rkt;
 }
 
-static void send_one(rd_kafka_t *rk, rd_kafka_topic_t *rkt, char *payload) {
-    while (rd_kafka_produce(rkt, RD_KAFKA_PARTITION_UA, 0, payload, (size_t)size, NULL, 0, NULL)) {
+void send_one(rd_kafka_t *rk, rd_kafka_topic_t *rkt, int32_t partition, char *payload) {
+    while (rd_kafka_produce(rkt, partition, 0, payload, (size_t)size, NULL, 0, NULL)) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
         rd_kafka_poll(rk, 5);
     }
@@ -114,7 +134,7 @@ static void send_one(rd_kafka_t *rk, rd_kafka_topic_t *rkt, char *payload) {
 static void send_and_wait(rd_kafka_t *rk, rd_kafka_topic_t *rkt, char *payload) {
     long before = delivered;
     double started = now_s();
-    send_one(rk, rkt, payload);
+    send_one(rk, rkt, RD_KAFKA_PARTITION_UA, payload);
     while (delivered == before) {
         if (failed) die("delivery", "refused");
         if (now_s() - started > STALL_TIMEOUT_S) die("delivery", "no answer");
@@ -127,7 +147,7 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void answer_latencies(double *seconds, long count) {
+void answer_latencies(double *seconds, long count) {
     qsort(seconds, (size_t)count, sizeof *seconds, ascending);
     printf("{\"messages\": %ld, \"p50_ms\": %.4f, \"p90_ms\": %.4f, \"p99_ms\": %.4f, \"max_ms\": %.4f}\n", count,
            seconds[count / 2] * 1e3, seconds[count * 9 / 10] * 1e3, seconds[count * 99 / 100] * 1e3,
@@ -139,7 +159,7 @@ static void produce(char *payload) {
     rd_kafka_topic_t *rkt = open_topic(rk);
     double started = now_s();
     for (long sent = 0; sent < messages; sent++) {
-        send_one(rk, rkt, payload);
+        send_one(rk, rkt, RD_KAFKA_PARTITION_UA, payload);
         if ((sent & 1023) == 0) rd_kafka_poll(rk, 0);
     }
     rd_kafka_resp_err_t failure = rd_kafka_flush(rk, FLUSH_TIMEOUT_MS);
@@ -205,7 +225,7 @@ static void endtoend(char *payload) {
     }
     for (long at = -WARM_UP_RECORDS; at < messages; at++) {
         double started = now_s();
-        send_one(producer, rkt, payload);
+        send_one(producer, rkt, RD_KAFKA_PARTITION_UA, payload);
         rd_kafka_message_t *message = NULL;
         while (!message || message->err) {
             if (message) rd_kafka_message_destroy(message);
@@ -228,8 +248,9 @@ int main(int argc, char **argv) {
         const char *name;
         long *number;
     } numbers[] = {{"messages", &messages}, {"size", &size},     {"partitions", &partitions},
-                   {"linger_ms", &linger_ms}, {"spread", &spread}};
-    if (argc < 2) die("usage", "load produce|consume|latency|endtoend name=value ...");
+                   {"linger_ms", &linger_ms}, {"spread", &spread}, {"records", &records},
+                   {"interval_ms", &interval_ms}};
+    if (argc < 2) die("usage", "load <what> name=value ...; load.c lists what there is");
     for (int at = 2; at < argc; at++) {
         char *value = strchr(argv[at], '=');
         if (!value) die(argv[at], "not name=value");
@@ -251,6 +272,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[1], "consume")) consume();
     else if (!strcmp(argv[1], "latency")) latency(payload);
     else if (!strcmp(argv[1], "endtoend")) endtoend(payload);
+    else if (!strcmp(argv[1], "transactions")) transactions(payload);
+    else if (!strcmp(argv[1], "commits")) commits(payload);
+    else if (!strcmp(argv[1], "visible")) visible(payload);
+    else if (!strcmp(argv[1], "count")) count_committed();
     else die(argv[1], "unknown");
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Load from `load.c`: compiled once, run as processes beside the broker, answers added up."""
+"""Load from `load.c` and `transactions.c`: compiled once, run as processes beside the broker, answers added up."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-SOURCE = Path(__file__).with_name("load.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("load.c", "transactions.c", "load.h")]
 BINARY = Path(__file__).resolve().parent.parent / ".cache" / "bench" / "load"
 HEADER = Path("/usr/include/librdkafka/rdkafka.h")
 RUN_TIMEOUT_S = 300
@@ -41,11 +41,18 @@ def build() -> None:
     if shutil.which("gcc") is None or not HEADER.exists():
         raise RuntimeError("the load generator needs a C compiler (apt-get install gcc libc6-dev librdkafka-dev)")
     [library] = (Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob("librdkafka-*.so*")
-    if BINARY.exists() and BINARY.stat().st_mtime > max(SOURCE.stat().st_mtime, library.stat().st_mtime):
+    if BINARY.exists() and BINARY.stat().st_mtime > max(path.stat().st_mtime for path in (*SOURCES, library)):
         return
     BINARY.parent.mkdir(parents=True, exist_ok=True)
-    command = ["gcc", "-O2", "-Wall", "-Wextra", "-o", str(BINARY), str(SOURCE), str(library)]
-    subprocess.run([*command, f"-Wl,-rpath,{library.parent}"], check=True)
+    command = ["gcc", "-O2", "-Wall", "-Wextra", "-pthread", "-o", str(BINARY)]
+    command += [str(source) for source in SOURCES if source.suffix == ".c"]
+    subprocess.run([*command, str(library), f"-Wl,-rpath,{library.parent}"], check=True)
+
+
+def ask(what: str, **options: str | int) -> dict[str, float]:
+    """The answer of one process."""
+    [answer] = _run_all(what, 1, **options)
+    return answer
 
 
 def produce(
@@ -65,13 +72,13 @@ def consume(bootstrap: str, topic: str, partitions: int, messages: int, processe
 
 def latency(bootstrap: str, topic: str, messages: int, size_bytes: int, spread: bool = False) -> Latency:
     options = {"messages": messages, "size": size_bytes, "linger_ms": 0, "spread": int(spread)}
-    [answer] = _run_all("latency", 1, bootstrap=bootstrap, topic=topic, **options)
+    answer = ask("latency", bootstrap=bootstrap, topic=topic, **options)
     return Latency(answer["p50_ms"], answer["p99_ms"])
 
 
 def end_to_end(bootstrap: str, topic: str, messages: int, size_bytes: int) -> Latency:
     options = {"messages": messages, "size": size_bytes, "linger_ms": 0, "partitions": 1}
-    [answer] = _run_all("endtoend", 1, bootstrap=bootstrap, topic=topic, **options)
+    answer = ask("endtoend", bootstrap=bootstrap, topic=topic, **options)
     return Latency(answer["p50_ms"], answer["p99_ms"])
 
 

@@ -6,25 +6,18 @@ with the same client. `--quick` is a shorter run of the same; `--only kafka` che
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
 
 from bench import load, maven, measures, plot, report
-from bench.headwater import HeadwaterServer
-from bench.kafka import KafkaServer
-from bench.measures import FULL, QUICK, Figures, Say, Server, Volume
-from bench.turns import fresh, rotated
+from bench.measures import FULL, QUICK, Figures, Server, Volume
+from bench.servers import SERVERS
+from bench.turns import Say, taking_turns
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-SERVERS: dict[str, Callable[[], Server]] = {
-    report.KAFKA: KafkaServer,
-    report.OS: lambda: HeadwaterServer("os"),
-    report.SYNC: lambda: HeadwaterServer("sync"),
-}
-T = TypeVar("T")
 GROWTHS = ("partitions", "connections")
-PARTS = ("rounds", *GROWTHS, "queues")
+PROGRAMS = {"queues": "bench.queues", "transactions": "bench.transactions"}
+"""Parts that are programs of their own: the consumers of queues are processes that load no more than they need."""
+PARTS = ("rounds", *GROWTHS, *PROGRAMS)
 
 
 def main() -> None:
@@ -40,12 +33,13 @@ def main() -> None:
     console.print(f"building the load generator, resolving Apache Kafka {maven.KAFKA_VERSION}")
     load.build()
     maven.class_path("broker", maven.KAFKA_BROKER)
-    if parts != ["queues"]:
+    if any(part not in PROGRAMS for part in parts):
         show(run(volume, names, parts, chosen.rounds or volume.rounds, console), names, console)
-    if "queues" in parts:  # a program of its own: its consumers are processes that load no more than they need
-        options_of_queues = ["--quick"] if chosen.quick else []
-        options_of_queues += [f"--only={name}" for name in chosen.only or ()]
-        subprocess.run([sys.executable, "-m", "bench.queues", *options_of_queues], check=True)
+    passed_on = ["--quick"] if chosen.quick else []
+    passed_on += [f"--only={name}" for name in chosen.only or ()]
+    for part, program in PROGRAMS.items():
+        if part in parts:
+            subprocess.run([sys.executable, "-m", program, *passed_on], check=True)
 
 
 def show(results: report.Results, names: list[str], console: Console) -> None:
@@ -59,36 +53,20 @@ def show(results: report.Results, names: list[str], console: Console) -> None:
 
 
 def run(volume: Volume, names: list[str], parts: list[str], rounds: int, console: Console) -> report.Results:
-    results = report.Results(volume)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    turns = len(names) * ((rounds if "rounds" in parts else 0) + sum(part in parts for part in GROWTHS))
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=turns)
-
-        def turn(name: str, what: str, measure: Callable[[Server, Volume, Say], T]) -> T:
-            def say(doing: str) -> None:
-                progress.update(task, description=f"{what}, {name}: {doing}")
-
-            say("starting")
-            with fresh(SERVERS[name]) as server:
-                figures = measure(server, volume, say)
-            progress.advance(task)
-            return figures
-
-        if "rounds" in parts:
-            for number in range(rounds):
-                figures = {
-                    name: turn(name, f"round {number + 1} of {rounds}", one_round) for name in rotated(names, number)
-                }
-                results.rounds.append({name: figures[name] for name in names})
+    results, makers = report.Results(volume), {name: SERVERS[name] for name in names}
+    in_rounds = rounds if "rounds" in parts else 0
+    with taking_turns(len(names) * (in_rounds + sum(part in parts for part in GROWTHS)), console) as turns:
+        results.rounds = turns.rounds("round", in_rounds, makers, partial(one_round, volume))
         if "partitions" in parts:
-            results.partitions = {name: turn(name, "partitions", partition_growth) for name in names}
+            grow = partial(partition_growth, volume)
+            results.partitions = {name: turns.take(name, "partitions", make, grow) for name, make in makers.items()}
         if "connections" in parts:
-            results.connections = {name: turn(name, "connections", connection_growth) for name in names}
+            grow = partial(connection_growth, volume)
+            results.connections = {name: turns.take(name, "connections", make, grow) for name, make in makers.items()}
     return results
 
 
-def one_round(server: Server, volume: Volume, say: Say) -> Figures:
+def one_round(volume: Volume, server: Server, say: Say) -> Figures:
     figures = measures.start_time(server, volume)
     say("warming up")
     measures.warm_up(server, volume)
@@ -97,13 +75,13 @@ def one_round(server: Server, volume: Volume, say: Say) -> Figures:
     return figures
 
 
-def partition_growth(server: Server, volume: Volume, say: Say) -> dict[int, Figures]:
+def partition_growth(volume: Volume, server: Server, say: Say) -> dict[int, Figures]:
     server.start()
     measures.warm_up(server, QUICK)
     return measures.partition_growth(server, volume, say)
 
 
-def connection_growth(server: Server, volume: Volume, say: Say) -> dict[int, Figures]:
+def connection_growth(volume: Volume, server: Server, say: Say) -> dict[int, Figures]:
     server.start()
     measures.warm_up(server, QUICK)
     return measures.connection_growth(server, volume, say)

@@ -1,0 +1,63 @@
+"""The result of a run of `bench.transactions`: figures, Headwater's ratios to Kafka, and which goals they reach."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench import comparison
+from bench.comparison import Comparison, Kind, compare
+from bench.measures import Figures
+from bench.report import KAFKA, OS, SYNC
+from rich.console import Console
+
+PRODUCE, COMMIT, VISIBLE, RATE = "produce", "commit", "begin to visible", "transactions"
+PROMISES = {
+    KAFKA: "written to the page cache",
+    OS: "written to the page cache",
+    SYNC: "on disk",
+}
+"""What a broker has done with records and with the decision to commit when it says that a transaction is committed."""
+
+KINDS = (
+    Kind(PRODUCE, "MB/s", True, {(OS, KAFKA): 1.0, (SYNC, KAFKA): 1.0}),
+    Kind(COMMIT, "ms", False, {(OS, KAFKA): 0.8, (SYNC, KAFKA): 0.8}),
+    Kind(VISIBLE, "ms", False),
+    Kind(RATE, "1/s", True),
+    Kind(f"CPU, {PRODUCE}", "CPU-s/GB", False),
+    Kind(f"CPU, {COMMIT}", "CPU-ms each", False),
+)
+NOT_DRAWN = (RATE,)
+
+
+def compared(rounds: Sequence[dict[str, Figures]]) -> Comparison:
+    """The figures in the order of their kinds."""
+    ordered = [
+        {broker: dict(sorted(figures.items(), key=_kind_number)) for broker, figures in by_broker.items()}
+        for by_broker in rounds
+    ]
+    return compare("Transactions", KINDS, (OS, SYNC), (KAFKA,), ordered)
+
+
+def show(found: Comparison, console: Console) -> None:
+    comparison.show(found, console, {"a commit means": PROMISES})
+    for line in goals(found):
+        console.print(line)
+
+
+def save(found: Comparison, volume: dict[str, object]) -> Path:
+    figures = {"volume": volume, "promises": PROMISES, "rounds": found.rounds}
+    verdicts = {"goals": list(goals(found)), "summary": comparison.summary(found)}
+    return comparison.save("transactions", {**figures, **verdicts})
+
+
+def goals(found: Comparison) -> Iterator[str]:
+    """A sentence for each goal: whether every figure of its kind reaches it by the median of its ratios."""
+    for kind in (kind for kind in found.kinds if kind.target):
+        names = [name for name in found.names() if found.kind_of(name) is kind]
+        for pair in (pair for pair in found.pairs if pair in kind.target):
+            missed = [name[len(kind.prefix) :].strip(" ,") for name in names if not found.is_met(pair, name)]
+            verdict = f"missed by {len(missed)} of {len(names)}: {'; '.join(missed)}" if missed else "reached"
+            yield f"goal: {kind.prefix} {kind.wanted(pair)} x {pair[1]}, {pair[0]}: {verdict}"
+
+
+def _kind_number(figure: tuple[str, float]) -> int:
+    return next(at for at, kind in enumerate(KINDS) if figure[0].startswith(kind.prefix))
