@@ -1,5 +1,7 @@
 """The index of aborted transactions, against a list of them."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,30 +20,34 @@ def everything(index: AbortedTransactions) -> list[Aborted]:
     return index.overlapping(0, 1 << 62)
 
 
-@st.composite
-def an_index(draw: st.DrawFn) -> list[Aborted]:
-    """As a partition would write it: transactions overlap, some are committed, one may never end."""
-    length = draw(st.integers(0, 60))
+def entries_of(seed: int, length: int) -> list[Aborted]:
+    """As a partition would write them: transactions overlap, some are committed, one may stay open for long."""
+    chance = random.Random(seed)
+    patience = chance.choice([2, 20, 500])
     open_since: dict[int, int] = {}
     entries = []
     for offset in range(length):
-        pid = draw(st.integers(0, 4))
+        pid = chance.randrange(5)
         if pid not in open_since:
             open_since[pid] = offset
-        elif draw(st.booleans()):
+        elif chance.randrange(patience if pid == 0 else 2) == 0:
             first = open_since.pop(pid)
-            if draw(st.booleans()):
+            if chance.randrange(4):
                 entries.append(Aborted(pid, first, offset, min(open_since.values(), default=offset + 1)))
     return entries
 
 
-@given(an_index(), st.integers(0, 65), st.integers(0, 65))
+indexes = st.builds(entries_of, st.integers(0, 2**32), st.integers(0, 60) | st.integers(500, 1_000))
+offsets = st.integers(0, 65) | st.integers(0, 1_005)
+
+
+@given(indexes, offsets, offsets)
 def test_a_range_finds_whatever_overlaps_it(entries: list[Aborted], first: int, end: int) -> None:
     expected = [entry for entry in entries if entry.first_offset < end and entry.last_offset >= first]
     assert AbortedTransactions(entries).overlapping(first, end) == expected
 
 
-@given(an_index(), st.integers(0, 65))
+@given(indexes, offsets)
 def test_the_index_is_cut_at_either_end(entries: list[Aborted], offset: int) -> None:
     index = AbortedTransactions(entries)
     later = [entry for entry in entries if entry.last_offset >= offset]
@@ -54,7 +60,7 @@ def test_the_index_is_cut_at_either_end(entries: list[Aborted], offset: int) -> 
     assert everything(index) == earlier
 
 
-@given(an_index(), st.integers(0, 65), st.integers(0, 65))
+@given(indexes, offsets, offsets)
 def test_parts_that_overlap_make_the_whole(entries: list[Aborted], one: int, other: int) -> None:
     index = AbortedTransactions(entries)
     start, end = min(one, other), max(one, other)
@@ -63,7 +69,7 @@ def test_parts_that_overlap_make_the_whole(entries: list[Aborted], one: int, oth
     assert everything(whole) == entries
 
 
-@given(an_index())
+@given(indexes)
 def test_bytes_are_read_as_they_were_written(entries: list[Aborted]) -> None:
     data = AbortedTransactions(entries).to_bytes()
     assert len(data) == ENTRY_BYTES * len(entries)
@@ -97,6 +103,16 @@ def test_a_question_ends_where_nothing_that_comes_later_can_matter() -> None:
     index = AbortedTransactions(Aborted(1, 2 * n, 2 * n + 1, 2 * n + 2) for n in range(100_000))
     index.add(Aborted(2, 0, 1 << 40, 1 << 41))
     assert index.overlapping(10, 13) == [Aborted(1, 10, 11, 12), Aborted(1, 12, 13, 14)]
+
+
+def test_a_long_transaction_hides_the_end_of_the_question_and_not_its_answer() -> None:
+    """Until it ends nothing is stable behind its beginning: entries are passed over by the block."""
+    index = AbortedTransactions(Aborted(1, 2 * n + 1, 2 * n + 2, 0) for n in range(10_000))
+    index.add(Aborted(2, 0, 30_000, 30_001))
+    index.add(Aborted(3, 30_002, 30_003, 30_004))
+    assert index.overlapping(10, 13) == [Aborted(1, 9, 10, 0), Aborted(1, 11, 12, 0), Aborted(2, 0, 30_000, 30_001)]
+    index.truncate(30_000)
+    assert index.overlapping(10, 13) == [Aborted(1, 9, 10, 0), Aborted(1, 11, 12, 0)]
 
 
 def test_a_batch_is_aborted_if_its_producer_was_in_that_transaction_then() -> None:

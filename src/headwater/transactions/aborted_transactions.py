@@ -2,7 +2,9 @@
 
 They are in the order of their markers, which is the order in which they come. With each is noted where the log
 was stable when it ended: no transaction that ends later begins below that. A question for a range thus starts at
-the first marker in it, by binary search, and ends at the first entry that was stable up to the end of the range.
+the first marker in it, by binary search, and ends at the first entry that was stable up to the end of the range. One
+long transaction keeps that from happening for as long as it is open; so of every 64 entries it is known where the
+earliest began, and those that all began behind the range are passed over at once.
 
 Four columns of integers, 32 bytes for each transaction. Entries come and go at the end only; dropping old ones makes a
 new object, so that whoever holds the old one, because he is reading what it speaks of, still has it whole.
@@ -21,6 +23,7 @@ from headwater.records.batch import BatchHeader
 
 ENTRY_BYTES: Final = 32
 _COLUMNS: Final = 4
+_BLOCK: Final = 64
 
 
 class Aborted(NamedTuple):
@@ -37,13 +40,15 @@ class MalformedEntries(ValueError):
 
 
 class AbortedTransactions:
-    __slots__ = ("_firsts", "_lasts", "_producer_ids", "_stables")
+    __slots__ = ("_earliest", "_firsts", "_lasts", "_producer_ids", "_stables")
 
     def __init__(self, entries: Iterable[Aborted] = ()) -> None:
         self._producer_ids = array("q")
         self._firsts = array("q")
         self._lasts = array("q")
         self._stables = array("q")
+        self._earliest = array("q")
+        """The smallest of the first offsets in each block of entries."""
         for entry in entries:
             self.add(entry)
 
@@ -56,18 +61,25 @@ class AbortedTransactions:
         self._firsts.append(entry.first_offset)
         self._lasts.append(entry.last_offset)
         self._stables.append(entry.stable_offset)
+        if len(self) % _BLOCK == 1:
+            self._earliest.append(entry.first_offset)
+        elif entry.first_offset < self._earliest[-1]:
+            self._earliest[-1] = entry.first_offset
 
     def extend(self, later: "AbortedTransactions") -> None:
         """Add those of `later` whose markers come after the last one here."""
         start = bisect_right(later._lasts, self._lasts[-1]) if self._lasts else 0
+        count = len(self)
         for column, added in zip(self._columns(), later._columns(), strict=True):
             column.extend(added[start:])
+        self._summarise(count)
 
     def truncate(self, offset: int) -> None:
         """Take back those whose marker is at or past `offset`."""
         start = bisect_left(self._lasts, offset)
         for column in self._columns():
             del column[start:]
+        self._summarise(start)
 
     def from_offset(self, offset: int) -> "AbortedTransactions":
         """Those whose marker is at or past `offset`; the same object if that is all of them."""
@@ -81,14 +93,22 @@ class AbortedTransactions:
     def overlapping(self, first: int, end: int) -> list[Aborted]:
         """Those of which something may lie in [first, end), by their markers."""
         lasts, firsts, stables = self._lasts, self._firsts, self._stables
+        found: list[Aborted] = []
         if not lasts or lasts[-1] < first:
-            return []
-        found = []
-        for index in range(bisect_left(lasts, first), len(lasts)):
-            if firsts[index] < end:
-                found.append(Aborted(self._producer_ids[index], firsts[index], lasts[index], stables[index]))
-            if stables[index] >= end:
-                break
+            return found
+        index = bisect_left(lasts, first)
+        while index < len(lasts):
+            block = index // _BLOCK
+            block_end = min((block + 1) * _BLOCK, len(lasts))
+            if self._earliest[block] < end:
+                for each in range(index, block_end):
+                    if firsts[each] < end:
+                        found.append(Aborted(self._producer_ids[each], firsts[each], lasts[each], stables[each]))
+                    if stables[each] >= end:
+                        return found
+            elif stables[block_end - 1] >= end:
+                return found
+            index = block_end
         return found
 
     def count_from(self, offset: int) -> int:
@@ -119,6 +139,7 @@ class AbortedTransactions:
             if producer_id < 0 or not 0 <= first <= last or last <= previous:
                 raise MalformedEntries(f"aborted transaction {entry} after the one that ends at {previous}")
             previous = last
+        found._summarise(0)
         return found
 
     def _columns(self) -> "tuple[array[int], array[int], array[int], array[int]]":
@@ -129,7 +150,15 @@ class AbortedTransactions:
         part._producer_ids, part._firsts, part._lasts, part._stables = (
             column[start:stop] for column in self._columns()
         )
+        part._summarise(0)
         return part
+
+    def _summarise(self, changed_from: int) -> None:
+        """Look again at the blocks from that of this entry on."""
+        block = changed_from // _BLOCK
+        del self._earliest[block:]
+        for start in range(block * _BLOCK, len(self), _BLOCK):
+            self._earliest.append(min(self._firsts[start : start + _BLOCK]))
 
 
 def aborted_batches(aborted: Iterable[Aborted]) -> Callable[[BatchHeader], bool]:
