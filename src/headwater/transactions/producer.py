@@ -46,27 +46,20 @@ class Producer(NamedTuple):
 
     def appended(self, header: BatchHeader, now_ms: int) -> "Producer":
         """After a batch of records. One that is transactional begins a transaction or goes on with it."""
-        epoch, last_sequence, last_timestamp, batches = (
-            self.epoch,
-            self.last_sequence,
-            self.last_timestamp,
-            self.batches,
-        )
+        epoch, last_sequence, last_timestamp, seen_at_ms, coordinator_epoch, start, marker_offset, batches = self
+        base_offset, sequence, timestamp = header.base_offset, header.base_sequence, header.max_timestamp
         if header.producer_epoch > epoch:
             epoch, last_sequence, batches = header.producer_epoch, NO_SEQUENCE, ()
-        if header.base_sequence != NO_SEQUENCE and header.producer_epoch == epoch:
-            last_sequence, last_timestamp = last_sequence_of(header), header.max_timestamp
-            stored = StoredBatch(
-                header.base_sequence, last_sequence, header.base_offset, header.last_offset, last_timestamp
-            )
+        if sequence != NO_SEQUENCE and header.producer_epoch == epoch:
+            last_sequence, last_timestamp = last_sequence_of(header), timestamp
+            stored = StoredBatch(sequence, last_sequence, base_offset, header.last_offset, timestamp)
             batches = (*batches[1 - KEPT_BATCHES :], stored)
-        start = self.transaction_start
         if start == NO_OFFSET and header.is_transactional:
-            start = header.base_offset
+            start = base_offset
+        seen_at_ms = max(seen_at_ms, now_ms if now_ms != NO_TIMESTAMP else timestamp)
         return Producer(
-            epoch, last_sequence, last_timestamp, self._seen_at(header, now_ms), self.coordinator_epoch, start,
-            self.marker_offset, batches,
-        )  # fmt: skip
+            epoch, last_sequence, last_timestamp, seen_at_ms, coordinator_epoch, start, marker_offset, batches
+        )
 
     def ended(self, header: BatchHeader, marker: Marker, now_ms: int) -> "Producer":
         """After a marker: nothing is open, and epochs before the marker's are fenced. With the same epoch the
@@ -76,15 +69,12 @@ class Producer(NamedTuple):
             max(self.epoch, header.producer_epoch),
             NO_SEQUENCE if is_new_epoch else self.last_sequence,
             header.max_timestamp,
-            self._seen_at(header, now_ms),
+            max(self.seen_at_ms, now_ms if now_ms != NO_TIMESTAMP else header.max_timestamp),
             max(self.coordinator_epoch, marker.coordinator_epoch),
             NO_OFFSET,
             header.base_offset,
             () if is_new_epoch else self.batches,
         )
-
-    def _seen_at(self, header: BatchHeader, now_ms: int) -> int:
-        return max(self.seen_at_ms, now_ms if now_ms != NO_TIMESTAMP else header.max_timestamp)
 
 
 def last_sequence_of(header: BatchHeader) -> int:

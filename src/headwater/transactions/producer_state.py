@@ -114,7 +114,8 @@ class ProducerStates:
         """Whether a producer's batch goes on where its last one ended, or RequestError."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            self._check_transaction(header, None)
+            if header.is_transactional:
+                self._check_begin()
             return ACCEPT
         epoch = header.producer_epoch
         first = header.base_sequence
@@ -129,7 +130,14 @@ class ProducerStates:
                 if batch.base_sequence == first and batch.last_sequence == last:
                     return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
             raise _out_of_order(header, f"the last one was {producer.last_sequence}")
-        self._check_transaction(header, producer)
+        if header.is_transactional:
+            if not producer.is_open:
+                self._check_begin()
+        elif producer.is_open:
+            raise RequestError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {header.producer_id} has an open transaction here, and the batch is not part of one.",
+            )
         return ACCEPT
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> Accept | EndedBefore:
@@ -164,14 +172,16 @@ class ProducerStates:
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
             return False
-        before = self._producers.get(producer_id)
+        # Taken out and put back at the end, which keeps the dict in the order of last use.
+        before = self._producers.pop(producer_id, None)
         if before is None:
             self._make_room(header.last_offset)
             before = Producer(header.producer_epoch, header.base_sequence - 1)
-        after = before.appended(header, now_ms)
+        after = self._producers[producer_id] = before.appended(header, now_ms)
         self._befores.append(_Before(header.last_offset, producer_id, before))
-        self._put(producer_id, after)
-        return after.is_open and not before.is_open
+        begins = after.transaction_start != before.transaction_start
+        self._open_count += begins
+        return begins
 
     def end(self, header: BatchHeader, marker: Marker, now_ms: int = NO_TIMESTAMP) -> int:
         """Remember a marker that is in the log; say where the transaction began that it ended, or NO_OFFSET."""
@@ -186,8 +196,12 @@ class ProducerStates:
         """Everything below `offset` is committed and will not be taken back."""
         befores = self._befores
         if befores:
-            del befores[: bisect_left(befores, offset, key=_LAST_OFFSET)]
-        self._settled = max(self._settled, offset)
+            if befores[-1].last_offset < offset:
+                befores.clear()
+            else:
+                del befores[: bisect_left(befores, offset, key=_LAST_OFFSET)]
+        if offset > self._settled:
+            self._settled = offset
 
     def truncate(self, offset: int) -> None:
         """Forget what was appended at or past `offset`: it could not be stored, and will be sent again."""
@@ -252,14 +266,8 @@ class ProducerStates:
 
     # Inside
 
-    def _check_transaction(self, header: BatchHeader, producer: Producer | None) -> None:
-        is_open = producer is not None and producer.is_open
-        if is_open and not header.is_transactional:
-            raise RequestError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"Producer {header.producer_id} has an open transaction here, and the batch is not part of one.",
-            )
-        if header.is_transactional and not is_open and self._open_count >= max(self._max_producers // 2, 1):
+    def _check_begin(self) -> None:
+        if self._open_count >= max(self._max_producers // 2, 1):
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
                 f"{self._open_count} transactions are open in this partition, as many as there may be. "
@@ -274,7 +282,6 @@ class ProducerStates:
                 self._befores.append(_Before(last_offset, *forgotten))
 
     def _put(self, producer_id: int, producer: Producer | None) -> None:
-        # Taken out and put back at the end, which keeps the dict in the order of last use.
         old = self._producers.pop(producer_id, None)
         if old is not None and old.is_open:
             self._open_count -= 1
