@@ -191,8 +191,26 @@ def test_an_older_transaction_that_commits_into_a_torn_settlement_does_not_win()
     for count in range(len(events) + 1):
         group.restart(before + events[:count])
         group.settle(FIRST)
+        assert group.offset("orders", 0) in (6, 7), "one of the two that have committed"
         group.settle(SECOND)
         assert group.offset("orders", 0) == 7 and len(group.shard.durable_state()[2]) == 0
+
+
+def test_a_plain_commit_that_a_crash_tore_apart_stands_before_the_transactions_that_it_did_not_remove() -> None:
+    group = DrivenTransactions()
+    group.pend(FIRST, ("orders", 0, 6))
+    group.pend(SECOND, ("orders", 0, 7))
+    before = list(group.log)
+    group.commit(("orders", 0, 5))
+    events = group.log[len(before) :]
+    found = []
+    for count in range(len(events) + 1):
+        group.restart(before + events[:count])
+        counted = group.offset("orders", 0)
+        group.settle(SECOND)
+        group.settle(FIRST)
+        found.append((counted, group.offset("orders", 0)))
+    assert found == [(None, 7), (5, 7), (5, 7), (5, 5)]
 
 
 def test_a_transaction_may_end_in_a_later_epoch_than_it_had() -> None:
