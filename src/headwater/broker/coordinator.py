@@ -14,9 +14,11 @@ import zlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from headwater.broker.alarm import Alarm
 from headwater.broker.catalog import Catalog, Topic
 from headwater.broker.config import BrokerConfig
 from headwater.broker.group_log import GroupLog
+from headwater.broker.state_topic import StateTopic
 from headwater.broker.subscriptions import GroupPosition
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.departures import Departure
@@ -39,19 +41,14 @@ from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
 from headwater.groups.topics import TopicInfo, TopicTable
 from headwater.groups.transaction_ends import AnnouncedCommit, TransactionEnds
 from headwater.groups.views import DescribedConsumerGroup, DescribedGroup, ListedGroup
-from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId, TopicId
 from headwater.model.moment import Moment
 
 OFFSETS_TOPIC = "__consumer_offsets"
-OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 EXPIRY_INTERVAL_S = 600.0
 """How often offsets that outlived their retention are looked for."""
-LONGEST_SLEEP_S = 3600.0
-SHORTEST_SLEEP_S = 0.001
-"""However close the next deadline is, waiting for it is never a busy loop."""
 
 Decision: TypeAlias = Callable[[GroupShard, ReplyTo, Moment], Effects]
 
@@ -65,7 +62,6 @@ class GroupCoordinator:
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
     ) -> None:
         self._catalog = catalog
-        self._config = config
         self._clock = clock
         self._spawn = spawn
         self._settings = _settings(config)
@@ -75,9 +71,8 @@ class GroupCoordinator:
         catalog.on_change = self._topic_changed
         self._logs: list[GroupLog] = []
         self._ends = TransactionEnds()
-        self._creating = asyncio.Lock()
-        self._armed_ms = 0
-        self._sooner = asyncio.Event()
+        self._topic = StateTopic(catalog, OFFSETS_TOPIC, config.offsets_topic_partitions, self._open)
+        self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
         self.on_share_departure: Callable[[str, str], None] = lambda group_id, member_id: None
         """Told of each member that a share group loses, with the group first."""
         self.is_durable: Callable[[str], bool] = lambda group_id: False
@@ -85,29 +80,13 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
-        topic = self._catalog.find(OFFSETS_TOPIC)
-        if topic is not None:
-            self._open(topic)
-        self._spawn(self._watch_deadlines())
+        self._topic.find()
+        self._spawn(self._alarm.run(self.tick))
         self._spawn(self._watch_retention())
 
     async def ensure_ready(self) -> None:
         """Make sure that there is a place to keep groups in."""
-        if self._logs:
-            return
-        async with self._creating:
-            if self._logs:
-                return
-            topic = self._catalog.find(OFFSETS_TOPIC)
-            if topic is None:
-                try:
-                    topic = await self._catalog.create(
-                        OFFSETS_TOPIC, self._config.offsets_topic_partitions, OFFSETS_TOPIC_CONFIG
-                    )
-                except (RequestError, Unavailable, Unknown) as error:
-                    raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-            assert topic is not None, "a topic that was not only validated"
-            await asyncio.wait(self._open(topic))  # there is nothing to read yet: whoever asked first is served
+        await self._topic.ensure()
 
     def is_loaded(self) -> bool:
         return all(log.is_loaded for log in self._logs)
@@ -316,14 +295,16 @@ class GroupCoordinator:
         """Everything that was committed. Raises RequestError while some of it is still being read."""
         return _positions(self._logs)
 
-    def tick(self) -> None:
-        """Do everything whose time has come."""
+    def tick(self) -> int | None:
+        """Do everything whose time has come; say when the next time is."""
         now = self._now()
         for log in self._logs:
             next_ms = log.shard.next_deadline_ms() if log.is_loaded else None
             if next_ms is not None and next_ms <= now.monotonic_ms:
                 log.release(log.shard.tick(now))
                 self._tell_departed(log)
+        deadlines = (log.shard.next_deadline_ms() for log in self._logs if log.is_loaded)
+        return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     async def expire(self) -> None:
         """Forget what outlived its retention, one group at a time, letting others work in between."""
@@ -339,7 +320,7 @@ class GroupCoordinator:
 
     def _open(self, topic: Topic) -> "list[asyncio.Task[None]]":
         self._logs = [
-            GroupLog(partition, self._settings, self._topics, self._clock, self._spawn, self._arm)
+            GroupLog(partition, self._settings, self._topics, self._clock, self._spawn, self._alarm.arm)
             for partition in topic.partitions
         ]
         return [self._spawn(self._load(log)) for log in self._logs]
@@ -395,24 +376,6 @@ class GroupCoordinator:
             self._topics.remove(name)
         else:
             self._topics.put(TopicInfo(name, topic.topic_id, len(topic.partitions), topic.is_internal))
-
-    def _arm(self, at_ms: int) -> None:
-        if at_ms < self._armed_ms:
-            self._sooner.set()
-
-    async def _watch_deadlines(self) -> None:
-        while True:
-            self._sooner.clear()
-            self.tick()
-            now_ms = self._now().monotonic_ms
-            deadlines = [log.shard.next_deadline_ms() for log in self._logs if log.is_loaded]
-            longest_ms = now_ms + int(LONGEST_SLEEP_S * 1000)
-            self._armed_ms = min((at_ms for at_ms in deadlines if at_ms is not None), default=longest_ms)
-            sleep_s = max((self._armed_ms - now_ms) / 1000, SHORTEST_SLEEP_S)
-            with contextlib.suppress(TimeoutError):
-                # Not wait_for: before Python 3.12 it may swallow the cancellation that ends this task.
-                async with asyncio.timeout(sleep_s):
-                    await self._sooner.wait()
 
     async def _watch_retention(self) -> None:
         while True:

@@ -23,10 +23,10 @@ from headwater.broker.partition import Partition
 from headwater.broker.share_log import ShareKey, ShareLog
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.share_sessions import ShareSession, ShareSessions
+from headwater.broker.state_topic import StateTopic
 from headwater.broker.steady_time import SteadyTime
 from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
-from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
@@ -37,7 +37,6 @@ from headwater.queues.share_partition import SharePartition
 from headwater.transport.connection import Connection
 
 STATE_TOPIC = "__share_group_state"
-STATE_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 LOAD_WAIT_S = 10.0
 """How long a request waits for state that is being read, before it is told to come back."""
 
@@ -58,13 +57,12 @@ class ShareCoordinator:
         self._catalog = catalog
         self._groups = groups
         self._group_configs = group_configs
-        self._config = config
         self._clock = clock
         self._dead_letters = DeadLetters(catalog, config, clock)
         self._logs: list[ShareLog] = []
         self._queues: dict[str, dict[PartitionId, ShareQueue]] = {}
         """By group."""
-        self._creating = asyncio.Lock()
+        self._topic = StateTopic(catalog, STATE_TOPIC, config.share_state_topic_partitions, self._open)
         self._opening: dict[ShareKey, asyncio.Lock] = {}
         self._deadlines: Deadlines[ShareQueue] = Deadlines()
         self._time = SteadyTime(clock)
@@ -73,9 +71,7 @@ class ShareCoordinator:
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
-        topic = self._catalog.find(STATE_TOPIC)
-        if topic is not None:
-            self._open(topic)
+        self._topic.find()
         self._groups.on_share_departure = self.release_member
         self._group_configs.watchers.add(self._reconfigure)
         self.spawn(self._alarm.run(self._expire))
@@ -187,37 +183,19 @@ class ShareCoordinator:
 
     # Inside
 
-    async def _ensure_topic(self) -> None:
-        if self._logs:
-            return
-        async with self._creating:
-            if self._logs:
-                return
-            topic = self._catalog.find(STATE_TOPIC)
-            if topic is None:
-                try:
-                    topic = await self._catalog.create(
-                        STATE_TOPIC, self._config.share_state_topic_partitions, STATE_TOPIC_CONFIG
-                    )
-                except (RequestError, Unavailable, Unknown) as error:
-                    raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-            assert topic is not None, "a topic that was not only validated"
-            self._open(topic)
-
-    def _open(self, topic: Topic) -> None:
+    def _open(self, topic: Topic) -> "list[asyncio.Task[None]]":
         settings = self._group_configs.settings
         self._logs = [
             ShareLog(partition, settings, self._clock, self.spawn, self._lost) for partition in topic.partitions
         ]
-        for log in self._logs:
-            self.spawn(self._load(log))
+        return [self.spawn(self._load(log)) for log in self._logs]
 
     def _log(self, key: ShareKey) -> ShareLog:
         named = f"{key.group_id}/{key.partition}"
         return self._logs[zlib.crc32(named.encode()) % len(self._logs)]
 
     async def _loaded_log(self, key: ShareKey) -> ShareLog:
-        await self._ensure_topic()
+        await self._topic.ensure()
         log = self._log(key)
         await self._wait_loaded(log)
         return log

@@ -17,8 +17,8 @@ from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.marker_writer import MarkerWriter
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.record_log import Spawn
+from headwater.broker.state_topic import StateTopic
 from headwater.broker.transaction_log import TransactionLog
-from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
@@ -31,7 +31,6 @@ from headwater.transactions.transaction import Transaction
 from headwater.transport.facts import log_fact
 
 STATE_TOPIC = "__transaction_state"
-STATE_TOPIC_CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 EXPIRY_INTERVAL_S = 600.0
 """How often transactional ids that nobody used for long are looked for."""
 MARKER_RETRY_S = 0.1
@@ -58,41 +57,24 @@ class TransactionCoordinator:
         self._catalog = catalog
         self._groups = groups
         self._producer_ids = producer_ids
-        self._config = config
         self._clock = clock
         self._spawn = spawn
         self._settings = TransactionSettings(
             max_timeout_ms=config.transaction_max_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms
         )
         self._logs: list[TransactionLog] = []
-        self._creating = asyncio.Lock()
+        self._topic = StateTopic(catalog, STATE_TOPIC, config.transaction_state_topic_partitions, self._open)
         self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
-        topic = self._catalog.find(STATE_TOPIC)
-        if topic is not None:
-            self._open(topic)
+        self._topic.find()
         self._spawn(self._alarm.run(self._tick))
         self._spawn(self._watch_expiry())
 
     async def ensure_ready(self) -> None:
         """Make sure that there is a place to keep transactions in."""
-        if self._logs:
-            return
-        async with self._creating:
-            if self._logs:
-                return
-            topic = self._catalog.find(STATE_TOPIC)
-            if topic is None:
-                try:
-                    topic = await self._catalog.create(
-                        STATE_TOPIC, self._config.transaction_state_topic_partitions, STATE_TOPIC_CONFIG
-                    )
-                except (RequestError, Unavailable, Unknown) as error:
-                    raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-            assert topic is not None, "a topic that was not only validated"
-            await asyncio.wait(self._open(topic))  # there is nothing to read yet: whoever asked first is served
+        await self._topic.ensure()
 
     # What producers ask
 
