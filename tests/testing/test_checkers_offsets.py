@@ -145,7 +145,7 @@ def test_a_final_offset_that_a_later_commit_replaced_is_dirty() -> None:
     run.committed(last)
     run.finds(4, is_final=True)
     violation = next(each for each in run.violations() if each.kind is Kind.DIRTY_OFFSET)
-    assert f"is 4 at the end, though transaction {last} set it" in violation.sentence
+    assert f"is 4 at the end, though transaction {last} set it to 7 later" in violation.sentence
 
 
 def test_a_transaction_that_moves_a_group_back_is_dirty() -> None:

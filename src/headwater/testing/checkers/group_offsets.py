@@ -1,6 +1,7 @@
 """What was said of the groups' offsets: who would move them where, and what readers found."""
 
 import enum
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -68,11 +69,20 @@ class GroupPartition:
     retreats: list[tuple[Observation, Observation]] = field(default_factory=list)
     """What a reader found, and less that it found later."""
     final: Observation | None = None
+    _final_sources: list[Source] | None = None
+    """Who may have set the final offset; known when the history is."""
+    _final_end: float = NEVER
+    """Until when they may have done so."""
 
     def transactions(self) -> list[Transaction]:
         """Those that would move the offset, each once."""
         found = (source for sources in self.sources.values() for source in sources)
         return list(dict.fromkeys(source for source in found if isinstance(source, Transaction)))
+
+    def certain_moves(self) -> list[tuple[Source, int]]:
+        """Who certainly moved the offset, and where to."""
+        offered = ((source, offset) for offset, sources in self.sources.items() for source in sources)
+        return [(each, to) for each, to in offered if each.fate is Fate.COMMITTED and self._sets(each, to)]
 
     def possible_sources(self, offset: int | None) -> list[Source]:
         """Who may have set the offset: not who certainly failed, nor who set another one in the end."""
@@ -82,13 +92,15 @@ class GroupPartition:
     def standing(self, transaction: Transaction) -> Standing:
         if self.final is None:
             return Standing.OPEN
+        if self._final_sources is None:
+            self._final_sources = self.possible_sources(self.final.offset)
+            self._final_end = max((each.ended or math.inf for each in self._final_sources), default=NEVER)
         wanted = transaction.advances[self.group, self.partition].end
-        possible = self.possible_sources(self.final.offset)
         if self.final.offset == wanted:
-            return Standing.THERE if possible == [transaction] else Standing.OPEN
-        if is_less(self.final.offset, wanted) and not any(_may_follow(source, transaction) for source in possible):
-            return Standing.MISSING
-        return Standing.OPEN
+            return Standing.THERE if self._final_sources == [transaction] else Standing.OPEN
+        # A lesser offset that was set before the transaction asked to commit: so the transaction set none.
+        is_older = is_less(self.final.offset, wanted) and self._final_end < transaction.commit_began
+        return Standing.MISSING if is_older else Standing.OPEN
 
     def _sets(self, source: Source, offset: int | None) -> bool:
         return isinstance(source, PlainCommit) or source.advances[self.group, self.partition].end == offset
@@ -150,11 +162,6 @@ class GroupOffsets:
 def is_less(offset: int | None, other: int | None) -> bool:
     """No offset at all is less than any."""
     return other is not None and (offset is None or offset < other)
-
-
-def _may_follow(source: Source, transaction: Transaction) -> bool:
-    """Whether the source may have set its offset after the transaction set its own."""
-    return source is not transaction and (not source.ended or source.ended > transaction.commit_began)
 
 
 _FATES = {Outcome.OK: Fate.COMMITTED, Outcome.FAILED: Fate.ABORTED, Outcome.UNKNOWN: Fate.UNKNOWN}

@@ -13,7 +13,8 @@ Any program can write such files, so nothing in them is trusted: what is not rig
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
@@ -72,7 +73,7 @@ def encode(stamped: Stamped) -> bytes:
 def decode(line: bytes) -> Stamped:
     """Raise `BrokenHistory` for anything that `encode` could not have written."""
     try:
-        body = json.loads(line)
+        body = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise BrokenHistory(f"this is not JSON ({error})") from error
     if not isinstance(body, dict):
@@ -82,8 +83,19 @@ def decode(line: bytes) -> Stamped:
     if known is None:
         raise BrokenHistory(f"there is no event {_shortened(name)}; known are {', '.join(_KNOWN)}")
     kind, readers = known
-    at_ns = _read("at_ns", _offset, body.pop("at_ns", 0))
-    given = {field: _read(field, _reader(readers, field, kind), value) for field, value in body.items()}
+    at_ns = 0
+    given: dict[str, object] = {}
+    for field, value in body.items():
+        try:
+            if field == "at_ns":
+                at_ns = _offset(value)
+            else:
+                given[field] = readers[field](value)
+        except KeyError:
+            text = f"the event {name} has no field {_shortened(field)}; it has {', '.join(readers)}"
+            raise BrokenHistory(text) from None
+        except ValueError as error:
+            raise BrokenHistory(f"{field} is {_shortened(value)}: {error}") from error
     try:
         return Stamped(at_ns, kind(**given))  # type: ignore[arg-type]
     except TypeError:
@@ -113,24 +125,15 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
         yield line
 
 
-def _reader(readers: Mapping[str, Reader], field: object, kind: type) -> Reader:
-    reader = readers.get(field) if isinstance(field, str) else None
-    if reader is None:
-        raise BrokenHistory(f"the event {_NAMES[kind]} has no field {_shortened(field)}; it has {', '.join(readers)}")
-    return reader
-
-
-def _read(field: str, reader: Callable[[object], object], value: object) -> object:
-    try:
-        return reader(value)
-    except (ValueError, TypeError) as error:
-        raise BrokenHistory(f"{field} is {_shortened(value)}: {error}") from error
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT_CHARS:
         raise ValueError(f"it must be a text of at most {MAX_TEXT_CHARS} characters")
     return value
+
+
+def _name(value: object) -> str:
+    """A text that comes again and again, and need be in memory once."""
+    return sys.intern(_text(value))
 
 
 def _flag(value: object) -> bool:
@@ -155,7 +158,7 @@ def _isolation(value: object) -> Isolation:
 
 def _partition(value: object) -> TopicPartition:
     topic, index = _pair(value)
-    return TopicPartition(_text(topic), _offset(index))
+    return TopicPartition(_name(topic), _offset(index))
 
 
 def _records(value: object) -> Records:
@@ -196,11 +199,11 @@ _KNOWN: Final[dict[str, tuple[type[Event], dict[str, Reader]]]] = {
     "send_began": (
         SendBegan,
         {
-            "producer": _text,
-            "topic": _text,
+            "producer": _name,
+            "topic": _name,
             "value": _text,
             "partition": _or_none(_offset),
-            "transaction": _or_none(_text),
+            "transaction": _or_none(_name),
             "key": _or_none(_text),
             "is_idempotent": _flag,
         },
@@ -208,28 +211,28 @@ _KNOWN: Final[dict[str, tuple[type[Event], dict[str, Reader]]]] = {
     "send_ended": (
         SendEnded,
         {
-            "topic": _text,
+            "topic": _name,
             "value": _text,
             "outcome": _outcome,
             "partition": _or_none(_offset),
             "offset": _or_none(_offset),
         },
     ),
-    "transaction_began": (TransactionBegan, {"transaction": _text, "producer": _text}),
+    "transaction_began": (TransactionBegan, {"transaction": _name, "producer": _name}),
     "offsets_added": (
         OffsetsAdded,
-        {"transaction": _text, "group": _text, "offsets": _offsets, "consumer": _or_none(_text)},
+        {"transaction": _name, "group": _name, "offsets": _offsets, "consumer": _or_none(_name)},
     ),
-    "transaction_ending": (TransactionEnding, {"transaction": _text, "is_commit": _flag}),
-    "transaction_ended": (TransactionEnded, {"transaction": _text, "outcome": _outcome}),
-    "commit_began": (CommitBegan, {"commit": _text, "group": _text, "offsets": _offsets}),
+    "transaction_ending": (TransactionEnding, {"transaction": _name, "is_commit": _flag}),
+    "transaction_ended": (TransactionEnded, {"transaction": _name, "outcome": _outcome}),
+    "commit_began": (CommitBegan, {"commit": _text, "group": _name, "offsets": _offsets}),
     "commit_ended": (CommitEnded, {"commit": _text, "outcome": _outcome}),
-    "assigned": (Assigned, {"consumer": _text, "positions": _positions}),
-    "sought": (Sought, {"consumer": _text, "partition": _partition, "position": _or_none(_offset)}),
+    "assigned": (Assigned, {"consumer": _name, "positions": _positions}),
+    "sought": (Sought, {"consumer": _name, "partition": _partition, "position": _or_none(_offset)}),
     "polled": (
         Polled,
         {
-            "consumer": _text,
+            "consumer": _name,
             "isolation": _isolation,
             "partition": _partition,
             "records": _records,
@@ -241,7 +244,7 @@ _KNOWN: Final[dict[str, tuple[type[Event], dict[str, Reader]]]] = {
         FinalRead,
         {"isolation": _isolation, "partition": _partition, "records": _records, "start": _offset, "end": _offset},
     ),
-    "offsets_read": (OffsetsRead, {"reader": _text, "group": _text, "offsets": _positions, "is_final": _flag}),
+    "offsets_read": (OffsetsRead, {"reader": _name, "group": _name, "offsets": _positions, "is_final": _flag}),
     "cut_off": (CutOff, {"max_events": _offset}),
 }
 _NAMES: Final[dict[type, str]] = {kind: name for name, (kind, _) in _KNOWN.items()}

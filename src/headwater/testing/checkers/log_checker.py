@@ -47,7 +47,7 @@ class LogChecker:
             )
 
     def acknowledged(self, number: int, write: Write, event: SendEnded) -> None:
-        if event.partition is not None and not self._is_its_partition(write, event.partition):
+        if event.partition is not None and not _is_its_partition(write, event.partition):
             self._findings.add(
                 Kind.INCONSISTENT_OFFSET,
                 (write, event.partition),
@@ -70,7 +70,7 @@ class LogChecker:
             write = self._ledger.write(topic, value)
             if not write.began:
                 self._unsent.setdefault(write, (sighting, offset))
-            if self._is_its_partition(write, index):
+            if _is_its_partition(write, index):
                 holder = log.at.setdefault(offset, write)
                 if holder is not write:
                     self._conflicting(log, offset, holder, write, f"was seen by {sighting}", sighting.number)
@@ -141,13 +141,6 @@ class LogChecker:
                 sighting.number,
             )
 
-    @staticmethod
-    def _is_its_partition(write: Write, index: int) -> bool:
-        """The first to tell the partition of a write whose sender left it open is believed."""
-        if write.partition is None:
-            write.partition = index
-        return write.partition == index
-
     def _judge_place(self, write: Write) -> None:
         is_elsewhere = write.seen_at is not None and write.offset is not None and write.seen_at != write.offset
         if is_elsewhere and write.is_idempotent and write.offset not in self._repeats.get(write, ()):
@@ -197,6 +190,13 @@ class LogChecker:
             return
         if log.polled.start <= write.offset < log.polled.end:
             self.lost(write, f"consumers were given {log.polled} of {log.partition}")
+
+
+def _is_its_partition(write: Write, index: int) -> bool:
+    """The first to tell the partition of a write whose sender left it open is believed."""
+    if write.partition is None:
+        write.partition = index
+    return write.partition == index
 
 
 def _note(write: Write, isolation: Isolation, is_final: bool) -> None:

@@ -6,9 +6,15 @@ them explains is no violation. A group without any commit in the history has cli
 its readers are compared.
 """
 
-from headwater.testing.checkers.group_offsets import GroupOffsets, GroupPartition, Observation, PlainCommit, is_less
-from headwater.testing.checkers.ledger import Fate, Transaction
-from headwater.testing.checkers.violations import Findings, Kind, listed
+from headwater.testing.checkers.group_offsets import (
+    GroupOffsets,
+    GroupPartition,
+    Observation,
+    PlainCommit,
+    Source,
+    is_less,
+)
+from headwater.testing.checkers.violations import MAX_NAMED, Findings, Kind, listed
 
 
 class OffsetChecker:
@@ -32,9 +38,9 @@ class OffsetChecker:
             if not sources:
                 why = "which nobody committed"
             elif not possible:
-                why = f"which only {listed([str(each) for each in sources])} tried to commit, and did not"
+                why = f"which only {_named(sources)} tried to commit, and did not"
             elif all(source.commit_began > found.number for source in possible):
-                why = f"before {listed([str(each) for each in possible])} asked to commit it"
+                why = f"before {_named(possible)} asked to commit it"
             else:
                 continue
             self._findings.add(
@@ -47,10 +53,10 @@ class OffsetChecker:
 
     def _judge_last(self, book: GroupPartition) -> None:
         """The final offset must not be one that was certainly replaced by a later commit."""
-        certain = (source for sources in book.sources.values() for source in sources if source.fate is Fate.COMMITTED)
-        latest = max(certain, key=lambda source: source.commit_began, default=None)
-        if book.final is None or latest is None:
+        last = max(book.certain_moves(), key=lambda move: move[0].commit_began, default=None)
+        if book.final is None or last is None:
             return
+        latest, offset = last
         possible = book.possible_sources(book.final.offset)
         is_explained = any(not source.ended or source.ended > latest.commit_began for source in possible)
         if latest in possible or is_explained or (not possible and book.final.offset is not None):
@@ -58,7 +64,7 @@ class OffsetChecker:
         self._findings.add(
             Kind.DIRTY_OFFSET,
             (book.group, book.partition, "last"),
-            f"{book} is {_shown(book.final)} at the end, though {latest} set it to something else after that",
+            f"{book} is {_shown(book.final)} at the end, though {latest} set it to {offset} later",
             latest.commit_began,
             latest.ended,
             book.final.number,
@@ -83,13 +89,9 @@ class OffsetChecker:
 
     def _judge_transactions(self, book: GroupPartition) -> None:
         """A transaction must not move the group below where one had moved it that was committed before."""
-        moves = [
-            (source, source.advances[book.group, book.partition].end)
-            for source in book.transactions()
-            if source.fate is Fate.COMMITTED
-        ]
+        moves = book.certain_moves()
         ended = sorted((move for move in moves if move[0].ended), key=lambda move: move[0].ended, reverse=True)
-        highest: tuple[Transaction, int] | None = None
+        highest: tuple[Source, int] | None = None
         for transaction, offset in sorted(moves, key=lambda move: move[0].commit_began):
             while ended and ended[-1][0].ended < transaction.commit_began:
                 move = ended.pop()
@@ -103,6 +105,10 @@ class OffsetChecker:
                     highest[0].ended,
                     transaction.commit_began,
                 )
+
+
+def _named(sources: list[Source]) -> str:
+    return listed([str(source) for source in sources[:MAX_NAMED]], len(sources))
 
 
 def _shown(found: Observation) -> str:

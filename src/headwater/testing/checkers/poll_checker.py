@@ -67,7 +67,7 @@ class PollChecker:
                 seen[key] = self._visible(*key)
             seen_offsets, unseen_offsets = seen[key]
             if skipped := _between(seen_offsets, jump):
-                self._skipped(jump, seen_offsets[skipped.start : skipped.start + MAX_NAMED], len(skipped))
+                self._skipped(jump, [seen_offsets[index] for index in skipped[:MAX_NAMED]], len(skipped))
             for index in _between(unseen_offsets, jump)[:MAX_LISTED]:
                 write = self._logs[jump.partition].at[unseen_offsets[index]]
                 why = f"{jump.sighting} passed from offset {jump.start} to {jump.end} of {jump.partition}"

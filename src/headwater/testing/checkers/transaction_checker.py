@@ -10,7 +10,7 @@ from headwater.testing.checkers.group_offsets import GroupOffsets, Standing
 from headwater.testing.checkers.ledger import Fate, Ledger, Transaction, Write
 from headwater.testing.checkers.log_checker import Sighting
 from headwater.testing.checkers.partition_log import PartitionLogs
-from headwater.testing.checkers.violations import Findings, Kind, listed
+from headwater.testing.checkers.violations import MAX_NAMED, Findings, Kind, listed
 
 
 class TransactionChecker:
@@ -68,19 +68,19 @@ class TransactionChecker:
         )
 
     def _judge_whole(self, transaction: Transaction) -> None:
-        parts = [(_part(write), self._standing(write)) for write in transaction.writes]
+        parts: dict[Standing, list[Write | str]] = {standing: [] for standing in Standing}
+        for write in transaction.writes:
+            parts[self._standing(write)].append(write)
         for (group, partition), advance in transaction.advances.items():
             standing = self._offsets[group, partition].standing(transaction)
-            parts.append((f"offset {advance.end} of {partition} for group {group}", standing))
-        there = [part for part, standing in parts if standing is Standing.THERE]
-        missing = [part for part, standing in parts if standing is Standing.MISSING]
-        if there and missing:
+            parts[standing].append(f"offset {advance.end} of {partition} for group {group}")
+        if parts[Standing.THERE] and parts[Standing.MISSING]:
             told = "committed" if transaction.is_committed else "whose commit had no known outcome"
             self._findings.add(
                 Kind.TORN_TRANSACTION,
                 transaction,
                 f"{transaction} of producer {transaction.producer}, {told}, took effect in part: "
-                f"{listed(there)} can be seen, but not {listed(missing)}",
+                f"{_named(parts[Standing.THERE])} can be seen, but not {_named(parts[Standing.MISSING])}",
                 transaction.began,
                 transaction.commit_began,
                 transaction.ended,
@@ -99,6 +99,10 @@ def _why_aborted(transaction: Transaction) -> str:
     if transaction.is_aborted:
         return f"{transaction} was aborted"
     return f"the commit of {transaction} failed" if transaction.commit_began else f"{transaction} never asked to commit"
+
+
+def _named(parts: list[Write | str]) -> str:
+    return listed([_part(each) if isinstance(each, Write) else each for each in parts[:MAX_NAMED]], len(parts))
 
 
 def _part(write: Write) -> str:

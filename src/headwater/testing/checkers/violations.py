@@ -50,8 +50,10 @@ class Violation:
     """The numbers of the events in question, counted from 1."""
 
     def __str__(self) -> str:
-        where = f" (operations {', '.join(map(str, self.operations))})" if self.operations else ""
-        return f"{self.kind}: {self.sentence}{where}"
+        if not self.operations:
+            return f"{self.kind}: {self.sentence}"
+        noun = "operation" if len(self.operations) == 1 else "operations"
+        return f"{self.kind}: {self.sentence} ({noun} {', '.join(map(str, self.operations))})"
 
 
 class Findings:
