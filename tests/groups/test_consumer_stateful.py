@@ -4,7 +4,7 @@ nobody reads a partition that somebody else reads, epochs only grow, a replay is
 import contextlib
 
 from driven_consumers import GROUP, Consumer, DrivenConsumers, topic_id
-from driven_transactions import commit_request, compacted
+from driven_offsets import commit_request, compacted
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

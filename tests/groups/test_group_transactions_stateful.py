@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, TypeAlias
 
 from driven_group import at, refusal
-from driven_transactions import SETTINGS, DrivenTransactions, commit_request, compacted, orders_topics
+from driven_offsets import SETTINGS, DrivenOffsets, commit_request, compacted, orders_topics
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -73,7 +73,7 @@ class AllCommits:
 class Transactions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.driven = DrivenTransactions(SETTINGS, orders_topics())
+        self.driven = DrivenOffsets(SETTINGS, orders_topics())
         self.members: dict[str, dict[str, Any]] = {
             "simple": {},
             "classic": {"member_id": self.driven.classic_member("classic"), "generation": 1},

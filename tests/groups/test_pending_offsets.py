@@ -2,7 +2,7 @@
 
 import pytest
 from driven_group import NO_DELAY, at, join_request, refusal
-from driven_transactions import HOUR_MS, SETTINGS, DrivenTransactions, answer, commit_request, compacted, orders_topics
+from driven_offsets import HOUR_MS, SETTINGS, DrivenOffsets, answer, commit_request, compacted, orders_topics
 
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.events import (
@@ -25,7 +25,7 @@ OK = [ErrorCode.NONE]
 
 
 def test_an_offset_in_a_transaction_is_seen_when_the_transaction_commits() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.commit(("orders", 0, 5))
     assert group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 8)) == [ErrorCode.NONE, ErrorCode.NONE]
     assert (group.offset("orders", 0), group.offset("orders", 1)) == (5, None)
@@ -36,7 +36,7 @@ def test_an_offset_in_a_transaction_is_seen_when_the_transaction_commits() -> No
 
 
 def test_an_offset_in_a_transaction_vanishes_when_the_transaction_aborts() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 8))
     group.settle(FIRST, is_commit=False)
@@ -45,7 +45,7 @@ def test_an_offset_in_a_transaction_vanishes_when_the_transaction_aborts() -> No
 
 
 def test_the_end_of_a_transaction_settles_all_groups_of_the_shard() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7))
     group.pend(FIRST, ("orders", 0, 9), group_id="h")
     group.settle(FIRST)
@@ -53,7 +53,7 @@ def test_the_end_of_a_transaction_settles_all_groups_of_the_shard() -> None:
 
 
 def test_transactions_of_several_producers_end_independently() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7))
     group.pend(SECOND, ("orders", 0, 8), ("orders", 2, 8))
     group.settle(SECOND, is_commit=False)
@@ -64,7 +64,7 @@ def test_transactions_of_several_producers_end_independently() -> None:
 
 
 def test_an_offset_keeps_the_time_of_its_commit_when_it_is_settled() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     request = commit_request(("orders", 0, 7))
     group.shard.commit_in_transaction("g", request, FIRST, 0, "t", at(1_000))
     (settled, _) = group.settle(FIRST)
@@ -73,7 +73,7 @@ def test_an_offset_keeps_the_time_of_its_commit_when_it_is_settled() -> None:
 
 
 def test_all_offsets_include_those_of_which_nothing_is_settled() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.commit(("orders", 0, 5), ("orders", 1, 5))
     group.pend(FIRST, ("orders", 1, 7), ("orders", 2, 7))
     found = group.shard.found_offsets("g", None)
@@ -88,7 +88,7 @@ def test_all_offsets_include_those_of_which_nothing_is_settled() -> None:
 
 
 def test_a_plain_commit_is_not_overwritten_by_a_transaction_that_committed_before_it() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7))
     group.commit(("orders", 0, 5))
     assert not group.is_pending("orders", 0), "no end of the transaction can change it any more"
@@ -97,7 +97,7 @@ def test_a_plain_commit_is_not_overwritten_by_a_transaction_that_committed_befor
 
 
 def test_a_plain_commit_is_overwritten_by_a_transaction_that_committed_after_it() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 6))
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 7))
@@ -107,7 +107,7 @@ def test_a_plain_commit_is_overwritten_by_a_transaction_that_committed_after_it(
 
 @pytest.mark.parametrize("order", [(FIRST, SECOND), (SECOND, FIRST)])
 def test_of_two_transactions_the_later_commit_wins_whichever_ends_first(order: tuple[int, int]) -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 9))
     group.pend(SECOND, ("orders", 0, 8))
     for producer_id in order:
@@ -116,7 +116,7 @@ def test_of_two_transactions_the_later_commit_wins_whichever_ends_first(order: t
 
 
 def test_an_earlier_commit_wins_if_the_later_one_is_aborted() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 9))
     group.pend(SECOND, ("orders", 0, 8))
     group.settle(SECOND, is_commit=False)
@@ -125,7 +125,7 @@ def test_an_earlier_commit_wins_if_the_later_one_is_aborted() -> None:
 
 
 def test_a_transaction_that_commits_an_offset_again_stands_behind_the_others_again() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7))
     group.pend(SECOND, ("orders", 0, 8))
     group.pend(FIRST, ("orders", 0, 9))
@@ -136,7 +136,7 @@ def test_a_transaction_that_commits_an_offset_again_stands_behind_the_others_aga
 
 
 def test_the_order_of_commits_outlives_compaction() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 1))
     group.pend(SECOND, ("orders", 0, 2))
     group.pend(THIRD, ("orders", 0, 3))
@@ -153,7 +153,7 @@ def test_the_order_of_commits_outlives_compaction() -> None:
 
 
 def test_the_end_of_a_transaction_can_be_told_again() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7))
     assert [type(event) for event in group.settle(FIRST)] == [OffsetCommitted, PendingOffsetDeleted]
     assert group.settle(FIRST) == []
@@ -162,12 +162,12 @@ def test_the_end_of_a_transaction_can_be_told_again() -> None:
 
 
 def test_the_end_of_an_unknown_transaction_changes_nothing() -> None:
-    assert DrivenTransactions().settle(FIRST) == []
+    assert DrivenOffsets().settle(FIRST) == []
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_settlement_that_a_crash_tore_apart_is_finished_by_repeating_it(is_commit: bool) -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 6), ("orders", 1, 6))
     group.pend(SECOND, ("orders", 0, 7), ("orders", 1, 7), ("orders", 2, 7))
@@ -183,7 +183,7 @@ def test_a_settlement_that_a_crash_tore_apart_is_finished_by_repeating_it(is_com
 
 
 def test_an_older_transaction_that_commits_into_a_torn_settlement_does_not_win() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 6))
     group.pend(SECOND, ("orders", 0, 7))
     before = list(group.log)
@@ -197,7 +197,7 @@ def test_an_older_transaction_that_commits_into_a_torn_settlement_does_not_win()
 
 
 def test_a_plain_commit_that_a_crash_tore_apart_stands_before_the_transactions_that_it_did_not_remove() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 6))
     group.pend(SECOND, ("orders", 0, 7))
     before = list(group.log)
@@ -214,21 +214,21 @@ def test_a_plain_commit_that_a_crash_tore_apart_stands_before_the_transactions_t
 
 
 def test_a_transaction_may_end_in_a_later_epoch_than_it_had() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), epoch=4)
     group.settle(FIRST, epoch=5)
     assert group.offset("orders", 0) == 7
 
 
 def test_an_end_in_an_earlier_epoch_than_what_is_pending_is_refused() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), epoch=4)
     assert refusal(lambda: group.settle(FIRST, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert group.is_pending("orders", 0)
 
 
 def test_a_producer_in_an_earlier_epoch_than_what_is_pending_is_fenced() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), epoch=4)
     assert refusal(lambda: group.pend(FIRST, ("orders", 1, 8), epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert not group.is_pending("orders", 1)
@@ -236,7 +236,7 @@ def test_a_producer_in_an_earlier_epoch_than_what_is_pending_is_fenced() -> None
 
 
 def test_what_an_earlier_epoch_left_behind_is_not_committed_with_a_later_one() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), epoch=3)
     group.pend(FIRST, ("orders", 1, 8), epoch=4)
     group.settle(FIRST, epoch=4)
@@ -247,7 +247,7 @@ def test_what_an_earlier_epoch_left_behind_is_not_committed_with_a_later_one() -
 
 
 def test_too_much_metadata_is_refused_for_its_offset_alone() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     offsets = (OffsetToCommit("orders", 0, 1, -1, "ü" * 2_049), OffsetToCommit("orders", 1, 1, -1, "ü" * 2_048))
     effects = group.shard.commit_in_transaction("g", CommitRequest("", None, -1, offsets), FIRST, 0, "t", at(0))
     assert [each.error for each in answer(effects)] == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
@@ -255,7 +255,7 @@ def test_too_much_metadata_is_refused_for_its_offset_alone() -> None:
 
 
 def test_the_number_of_pending_offsets_is_limited_and_room_comes_back_with_the_end_of_transactions() -> None:
-    group = DrivenTransactions(GroupSettings(max_pending_offsets=2))
+    group = DrivenOffsets(GroupSettings(max_pending_offsets=2))
     group.pend(FIRST, ("orders", 0, 1))
     refused = refusal(lambda: group.pend(SECOND, ("orders", 0, 1), ("orders", 1, 1), group_id="h"))
     assert refused is ErrorCode.POLICY_VIOLATION and not group.is_pending("orders", 0, "h")
@@ -264,14 +264,14 @@ def test_the_number_of_pending_offsets_is_limited_and_room_comes_back_with_the_e
 
 
 def test_groups_that_only_have_pending_offsets_count_towards_the_limit_of_groups() -> None:
-    group = DrivenTransactions(GroupSettings(max_groups=1))
+    group = DrivenOffsets(GroupSettings(max_groups=1))
     group.pend(FIRST, ("orders", 0, 1))
     assert refusal(lambda: group.pend(FIRST, ("orders", 0, 1), group_id="h")) is ErrorCode.POLICY_VIOLATION
     assert group.pend(FIRST, ("orders", 1, 1)) == OK
 
 
 def test_a_share_group_commits_no_offsets() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.shard.create_share_group("g", "t")
     assert refusal(lambda: group.pend(FIRST, ("orders", 0, 1))) is ErrorCode.GROUP_ID_NOT_FOUND
     group.pend(FIRST, ("orders", 0, 1), group_id="h")
@@ -279,12 +279,12 @@ def test_a_share_group_commits_no_offsets() -> None:
 
 
 def test_a_group_id_must_not_be_empty() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     assert refusal(lambda: group.pend(FIRST, ("orders", 0, 1), group_id="")) is ErrorCode.INVALID_GROUP_ID
 
 
 def test_nobody_is_member_of_an_unknown_group() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     refused = refusal(lambda: group.pend(FIRST, ("orders", 0, 1), member_id="m", generation=1))
     assert refused is ErrorCode.ILLEGAL_GENERATION and group.shard.group_ids() == []
 
@@ -293,7 +293,7 @@ def test_nobody_is_member_of_an_unknown_group() -> None:
 
 
 def test_a_member_commits_in_its_generation() -> None:
-    group = DrivenTransactions(NO_DELAY)
+    group = DrivenOffsets(NO_DELAY)
     member = group.classic_member()
     assert group.pend(FIRST, ("orders", 0, 7), member_id=member, generation=1) == OK
     stale = refusal(lambda: group.pend(FIRST, ("orders", 0, 8), member_id=member, generation=0))
@@ -305,14 +305,14 @@ def test_a_member_commits_in_its_generation() -> None:
 
 
 def test_an_old_producer_that_cannot_say_who_reads_commits_to_a_group_with_members() -> None:
-    group = DrivenTransactions(NO_DELAY)
+    group = DrivenOffsets(NO_DELAY)
     group.classic_member()
     assert refusal(lambda: group.commit(("orders", 0, 7))) is ErrorCode.UNKNOWN_MEMBER_ID
     assert group.pend(FIRST, ("orders", 0, 7)) == OK
 
 
 def test_a_transaction_need_not_wait_for_the_assignment() -> None:
-    group = DrivenTransactions(NO_DELAY)
+    group = DrivenOffsets(NO_DELAY)
     member = answer(group.shard.join("g", join_request(needs_known_id=False), "u", "t", at(0))).member_id
     assert group.shard.described("g").state is GroupState.COMPLETING
     who = {"member_id": member, "generation": 1}
@@ -321,7 +321,7 @@ def test_a_transaction_need_not_wait_for_the_assignment() -> None:
 
 
 def test_a_producers_commit_is_no_sign_of_life_of_the_reader() -> None:
-    group = DrivenTransactions(NO_DELAY)
+    group = DrivenOffsets(NO_DELAY)
     member = group.classic_member()
     before_ms = group.shard.next_deadline_ms()
     request = commit_request(("orders", 0, 7), member_id=member, generation=1)
@@ -333,7 +333,7 @@ def test_a_producers_commit_is_no_sign_of_life_of_the_reader() -> None:
 
 
 def test_a_member_of_the_new_protocol_commits_in_its_epoch() -> None:
-    group = DrivenTransactions(topics=orders_topics())
+    group = DrivenOffsets(topics=orders_topics())
     epoch = group.consumer_member()
     assert group.pend(FIRST, ("orders", 0, 7), member_id="m", generation=epoch) == OK
     stale = refusal(lambda: group.pend(FIRST, ("orders", 0, 8), member_id="m", generation=epoch - 1))
@@ -346,7 +346,7 @@ def test_a_member_of_the_new_protocol_commits_in_its_epoch() -> None:
 
 
 def test_pending_offsets_stay_when_a_group_changes_its_protocol() -> None:
-    group = DrivenTransactions(topics=orders_topics())
+    group = DrivenOffsets(topics=orders_topics())
     group.pend(FIRST, ("orders", 0, 7))
     group.consumer_member()
     leave = ConsumerHeartbeat("m", -1, None, "app", "/h")
@@ -363,7 +363,7 @@ def test_pending_offsets_stay_when_a_group_changes_its_protocol() -> None:
 
 
 def test_a_group_that_only_has_pending_offsets_is_there() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7))
     assert group.shard.group_ids() == ["g"]
     assert [(each.group_id, each.state) for each in group.shard.listed()] == [("g", GroupState.EMPTY)]
@@ -373,7 +373,7 @@ def test_a_group_that_only_has_pending_offsets_is_there() -> None:
 
 
 def test_a_deleted_group_takes_its_pending_offsets_along() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7))
     group.pend(FIRST, ("orders", 0, 9), group_id="h")
@@ -388,7 +388,7 @@ def test_a_deleted_group_takes_its_pending_offsets_along() -> None:
 
 
 def test_a_deleted_offset_takes_the_pending_ones_of_its_partition_along() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7), ("orders", 2, 7))
     effects = group.shard.delete_offsets("g", [("orders", 0), ("orders", 1)], "t")
@@ -398,7 +398,7 @@ def test_a_deleted_offset_takes_the_pending_ones_of_its_partition_along() -> Non
 
 
 def test_a_deleted_topic_takes_its_pending_offsets_along() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), ("bills", 0, 7))
     assert group.shard.offset_topics() == {"orders", "bills"}
     assert group.shard.forget_topic("orders").events == [PendingOffsetDeleted(FIRST, "g", "orders", 0)]
@@ -408,7 +408,7 @@ def test_a_deleted_topic_takes_its_pending_offsets_along() -> None:
 
 
 def test_where_a_transaction_is_open_no_offset_expires() -> None:
-    group = DrivenTransactions(SETTINGS)
+    group = DrivenOffsets(SETTINGS)
     group.commit(("orders", 0, 5), ("orders", 1, 5))
     group.pend(FIRST, ("orders", 0, 7))
     assert group.shard.expire("g", at(2 * HOUR_MS)).events == [OffsetDeleted("g", "orders", 1)]
@@ -417,7 +417,7 @@ def test_where_a_transaction_is_open_no_offset_expires() -> None:
 
 
 def test_an_empty_group_with_pending_offsets_does_not_expire() -> None:
-    group = DrivenTransactions(SETTINGS)
+    group = DrivenOffsets(SETTINGS)
     member = group.classic_member()
     group.pend(FIRST, ("orders", 0, 7), member_id=member, generation=1)
     group.shard.leave("g", [LeaveRequest(member, None)], "t", at(0))
@@ -429,7 +429,7 @@ def test_an_empty_group_with_pending_offsets_does_not_expire() -> None:
 
 
 def test_a_log_that_is_replayed_twice_ends_in_the_same_state() -> None:
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7))
     group.pend(SECOND, ("orders", 0, 8))
     group.commit(("orders", 1, 5))
@@ -441,7 +441,7 @@ def test_a_log_that_is_replayed_twice_ends_in_the_same_state() -> None:
 
 def test_nothing_is_left_in_memory_of_what_is_no_longer_pending() -> None:
     pending = PendingOffsets()
-    group = DrivenTransactions()
+    group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7))
     group.pend(SECOND, ("orders", 0, 8), group_id="h")
     stored = [event for event in group.log if isinstance(event, PendingOffsetStored)]

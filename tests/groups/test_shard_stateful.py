@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driven_group import at, join_request
-from driven_transactions import compacted
+from driven_offsets import compacted
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

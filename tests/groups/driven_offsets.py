@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=HOUR_MS)
 
 
-class DrivenTransactions:
+class DrivenOffsets:
     def __init__(self, settings: GroupSettings = SETTINGS, topics: TopicTable | None = None) -> None:
         self.settings = settings
         self.topics = topics or TopicTable()
