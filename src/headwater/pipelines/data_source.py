@@ -1,0 +1,48 @@
+"""`format("headwater")`: topics as tables and streams of Spark.
+
+    spark.readStream.format("headwater").option("kafka.bootstrap.servers", "…").option("subscribe", "orders").load()
+
+Parameters have the names that Spark calls them by.
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from headwater.pipelines.source.batch_reader import BatchReader, FilteringBatchReader
+from headwater.pipelines.source.columns import whole_schema
+from headwater.pipelines.source.options import includes_headers, source_options
+from headwater.pipelines.source.stream_reader import StreamReader
+
+NAME = "headwater"
+_PLANS_WITH_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class HeadwaterDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return whole_schema(includes_headers(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = source_options(self.options, is_streaming=False)
+        return FilteringBatchReader(schema, options) if _plans_with_filters() else BatchReader(schema, options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(schema, source_options(self.options, is_streaming=True))
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session. Not needed where Spark finds it by itself (`pyspark_headwater`)."""
+    spark.dataSource.register(HeadwaterDataSource)
+
+
+def _plans_with_filters() -> bool:
+    """Whether this process is the one that pushes filters down. Spark starts it only where the setting allows that, and
+    everywhere else it refuses a reader that takes filters."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PLANS_WITH_FILTERS in sys.modules or (main is not None and main.name == _PLANS_WITH_FILTERS)

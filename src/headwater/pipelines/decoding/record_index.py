@@ -1,0 +1,176 @@
+"""Where the parts of many records lie: the layout of `records/record.py`, read for all records at once.
+
+Only the chain of record lengths is followed one by one, because each record's place depends on the one before. All else
+is arithmetic on arrays: the first varint of every record, then the second, and so on. The walk may be led astray by
+hostile bytes, but not out of the buffer, and for no more steps than there are bytes; the arrays are checked afterwards
+to be exactly what the batches' headers claim. What passes here, `records.record.layouts` reads alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwater.records.batch import BatchHeader, CorruptBatch
+from headwater.records.record import read_varint
+
+Integers: TypeAlias = NDArray[np.int64]
+Bytes: TypeAlias = NDArray[np.uint8]
+
+INT32_BYTES: Final = 5
+INT64_BYTES: Final = 10
+_NO_LENGTH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The records of one batch, unpacked: `data[start:end]` of a buffer that may hold several."""
+
+    header: BatchHeader
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Pieces of a buffer. A length of -1 is a null."""
+
+    starts: Integers
+    lengths: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIndex:
+    """One entry for each record, in the order of offsets."""
+
+    offsets: Integers
+    timestamps: Integers
+    timestamp_types: Integers
+    keys: Slices
+    values: Slices
+    header_positions: Integers
+    """Where the count of headers lies."""
+    ends: Integers
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def index_records(data: bytes, payloads: Sequence[Payload], first_offset: int, end_offset: int) -> RecordIndex:
+    """The records of these payloads, which lie one after another in `data`, from `first_offset` up to `end_offset`."""
+    view = np.frombuffer(data, np.uint8)
+    try:
+        return _index(data, view, payloads, first_offset, end_offset)
+    except IndexError:
+        raise CorruptBatch(f"records are cut off after {len(data)} bytes") from None
+
+
+def _index(data: bytes, view: Bytes, payloads: Sequence[Payload], first_offset: int, end_offset: int) -> RecordIndex:
+    starts, batch_of = _record_starts(data, payloads)
+    lengths, positions = read_varints(view, starts, INT32_BYTES)
+    ends = positions + lengths
+    _check_chain(starts, lengths, ends, payloads, batch_of)
+
+    timestamp_deltas, positions = read_varints(view, positions + 1, INT64_BYTES)  # one byte of unused attributes
+    offset_deltas, positions = read_varints(view, positions, INT32_BYTES)
+    headers = [payload.header for payload in payloads]
+    last_deltas = _of_batches([header.last_offset_delta for header in headers], batch_of)
+    _require((offset_deltas >= 0) & (offset_deltas <= last_deltas), "offsets lie outside their batch")
+    offsets = _of_batches([header.base_offset for header in headers], batch_of) + offset_deltas
+    _require(offsets[1:] > offsets[:-1], "offsets do not rise")
+
+    first, last = np.searchsorted(offsets, (first_offset, end_offset))
+    kept = slice(int(first), int(last))
+    batch_of, offsets, ends, positions = batch_of[kept], offsets[kept], ends[kept], positions[kept]
+    timestamps = _of_batches([header.base_timestamp for header in headers], batch_of) + timestamp_deltas[kept]
+    types = _of_batches([int(header.uses_log_append_time) for header in headers], batch_of)
+    if types.any():
+        timestamps = np.where(types, _of_batches([header.max_timestamp for header in headers], batch_of), timestamps)
+    keys, positions = read_slices(view, positions, ends)
+    values, positions = read_slices(view, positions, ends)
+    return RecordIndex(offsets, timestamps, types, keys, values, positions, ends)
+
+
+def read_varints(view: Bytes, positions: Integers, max_bytes: int) -> tuple[Integers, Integers]:
+    """The zigzag integers at all these positions, and the positions after them. Past the end is an IndexError."""
+    first = view[positions]
+    values = (first >> 1 & 0x3F).astype(np.int64)
+    after = positions + 1
+    longer = np.flatnonzero(first & 0x80)
+    shift = 6
+    for _ in range(1, max_bytes):
+        if not longer.size:
+            break
+        more = view[after[longer]]
+        values[longer] |= (more & 0x7F).astype(np.int64) << shift
+        after[longer] += 1
+        longer = longer[more > 0x7F]
+        shift += 7
+    if longer.size:
+        raise CorruptBatch(f"varint of more than {max_bytes} bytes")
+    return values ^ -(first & 1).astype(np.int64), after
+
+
+def read_slices(view: Bytes, positions: Integers, ends: Integers) -> tuple[Slices, Integers]:
+    """A length and as many bytes, at all these positions, and the positions after them, each of which lies before the
+    record's end."""
+    lengths, starts = read_varints(view, positions, INT32_BYTES)
+    after = starts + np.maximum(lengths, 0)
+    _require((lengths >= _NO_LENGTH) & (after < ends), "a key or value does not fit into its record")
+    return Slices(starts, lengths), after
+
+
+def _record_starts(data: bytes, payloads: Sequence[Payload]) -> tuple[Integers, Integers]:
+    """Where each record begins, and the number of its batch in `payloads`."""
+    starts: list[int] = []
+    counts: list[int] = []
+    for payload in payloads:
+        before = len(starts)
+        _walk(data, payload.start, payload.end, starts)
+        counts.append(len(starts) - before)
+        if counts[-1] != payload.header.record_count:
+            raise CorruptBatch(f"batch has {counts[-1]} records, its header says {payload.header.record_count}")
+    return np.array(starts, np.int64), np.repeat(np.arange(len(payloads)), counts)
+
+
+def _walk(data: bytes, position: int, end: int, starts: list[int]) -> None:
+    """Append where each record begins. Nearly all lengths have one or two bytes and are read in place."""
+    append = starts.append
+    while position < end:
+        append(position)
+        low = data[position]
+        if low < 0x80:
+            position += 1 + (low >> 1)
+            continue
+        high = data[position + 1]
+        if high < 0x80:
+            position += 2 + (low >> 1 & 0x3F | high << 6)
+            continue
+        length, position = read_varint(data, position, INT32_BYTES)
+        if length < 0:
+            raise CorruptBatch(f"record of {length} bytes")
+        position += length
+
+
+def _check_chain(
+    starts: Integers, lengths: Integers, ends: Integers, payloads: Sequence[Payload], batch_of: Integers
+) -> None:
+    """Each record ends where the next one begins, and the last one with its batch."""
+    expected = np.empty_like(starts)
+    expected[:-1] = starts[1:]
+    is_last = np.empty(len(starts), np.bool_)
+    is_last[:-1] = batch_of[1:] != batch_of[:-1]
+    is_last[-1:] = True
+    expected[is_last] = [payload.end for payload in payloads if payload.header.record_count]
+    _require((lengths > 0) & (ends == expected), "records do not fill their batch")
+
+
+def _of_batches(facts: list[int], batch_of: Integers) -> Integers:
+    return np.array(facts, np.int64)[batch_of]
+
+
+def _require(claims: NDArray[np.bool_], otherwise: str) -> None:
+    if not claims.all():
+        raise CorruptBatch(f"{otherwise} (record {int(np.argmin(claims))} of those fetched)")

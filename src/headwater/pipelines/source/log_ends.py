@@ -1,0 +1,95 @@
+"""Where the logs end that a streaming query reads, asked again for every micro-batch.
+
+New topics and partitions are looked for now and then (`kafka.metadata.max.age.ms`). What the query read up to must
+still be there: a log that became shorter, a topic that is gone and one that was made again are losses, and are told.
+"""
+
+import time
+from collections.abc import Mapping
+from uuid import UUID
+
+from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster
+from headwater.pipelines.client.news import News
+from headwater.pipelines.client.offsets import Offsets, TopicPartition
+from headwater.pipelines.errors import UnknownTopic
+from headwater.pipelines.source.losses import Losses
+from headwater.pipelines.source.subscription import Subscription
+
+STALE_ANSWERS = 3
+STALE_PAUSE_S = 1.0
+"""A broker that just took over may know an older end than its predecessor told, for a moment."""
+
+
+class LogEnds:
+    def __init__(self, cluster: Cluster, subscription: Subscription, losses: Losses) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._losses = losses
+        self._news = News(cluster)
+        self._partitions: set[TopicPartition] = set()
+        self._topic_ids: dict[str, UUID] = {}
+        self._looked_s: float | None = None
+
+    def now(self, begun: Offsets) -> Offsets:
+        """The end of every partition that the query reads, of which it has read up to `begun`."""
+        self._look_for_partitions(begun)
+        ends = self._latest()
+        for _ in range(STALE_ANSWERS - 1):
+            if not _shrunk(begun, ends):
+                break
+            time.sleep(STALE_PAUSE_S)
+            ends = self._latest()
+        for partition in sorted(_shrunk(begun, ends)):
+            reason = f"the log ends at {ends[partition]} now, where the query goes on; was the topic made again?"
+            self._losses.report(partition, begun[partition], None, reason)
+        for partition in sorted(begun.keys() - ends.keys()):
+            self._losses.report(partition, begun[partition], None, "the topic was deleted")
+        return ends
+
+    def beginnings(self, partitions: set[TopicPartition]) -> Offsets:
+        """Where partitions begin that are new to the query: they are read from their first record on."""
+        found = self._cluster.list_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
+        for partition in sorted(found):
+            if found[partition] > 0:
+                reason = f"the partition is new to the query, and its log begins at {found[partition]} already"
+                self._losses.report(partition, 0, found[partition], reason)
+        return found
+
+    def wait_for_news(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
+        """Return when one of the logs has probably grown, or after the time."""
+        self._news.wait(ends, timeout_ms)
+
+    def close(self) -> None:
+        self._news.close()
+
+    def _latest(self) -> Offsets:
+        try:
+            return self._ask_latest()
+        except UnknownTopic:  # deleted since we looked
+            self._partitions = self._subscription.find(self._cluster, must_exist=False)
+            return self._ask_latest()
+
+    def _ask_latest(self) -> Offsets:
+        return self._cluster.list_offsets(dict.fromkeys(self._partitions, LATEST)) if self._partitions else {}
+
+    def _look_for_partitions(self, begun: Offsets) -> None:
+        now_s = time.monotonic()
+        if self._looked_s is not None and now_s - self._looked_s < self._cluster.config.metadata_age_ms / 1000:
+            return
+        self._looked_s = now_s
+        self._partitions = self._subscription.find(self._cluster, must_exist=False)
+        for partition in sorted(self._partitions):
+            topic_id = self._cluster.topic_id(partition.topic)
+            if topic_id is None:
+                continue
+            if self._topic_ids.setdefault(partition.topic, topic_id) != topic_id and partition in begun:
+                self._losses.report(partition, begun[partition], None, "the topic was deleted and made again")
+        self._topic_ids |= {
+            topic: topic_id
+            for topic in {partition.topic for partition in self._partitions}
+            if (topic_id := self._cluster.topic_id(topic)) is not None
+        }
+
+
+def _shrunk(begun: Offsets, ends: Offsets) -> list[TopicPartition]:
+    return [partition for partition, end in ends.items() if end < begun.get(partition, 0)]

@@ -1,0 +1,37 @@
+"""Records that are gone before a query read them: an error, or a warning, as the query asks (`failOnDataLoss`)."""
+
+import logging
+from dataclasses import dataclass
+
+from headwater.pipelines.client.offsets import TopicPartition
+from headwater.pipelines.errors import DataLost
+from headwater.transport.facts import log_fact
+
+ADVICE = (
+    "To go on without them, set the option failOnDataLoss to false; to keep them longer, raise the topic's retention "
+    "or read more often."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    is_failure: bool
+
+    def report(self, partition: TopicPartition, start: int, end: int | None, reason: str) -> None:
+        """The records from `start` up to `end` are missing; None: nobody knows how many. Raises DataLost, or logs and
+        returns."""
+        if self.is_failure:
+            missing = f"from {start} on" if end is None else f"{start} to {end - 1}"
+            raise DataLost(
+                f"Offsets {missing} of topic {partition.topic}, partition {partition.partition}, cannot be read any "
+                f"more: {reason}. {ADVICE}"
+            )
+        log_fact(
+            "records_lost",
+            logging.WARNING,
+            topic=partition.topic,
+            partition=partition.partition,
+            first_offset=start,
+            last_offset="unknown" if end is None else end - 1,
+            reason=reason,
+        )

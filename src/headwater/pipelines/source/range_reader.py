@@ -1,0 +1,187 @@
+"""One range of offsets, from the first record to the last, as a task of Spark reads it.
+
+The next fetch is sent before the last one is decoded, so that broker and reader work at the same time. A leader that
+moves, a broker that restarts and a range that is no longer there are met here, and either overcome or told.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headwater.model.errors import ErrorCode
+from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster, NotNow, check_error
+from headwater.pipelines.client.connection import Connection, ConnectionLost
+from headwater.pipelines.client.fetching import Fetched, Limits, receive_fetch, send_fetch
+from headwater.pipelines.client.offsets import OffsetRange
+from headwater.pipelines.client.patience import Patience
+from headwater.pipelines.decoding.decoder import Decoder
+from headwater.pipelines.decoding.selection import Selection, select_batches
+from headwater.pipelines.errors import UnknownTopic, UnreadableRecords
+from headwater.pipelines.source.losses import Losses
+from headwater.records.batch import CorruptBatch, InvalidBatch
+from headwater.records.compression import DecompressedTooLarge
+
+SMALLEST_FETCH_BYTES = 64 * 1024
+FIRST_GUESS_ROW_BYTES = 1024
+ROOM = 1.25
+"""More is asked for than the rows that were seen would need, because a fetch for the rest costs a round trip."""
+MAX_EMPTY_ANSWERS = 3
+"""A broker that has offsets up to the range's end, and says so often that there are no records, has compacted them."""
+MAX_THROTTLE_MS = 30_000
+NEW_TOPIC_PATIENCE_MS = 5_000
+"""A broker may hear of a topic later than the one that told us of it."""
+
+
+class RangeReader:
+    def __init__(
+        self, cluster: Cluster, wanted: OffsetRange, schema: pa.Schema, losses: Losses, poll_timeout_ms: int
+    ) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._position = wanted.start
+        self._decoder = Decoder(wanted.topic, wanted.partition, schema)
+        self._losses = losses
+        self._poll_timeout_ms = poll_timeout_ms
+        self._connection: Connection | None = None
+        """To the leader, while a response is under way."""
+        self._row_bytes = float(FIRST_GUESS_ROW_BYTES)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Raises DataLost if a part of the range is gone, UnreadableRecords if it is damaged."""
+        try:
+            while (fetched := self._next()) is not None:
+                start = self._position
+                selection = self._select(fetched)
+                self._position = selection.next_offset
+                if self._position < self._wanted.end:
+                    self._send_ahead()
+                yield from self._decode(fetched, selection, start)
+        finally:
+            self._hang_up()
+
+    def _next(self) -> Fetched | None:
+        """What lies at the position, or None if the range has nothing more."""
+        patience, topic_patience = Patience(self._poll_timeout_ms), Patience(NEW_TOPIC_PATIENCE_MS)
+        empty_answers = 0
+        while self._position < self._wanted.end:
+            try:
+                fetched = self._exchange()
+            except UnknownTopic as error:
+                self._look_again()
+                if not topic_patience.pause():
+                    self._give_up(str(error))
+            except ConnectionLost as error:
+                self._look_again()
+                if not patience.pause():
+                    raise self._cluster.unreachable(error) from error
+            except NotNow:
+                self._look_again()
+                if not patience.pause():
+                    raise
+            else:
+                if fetched.records:
+                    return fetched
+                if self._readable_end(fetched) >= self._wanted.end:
+                    empty_answers += 1
+                    if empty_answers == MAX_EMPTY_ANSWERS:
+                        return None
+                elif not patience.pause():
+                    self._give_up(f"the log ends at {self._readable_end(fetched)}, and did not grow")
+        return None
+
+    def _exchange(self) -> Fetched:
+        """The answer to the fetch that is under way, or to a new one."""
+        if self._connection is None:
+            self._connection = self._send()
+        connection, ranges = self._connection, [self._wanted]
+        answer = receive_fetch(connection, ranges)
+        self._connection = None
+        partition = self._wanted.topic_partition
+        check_error(answer.error_code, connection.address, partition)
+        fetched = answer.partitions.get(partition)
+        if fetched is None:
+            raise NotNow(f"Broker {connection.address} left {partition} out in its answer.")
+        if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._skip_lost()
+            raise NotNow(f"Broker {connection.address} has no offset {self._position} of {partition}.")
+        check_error(fetched.error_code, connection.address, partition)
+        if answer.throttle_ms > 0 and not fetched.records:
+            time.sleep(min(answer.throttle_ms, MAX_THROTTLE_MS) / 1000)
+            raise NotNow(f"Broker {connection.address} holds this client back.")
+        return fetched
+
+    def _send(self) -> Connection:
+        topic, config = self._wanted.topic, self._cluster.config
+        connection = self._cluster.leader(self._wanted.topic_partition)
+        known_id = self._cluster.topic_id(topic)
+        if None not in (known_id, self._wanted.topic_id) and known_id != self._wanted.topic_id:
+            raise UnknownTopic(f"topic {topic} was deleted and made again")
+        rows_left = self._wanted.end - self._position
+        needed_bytes = int(rows_left * self._row_bytes * ROOM)
+        max_bytes = min(max(needed_bytes, SMALLEST_FETCH_BYTES), config.fetch_bytes)
+        limits = Limits(config.fetch_wait_ms, max_bytes, config.isolation_level)
+        send_fetch(connection, [replace(self._wanted, start=self._position)], limits)
+        return connection
+
+    def _send_ahead(self) -> None:
+        try:
+            self._connection = self._send()
+        except (ConnectionLost, NotNow, UnknownTopic):
+            self._look_again()  # when the answer is needed, there is time to try again
+
+    def _skip_lost(self) -> None:
+        """Go on where the log begins now, or give up if it does not reach so far."""
+        partition = self._wanted.topic_partition
+        earliest = self._cluster.list_offsets({partition: EARLIEST})[partition]
+        latest = self._cluster.list_offsets({partition: LATEST})[partition]
+        if self._position < earliest:
+            first_there = min(earliest, self._wanted.end)
+            reason = f"the log begins at {earliest} now, because of its retention or a deletion"
+            self._losses.report(partition, self._position, first_there, reason)
+            self._position = first_there
+        elif self._position > latest:
+            self._give_up(f"the log ends at {latest}; was the topic deleted and made again?")
+
+    def _give_up(self, reason: str) -> None:
+        self._losses.report(self._wanted.topic_partition, self._position, self._wanted.end, reason)
+        self._position = self._wanted.end
+
+    def _readable_end(self, fetched: Fetched) -> int:
+        return fetched.last_stable_offset if self._cluster.config.is_read_committed else fetched.high_watermark
+
+    def _select(self, fetched: Fetched) -> Selection:
+        aborted = fetched.aborted if self._cluster.config.is_read_committed else None
+        try:
+            selection = select_batches(fetched.records, self._position, self._wanted.end, aborted)
+        except CorruptBatch as error:
+            raise self._unreadable(self._position, error) from error
+        offsets = selection.next_offset - self._position
+        if offsets <= 0:
+            raise self._unreadable(self._position, CorruptBatch("the batch there is cut off"))
+        self._row_bytes = len(fetched.records) / offsets
+        return selection
+
+    def _decode(self, fetched: Fetched, selection: Selection, start: int) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._decoder.decode(fetched.records, selection.batches, start, self._wanted.end)
+        except (CorruptBatch, InvalidBatch, DecompressedTooLarge) as error:
+            raise self._unreadable(start, error) from error
+
+    def _unreadable(self, start: int, error: Exception) -> UnreadableRecords:
+        return UnreadableRecords(
+            f"Records of topic {self._wanted.topic}, partition {self._wanted.partition}, at offset {start} or after "
+            f"it, cannot be read: {error}. To go on behind them, start a query with startingOffsets after them."
+        )
+
+    def _look_again(self) -> None:
+        """The leader is elsewhere, or the connection is of no use."""
+        self._hang_up()
+        self._cluster.forget(self._wanted.topic)
+
+    def _hang_up(self) -> None:
+        """A response that is still under way would be taken for the next one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

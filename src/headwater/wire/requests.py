@@ -1,0 +1,59 @@
+"""The client's side: requests out, responses in, of any API in any version. `messages` is the server's.
+
+    request    length i32 | api key i16 | version i16 | correlation id i32 | client id string | tags | body
+    response   correlation id i32 | tags | body
+
+Tags are there where the body is flexible; the response of ApiVersions never has them.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import cache
+
+from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
+from headwater.wire.messages import API_VERSIONS, is_flexible
+from headwater.wire.schema import newest_version, request_schema, response_schema
+
+MAX_RESPONSE_ELEMENTS = 5_000_000
+"""More than a server takes in a request: the metadata of a large cluster has ten array elements for each partition."""
+_LENGTH = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")
+_CORRELATION = struct.Struct(">i")
+
+
+class MalformedResponse(Exception):
+    """The bytes are not the response to the request that was sent."""
+
+
+def write_request(api_key: int, api_version: int, correlation_id: int, client_id: str, request: Message) -> bytearray:
+    """The whole request, its length first."""
+    name = client_id.encode()
+    out = bytearray(_LENGTH.size)
+    out += _HEADER.pack(api_key, api_version, correlation_id, len(name))
+    out += name
+    if is_flexible(api_key, api_version):
+        out.append(0)
+    struct_writer(request_schema(api_key, api_version))(out, request)
+    _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
+    return out
+
+
+def read_response(frame: bytes | bytearray, api_key: int, api_version: int, correlation_id: int) -> Message:
+    """The response in a frame, which must be the one to that request."""
+    cursor = Cursor(frame)
+    cursor.elements_left = MAX_RESPONSE_ELEMENTS
+    try:
+        (answered,) = _CORRELATION.unpack(cursor.take(_CORRELATION.size))
+        if answered != correlation_id:
+            raise MalformedResponse(f"the response to request {answered} came in place of that to {correlation_id}")
+        if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+            cursor.skip_tags()
+        return _response_reader(api_key, api_version)(cursor)
+    except (MalformedRequest, struct.error) as error:
+        raise MalformedResponse(f"response of API {api_key} in version {api_version}: {error}") from None
+
+
+@cache
+def _response_reader(api_key: int, api_version: int) -> Callable[[Cursor], Message]:
+    newest = response_schema(api_key, newest_version(api_key))
+    return struct_reader(response_schema(api_key, api_version), newest)
