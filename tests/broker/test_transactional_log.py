@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -233,13 +234,13 @@ def test_aborted_transactions_of_every_segment_are_known_after_restarts(tmp_path
                 if number == 4:  # and one that ends empty because the topic is to be written otherwise
                     topic = broker.catalog.topic("t")
                     await broker.catalog.alter_config(topic, lambda old: {**old, "headwater.durability": "os"})
+                await client.produce("t", batch_of([b"kept %d" % number]))
                 for pid in range(3):
                     transactor = Transactor(partition, 10 * number + pid)
                     expected.append((transactor.producer_id, await transactor.write(b"gone")))
                     await transactor.abort()
                     if pid != 1:
                         await roll(partition)
-                await client.produce("t", batch_of([b"kept %d" % number]))
                 assert partition.aborted_transactions(0, partition.log_end) == expected
         async with running(tmp_path, files, tail_cache_bytes=0) as (broker, client):
             assert await committed_values(client) == [b"kept %d" % number for number in (0, 1, 2, 4, 5)]
@@ -248,8 +249,16 @@ def test_aborted_transactions_of_every_segment_are_known_after_restarts(tmp_path
     asyncio.run(scenario())
 
 
-def test_kills_at_any_moment_leave_each_transaction_whole_or_out(tmp_path: Path) -> None:
-    """What was promised is there; what was under way ended, or goes on and can be ended."""
+def power_cut(files: MemoryFiles) -> MemoryFiles:
+    """Only what was flushed is there."""
+    return files.crash_point().nothing_more()
+
+
+@pytest.mark.parametrize("end", [MemoryFiles.killed, power_cut])
+def test_the_end_at_any_moment_leaves_each_transaction_whole_or_out(
+    tmp_path: Path, end: Callable[[MemoryFiles], MemoryFiles]
+) -> None:
+    """What was promised is there; what was under way has ended, or goes on and can be ended."""
 
     async def scenario() -> None:
         files = MemoryFiles()
@@ -267,7 +276,7 @@ def test_kills_at_any_moment_leave_each_transaction_whole_or_out(tmp_path: Path)
             assert marker is not None and marker.committed is not None
             if is_told:
                 await marker.committed
-            files = files.killed()
+            files = end(files)
             client.close()
             await broker.stop()
             async with running(tmp_path, files) as (broker, client):
