@@ -44,12 +44,12 @@ class Gateway:
     process: "subprocess.Popen[bytes]"
     log: Path | None
 
-    def close(self) -> None:
-        """The JVM ends when nobody holds its standard input."""
+    def close(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """The JVM ends when nobody holds its standard input; one that does not is killed."""
         assert self.process.stdin is not None, "the gateway was started with a pipe"
         self.process.stdin.close()
         try:
-            self.process.wait(STOP_TIMEOUT_S)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

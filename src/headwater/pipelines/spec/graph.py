@@ -64,7 +64,7 @@ def _links(pipeline: Pipeline) -> tuple[dict[str, tuple[str, ...]], list[Mistake
                     )
                 )
         if not names:
-            mistakes.append(Mistake(part.place, f"{part} reads no source or step."))
+            mistakes.append(Mistake(part.place, f"{part} selects from no source or step."))
         reads[part.name] = tuple(readable[name.lower()] for name, _ in names if name.lower() in readable)
     return reads, mistakes
 

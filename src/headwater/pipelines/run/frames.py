@@ -1,0 +1,82 @@
+"""A pipeline's parts as DataFrames of one Spark session, under their names as views.
+
+A part that Spark refuses is a mistake in the file, told with its line: that is what a dry run finds.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.pipelines.run.parsing import dead_letters
+from headwater.pipelines.run.problems import explain, sql_line
+from headwater.pipelines.run.sources import TOPIC_COLUMNS, Reading, read_source
+from headwater.pipelines.run.steps import take_step
+from headwater.pipelines.spec.graph import Graph
+from headwater.pipelines.spec.mistakes import BadPipeline, Mistake
+from headwater.pipelines.spec.pipeline import Part
+from headwater.pipelines.spec.sources import TopicSource
+from headwater.pipelines.spec.steps import Parse, Sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    by_name: "dict[str, DataFrame]"
+    """Of sources and steps."""
+    letters: "dict[str, DataFrame]"
+    """Dead letters of steps that parse, by the step's name."""
+
+
+def build_frames(graph: Graph, spark: "SparkSession", reading: Reading) -> Frames:
+    """Raises BadPipeline with the first part that Spark does not take."""
+    frames = Frames({}, {})
+    pipeline = graph.pipeline
+    for source in pipeline.sources:
+        try:
+            frame = read_source(source, pipeline, spark, reading, columns_needed(graph, source.name))
+            frame.createOrReplaceTempView(source.name)
+        except Exception as error:
+            raise _refused(source, error) from error
+        frames.by_name[source.name] = frame
+    for step in graph.steps_in_order:
+        inputs = tuple(frames.by_name[name] for name in graph.reads[step.name])
+        try:
+            frame = take_step(step, inputs, pipeline, spark)
+            frame.createOrReplaceTempView(step.name)
+            if isinstance(step.does, Parse) and step.does.dead_letters is not None:
+                whole = _whole_input(graph, step.name, inputs[0], spark, reading)
+                frames.letters[step.name] = dead_letters(whole, step.does, pipeline.name, step.name)
+        except Exception as error:
+            raise _refused(step, error) from error
+        frames.by_name[step.name] = frame
+    return frames
+
+
+def columns_needed(graph: Graph, source: str) -> tuple[str, ...] | None:
+    """The columns of a topic that are read, if everybody who reads it says so; otherwise None."""
+    needed: set[str] = set()
+    for step in graph.steps_in_order:
+        if source in graph.reads[step.name]:
+            if not isinstance(step.does, Parse):
+                return None
+            needed |= {step.does.column, *step.does.keep}
+    if any(source in graph.reads[sink.name] for sink in graph.pipeline.sinks) or not needed <= set(TOPIC_COLUMNS):
+        return None
+    return tuple(needed)
+
+
+def _whole_input(graph: Graph, step: str, frame: "DataFrame", spark: "SparkSession", reading: Reading) -> "DataFrame":
+    """A dead letter is a record with everything it had: from a topic all columns are read for it."""
+    (name,) = graph.reads[step]
+    source = next((each for each in graph.pipeline.sources if each.name == name), None)
+    if source is None or not isinstance(source.does, TopicSource):
+        return frame
+    return read_source(source, graph.pipeline, spark, reading)
+
+
+def _refused(part: Part[Any], error: Exception) -> BadPipeline:
+    place = part.place
+    if isinstance(part.does, Sql):
+        place = part.declared.value_place_of("sql").down(sql_line(error) or 0)
+    return BadPipeline([Mistake(place, str(explain(error, str(part))))])

@@ -1,0 +1,79 @@
+"""Why a pipeline cannot run, in a sentence: what Spark, its Python workers and brokers say, found in pages of stack.
+
+Whoever raises the result raises it from the error itself, for those who want all of it.
+"""
+
+import re
+
+from headwater.pipelines import errors
+
+PERMANENT = frozenset({"InvalidOption", "InvalidColumns", "UnknownTopic", "DataLost", "UnreadableRecords"})
+"""Errors of topics that another try does not cure."""
+PASSING_SIGNS = ("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe")
+MAX_CHARS = 1_000
+
+_OUR_ERRORS = {"PipelineFailed", *(name for name in vars(errors) if name[0].isupper())}
+_OURS = re.compile(rf"headwater\.pipelines\.[a-z_.]+\.(?P<kind>{'|'.join(sorted(_OUR_ERRORS))}): (?P<what>[^\n]*)")
+_RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<what>[^\n]*)$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
+_BEFORE = re.compile(
+    r"^An error occurred while calling [^\n]*\n: "  # py4j
+    r"|^Query \[[^\]]*\] terminated with exception: "
+    r"|^\[[A-Z][A-Z0-9_.]+\] ?"  # the condition
+    r"|^An error occurred in the user provided function in foreach batch sink. Reason: "
+    r"|^(?:[a-z]\w*\.)+[A-Z]\w+: "  # a class of Java's
+)
+_AFTER = re.compile(r"\s*SQLSTATE: \w+.*|; line \d+ pos \d+;?.*|\n.*", re.DOTALL)
+_SQL_POSITION = re.compile(r"[(;] ?line (\d+),? pos \d+")
+
+
+class PipelineFailed(Exception):
+    """What happened and what to do, for the person at the keyboard."""
+
+    def __init__(self, what: str, advice: str = "", *, is_passing: bool = False) -> None:
+        super().__init__(f"{what} {advice}".strip())
+        self.what = what
+        self.advice = advice
+        self.is_passing = is_passing
+        """Whether another try may succeed."""
+
+
+def explain(error: BaseException, subject: str = "") -> PipelineFailed:
+    """One sentence or two, beginning with the part of the pipeline that it concerns."""
+    if isinstance(error, PipelineFailed):
+        return error
+    said = f"{type(error).__module__}.{type(error).__name__}: {error}".partition("=== Streaming Query ===")[0]
+    about = f"{subject}: " if subject else ""
+    if ours := list(_OURS.finditer(said)):
+        kind, what = ours[-1]["kind"], ours[-1]["what"]
+        return PipelineFailed(about + _cut(what), is_passing=kind not in {*PERMANENT, "PipelineFailed"})
+    is_passing = any(sign in said for sign in PASSING_SIGNS)
+    if _TRACEBACK in said and (raised := list(_RAISED.finditer(said.rpartition(_TRACEBACK)[2]))):
+        kind, what = raised[-1]["kind"].rpartition(".")[2], raised[-1]["what"]
+        return PipelineFailed(f"{about}{kind}: {_cut(what)}", is_passing=is_passing)
+    if "No suitable driver" in said:
+        return PipelineFailed(
+            f"{about}There is no driver for this database.", 'Name its jar under [spark]: "spark.jars" = "driver.jar".'
+        )
+    is_sparks_own = type(error).__module__.startswith(("pyspark.", "py4j."))
+    what = plain(str(error)) if is_sparks_own else f"{type(error).__name__}: {error}"
+    return PipelineFailed(about + _cut(what), is_passing=is_passing)
+
+
+def plain(said: str) -> str:
+    """Spark's message without its conditions, its state, its plans and the query that it repeats."""
+    said = said.strip()
+    while (before := _BEFORE.match(said)) is not None:
+        said = said[before.end() :].strip()
+    return _AFTER.sub("", said).strip()
+
+
+def sql_line(error: BaseException) -> int | None:
+    """The line of a query, from 0, that Spark complains about."""
+    found = _SQL_POSITION.search(str(error))
+    return None if found is None else int(found[1]) - 1
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

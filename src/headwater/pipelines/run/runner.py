@@ -1,0 +1,245 @@
+"""Runs a pipeline: starts its queries, watches them, starts again what failed for a passing reason, stops them.
+
+One thread does all of it. Spark reports progress from threads of its own; those only leave the newest report of each
+query behind.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headwater.pipelines.run.frames import build_frames
+from headwater.pipelines.run.problems import PipelineFailed, explain
+from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch
+from headwater.pipelines.run.queries import Query, plan_queries
+from headwater.pipelines.run.sources import Reading
+from headwater.pipelines.run.status_topic import StatusTopic
+from headwater.pipelines.spec.graph import Graph
+from headwater.pipelines.spec.starts import Start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 0.2
+PUBLISH_EVERY_S = 2.0
+LOOK_FOR_STOP_EVERY_S = 1.0
+MAX_RESTARTS = 5
+"""In a row, without a complete batch in between."""
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+LAST_REPORT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    bootstrap: str
+    is_once: bool = False
+    """Process what is there, and end."""
+    start: Start | None = None
+    """Where topics begin, in place of what the file says. Only for a pipeline that has no checkpoint yet."""
+
+
+@dataclass(slots=True)
+class _Running:
+    query: Query
+    progress: QueryProgress
+    handle: "StreamingQuery | None" = None
+    restarts_in_a_row: int = 0
+    restart_at_s: float = 0.0
+    is_done: bool = False
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What Spark's threads left behind. They lag: a query may be over before its last report is here."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    """Ids of runs of queries; nothing more comes from them."""
+
+    def put(self, report: dict[str, Any]) -> None:
+        with self.changed:
+            self.waiting.append(report)
+
+    def end(self, run_id: str) -> None:
+        with self.changed:
+            self.ended.add(run_id)
+            self.changed.notify_all()
+
+    def take(self) -> list[dict[str, Any]]:
+        with self.changed:
+            taken, self.waiting = self.waiting, []
+        return taken
+
+    def wait_for_end(self, run_id: str) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: run_id in self.ended, LAST_REPORT_TIMEOUT_S)
+
+
+class Runner:
+    """A run of a pipeline in a Spark session. `topic` is where it tells how it is; None tells nobody."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        spark: "SparkSession",
+        options: RunOptions,
+        topic: StatusTopic | None,
+        emit: Callable[[str], None],
+    ) -> None:
+        self._graph = graph
+        self._spark = spark.newSession()  # its views and its queries are its own
+        self._options = options
+        self._topic = topic
+        self._emit = emit
+        self._reports = _Reports()
+        self._running: dict[str, _Running] = {}
+        self._published_s = self._looked_s = float("-inf")
+        now_ms = _now_ms()
+        self.status = Status(
+            graph.pipeline.name,
+            uuid.uuid4().hex,
+            State.RUNNING,
+            socket.gethostname(),
+            os.getpid(),
+            str(graph.pipeline.file.resolve()),
+            now_ms,
+            now_ms,
+        )
+
+    def plan(self) -> list[Query]:
+        """Everything that Spark can say without starting a query. Raises BadPipeline."""
+        reading = Reading(self._options.bootstrap, _now_ms(), self._options.start)
+        frames = build_frames(self._graph, self._spark, reading)
+        return plan_queries(self._graph, frames, self._spark, self._options.bootstrap, self._emit)
+
+    def run(self, is_stopping: Callable[[], bool], on_status: Callable[[Status], None]) -> Status:
+        """Until it is asked to stop, or has nothing left to do. Raises PipelineFailed or BadPipeline."""
+        try:
+            queries = self.plan()
+            self._refuse_second_start(queries)
+            listener = _listener(self._reports)
+            self._spark.streams.addListener(listener)
+            try:
+                self._running = {query.name: _Running(query, QueryProgress(query.name)) for query in queries}
+                state = self._watch(is_stopping, on_status)
+            finally:
+                self._stop_queries()
+                self._spark.streams.removeListener(listener)
+            self._tell(on_status, state)
+        except Exception as error:
+            self._tell(on_status, State.FAILED, str(error))
+            raise
+        return self.status
+
+    def _watch(self, is_stopping: Callable[[], bool], on_status: Callable[[Status], None]) -> State:
+        while True:
+            for running in self._running.values():
+                self._attend(running)
+            self._take_reports()
+            if all(running.is_done for running in self._running.values()):
+                return State.FINISHED
+            if is_stopping() or self._is_asked_to_stop():
+                return State.STOPPED
+            self._tell(on_status, State.RUNNING)
+            time.sleep(POLL_S)
+
+    def _attend(self, running: _Running) -> None:
+        """Start what is not running, and see what became of what was. Raises PipelineFailed."""
+        if running.is_done:
+            return
+        if running.handle is None:
+            if time.monotonic() >= running.restart_at_s:
+                try:
+                    running.handle = running.query.start(is_once=self._options.is_once)
+                except Exception as error:
+                    raise explain(error, f"sink {running.query.name}") from error
+        elif not running.handle.isActive:
+            failure = running.handle.exception()
+            if failure is None:
+                running.is_done = True
+            else:
+                self._failed(running, failure)
+
+    def _failed(self, running: _Running, error: Exception) -> None:
+        failure = explain(error, f"sink {running.query.name}")
+        running.restarts_in_a_row += 1
+        if not failure.is_passing or running.restarts_in_a_row > MAX_RESTARTS:
+            raise failure from error
+        pause_s = min(FIRST_PAUSE_S * 2 ** (running.restarts_in_a_row - 1), LONGEST_PAUSE_S)
+        running.handle, running.restart_at_s = None, time.monotonic() + pause_s
+        running.progress = replace(running.progress, restarts=running.progress.restarts + 1)
+
+    def _take_reports(self) -> None:
+        for report in self._reports.take():
+            running = self._running.get(report.get("name") or "")
+            if running is not None:
+                running.progress = after_batch(running.progress, report)
+                running.restarts_in_a_row = 0
+
+    def _refuse_second_start(self, queries: list[Query]) -> None:
+        if self._options.start is None:
+            return
+        for query in queries:
+            if query.has_started_before(self._spark):
+                checkpoint = self._graph.pipeline.checkpoint
+                raise PipelineFailed(
+                    f"The pipeline goes on from its checkpoint {checkpoint}, so --from has no meaning.",
+                    "To begin anew, name another checkpoint or remove this one.",
+                )
+
+    def _is_asked_to_stop(self) -> bool:
+        if self._topic is None or time.monotonic() - self._looked_s < LOOK_FOR_STOP_EVERY_S:
+            return False
+        self._looked_s = time.monotonic()
+        return self._topic.is_asked_to_stop(self.status.pipeline, self.status.run)
+
+    def _stop_queries(self) -> None:
+        for running in self._running.values():
+            if running.handle is not None:
+                running.handle.stop()
+        for running in self._running.values():
+            if running.handle is not None:
+                self._reports.wait_for_end(str(running.handle.runId))
+        self._take_reports()
+
+    def _tell(self, on_status: Callable[[Status], None], state: State, error: str = "") -> None:
+        queries = tuple(running.progress for running in self._running.values())
+        is_news = state is not State.RUNNING
+        self.status = replace(self.status, state=state, updated_ms=_now_ms(), queries=queries, error=error)
+        on_status(self.status)
+        if self._topic is not None and (is_news or time.monotonic() - self._published_s >= PUBLISH_EVERY_S):
+            self._topic.publish(self.status)
+            self._published_s = time.monotonic()
+
+
+def _listener(reports: _Reports) -> "StreamingQueryListener":
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:
+            reports.put(json.loads(event.progress.json))
+
+        def onQueryIdle(self, event: Any) -> None:
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:
+            reports.end(str(event.runId))
+
+    return Listener()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

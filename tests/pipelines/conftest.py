@@ -1,0 +1,31 @@
+"""One Spark for all tests of pipelines: it takes seconds to start."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headwater.pipelines.jvm.java import NoJava
+from headwater.pipelines.run.session import spark_session, spark_settings
+from headwater.pipelines.spec.pipeline import Pipeline, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """A session with the settings of pipelines, on two cores. A test that makes views takes `spark.newSession()`."""
+    pytest.importorskip("pyspark", reason="the extra headwater[spark] is not installed")
+    scratch = tmp_path_factory.mktemp("spark")
+    nobody = Pipeline("tests", Path(scratch / "tests.toml"), Settings(), (), (), ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADWATER_CLASS_CACHE", "off")  # nothing is left behind in the home directory
+        patch.setenv("HEADWATER_CACHE", str(scratch / "cache"))
+        settings = spark_settings(nobody, "local[2]", {"spark.sql.warehouse.dir": str(scratch / "warehouse")})
+        try:
+            with spark_session(settings) as (session, _):
+                yield session
+        except NoJava as error:
+            pytest.skip(str(error))
