@@ -74,11 +74,12 @@ class DrivenTransactions:
         self.markers: list[Markers] = []
         """Asked for and not reported yet."""
         self.now_ms = 0
+        self.wall_step_ms = 0
         self._spare_id = FIRST_SPARE_ID
 
     @property
     def now(self) -> Moment:
-        return at(self.now_ms)
+        return Moment(WALL_MS + self.now_ms + self.wall_step_ms, self.now_ms)
 
     def take(self, effects: Effects) -> None:
         self.log += effects.events

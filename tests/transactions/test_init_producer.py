@@ -236,6 +236,7 @@ def test_an_instance_that_starts_anew_with_its_last_epoch_gets_a_new_id() -> Non
     last = driven.change(producer_epoch=LAST_EPOCH)
     driven.add(last, P0)
     asked = driven.init(last)
+    assert driven.abort(last, version=2).error is ErrorCode.PRODUCER_FENCED, "there is no epoch to go on with"
     driven.mark()
     assert (asked.producer.epoch, asked.producer.id == last.id) == (0, False)
     assert driven.init(last).producer == asked.producer

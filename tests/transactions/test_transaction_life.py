@@ -163,12 +163,15 @@ def test_a_decided_transaction_has_all_the_time_it_needs() -> None:
 def test_a_step_of_the_wall_clock_aborts_nobody() -> None:
     driven = DrivenTransactions()
     producer = driven.begun(P0)
-    stepped = Moment(WALL_MS + WEEK_MS, 10)
-    driven.take(driven.shard.tick(stepped))
-    assert driven.state() is TransactionState.ONGOING
+    driven.wall_step_ms = WEEK_MS
+    driven.pass_ms(TIMEOUT_MS - 1)
     assert driven.add(producer, P1).error is ErrorCode.NONE
-    driven.take(driven.shard.tick(stepped))
+    driven.wall_step_ms = -WEEK_MS
+    assert driven.add(producer, P2).error is ErrorCode.NONE
+    driven.pass_ms(0)
     assert driven.state() is TransactionState.ONGOING
+    driven.pass_ms(1)
+    assert driven.state() is TransactionState.PREPARE_ABORT
 
 
 # Who waits

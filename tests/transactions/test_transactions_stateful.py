@@ -17,8 +17,9 @@ from headwater.transactions.effects import AddAnswer, EndAnswer, ProducerAnswer
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer, Request
 from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, Producer
 
-CLIENTS = 4
-clients = st.integers(0, CLIENTS - 1)
+CLIENTS = ((IDS[0], 1), (IDS[0], 2), (IDS[1], 2))
+"""Transactional id and protocol of each: two instances of one producer, and one that is alone."""
+clients = st.integers(0, len(CLIENTS) - 1)
 some_partitions = st.frozensets(st.sampled_from(PARTITIONS), min_size=1, max_size=3)
 
 
@@ -57,14 +58,16 @@ class Clients(ModelOfCoordinator):
     """Producers of both protocols that give connections up, with requests in them that arrive later or never."""
 
     def __init__(self) -> None:
-        self.clients = [Client(index, IDS[index % 2], 1 + index // 2, index + 1) for index in range(CLIENTS)]
-        self.connections = CLIENTS
+        self.clients = [Client(index, *each, connection=index + 1) for index, each in enumerate(CLIENTS)]
+        self.connections = len(CLIENTS)
         self.late: list[tuple[Client, Request, Unit]] = []
         self.senders: dict[object, tuple[Client, Unit]] = {}
         self.owners: dict[tuple[str, int], Unit] = {}
         """Whose each transaction in the log is."""
         self.wanted: dict[Unit, set[PartitionId]] = defaultdict(set)
+        self.added: dict[object, set[PartitionId]] = {}
         self.promised: dict[Unit, set[PartitionId]] = defaultdict(set)
+        """What was decided to be added, by request; and of what each client has heard. Without deleted partitions."""
         self.asked_outcomes: dict[Unit, set[bool]] = defaultdict(set)
         self.given: dict[tuple[str, Producer], int] = {}
         self.fenced: set[tuple[str, Producer]] = set()
@@ -136,14 +139,21 @@ class Clients(ModelOfCoordinator):
         self.connections += 1
         client.connection, client.token = self.connections, None
 
-    @rule(index=clients, is_commit=st.booleans(), partitions=some_partitions)
-    def work(self, index: int, is_commit: bool, partitions: frozenset[PartitionId]) -> None:
-        """What producers do all day, which random steps seldom add up to."""
+    # What producers do all day, which random steps seldom add up to
+
+    @rule(index=clients, partitions=some_partitions)
+    def begin(self, index: int, partitions: frozenset[PartitionId]) -> None:
         if self.clients[index].producer is None:
             self.init(index, False)
             self.settle()
         self.add(index, partitions)
         self.settle()
+
+    @rule(index=clients, is_commit=st.booleans(), leaves_one_behind=st.booleans())
+    def finish(self, index: int, is_commit: bool, leaves_one_behind: bool) -> None:
+        """Perhaps with an end that seems to be lost, is repeated, and comes in some day."""
+        if leaves_one_behind:
+            self.end(index, is_commit, True)
         self.end(index, is_commit, False)
         self.settle()
 
@@ -160,6 +170,7 @@ class Clients(ModelOfCoordinator):
         if isinstance(answer, AddAnswer) and answer.error is ErrorCode.NONE:
             assert isinstance(request, AddPartitions)
             assert (transactional_id, request.producer) not in self.fenced, "who was told so is fenced"
+            self.added[token] = set(request.partitions)
             number = len(self.history.begun[transactional_id])
             assert self.owners.setdefault((transactional_id, number), unit) == unit, "nobody joins another transaction"
         begun = self.history.begun[transactional_id]
@@ -172,6 +183,7 @@ class Clients(ModelOfCoordinator):
     def delivered(self, token: object, answer: Any) -> None:
         request, (client, unit) = self.asked[token], self.senders[token]
         if answer.error is ErrorCode.NONE:
+            self.promised[unit] |= self.added.get(token, set())
             self.check_promise(request, unit, answer)
         elif answer.error is ErrorCode.PRODUCER_FENCED and isinstance(request, AddPartitions):
             self.fenced.add((request.transactional_id, request.producer))
@@ -196,8 +208,6 @@ class Clients(ModelOfCoordinator):
             if self.owners.get((transactional_id, number)) == unit
         ]
         if isinstance(answer, AddAnswer):
-            assert isinstance(request, AddPartitions)
-            self.promised[unit] |= request.partitions
             assert owned, "what was added to is there"
         if isinstance(request, EndTransaction) and (owned or request.is_commit):
             (begun,) = owned
@@ -211,8 +221,8 @@ class Clients(ModelOfCoordinator):
             assert self.promised[unit] <= begun.partitions, "what was added is there"
 
     def forgot(self, partition: PartitionId) -> None:
-        for promised in self.promised.values():
-            promised.discard(partition)
+        for partitions in (*self.promised.values(), *self.added.values()):
+            partitions.discard(partition)
 
     def crashed(self) -> None:
         for key in [key for key in self.owners if key[1] > len(self.history.begun[key[0]])]:
@@ -232,7 +242,7 @@ class Strangers(ModelOfCoordinator):
         data=st.data(),
     )
     def init(self, transactional_id: str, timeout_ms: int, is_claiming: bool, data: st.DataObject) -> None:
-        claimed = self.somebody(data) if is_claiming else Producer(-1, -1)
+        claimed = self.somebody(transactional_id, data) if is_claiming else Producer(-1, -1)
         self.ask(InitProducer(transactional_id, timeout_ms, *claimed, self.spare()))
 
     @rule(
@@ -252,7 +262,7 @@ class Strangers(ModelOfCoordinator):
         connection: int,
         data: st.DataObject,
     ) -> None:
-        producer = self.somebody(data)
+        producer = self.somebody(transactional_id, data)
         self.ask(AddPartitions(transactional_id, *producer, partitions, is_verify_only, version, connection))
 
     @rule(
@@ -272,7 +282,7 @@ class Strangers(ModelOfCoordinator):
         has_spare: bool,
         data: st.DataObject,
     ) -> None:
-        producer = self.somebody(data)
+        producer = self.somebody(transactional_id, data)
         spare = self.spare_for_end(transactional_id) if has_spare else -1
         self.ask(EndTransaction(transactional_id, *producer, is_commit, version, spare, connection))
 
@@ -284,15 +294,15 @@ class Strangers(ModelOfCoordinator):
         for each in self.shard.listed():
             assert each.state.is_prepared or each.updated_ms > now.wall_ms - SETTINGS.id_expiration_ms
 
-    def somebody(self, data: st.DataObject) -> Producer:
-        known = [each.producer for each in self.shard.listed()]
-        known += [each.producer_before for each in self.shard.listed() if each.producer_before is not None]
+    def somebody(self, transactional_id: str, data: st.DataObject) -> Producer:
+        transaction = self.shard.durable_state().get(transactional_id)
+        known = [] if transaction is None else [transaction.producer, transaction.producer_before]
         epochs = st.sampled_from([-1, 0, 1, LAST_EPOCH, MAX_EPOCH])
         strangers = st.builds(Producer, st.sampled_from([-1, 0, 500, self.spare_id]), epochs)
-        return data.draw(st.sampled_from(known) | strangers if known else strangers)
+        return data.draw(st.sampled_from([each for each in known if each is not None] or [Producer(0, 0)]) | strangers)
 
 
 TestClients = Clients.TestCase
-TestClients.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestClients.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 TestStrangers = Strangers.TestCase
 TestStrangers.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -147,6 +147,7 @@ def _is_repeated(transaction: Transaction, request: EndTransaction) -> bool:
         transaction.version == 2
         and transaction.state.is_committed is not None
         and transaction.producer_before == request.producer
+        and transaction.producer.epoch <= LAST_EPOCH  # Above it, a fence ended the transaction.
     )
 
 
