@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from local_broker import Client, batch_of, running
-from transactors import Transactor, committed_records, fetch_committed, partition_of
+from transactors import Transactor, committed_records, fetch_committed, partition_of, until
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.files import MemoryFiles
@@ -37,6 +37,7 @@ def test_a_reader_wakes_for_the_marker_and_not_for_the_batches_before_it(tmp_pat
             partition.watchers.add(all_of_it)
             partition.stable_watchers.add(stable)
             waiting = asyncio.create_task(fetch_committed(client, 0, wait_ms=LONG_MS))
+            await until(lambda: len(partition.stable_watchers) == 2)
             transactor = Transactor(partition)
             for number in range(10):
                 await transactor.write(b"%d" % number)
@@ -62,7 +63,7 @@ def test_min_bytes_counts_what_became_stable(tmp_path: Path) -> None:
             await large.write(bytes(5_000))
             consumer = await Client.connect(broker)
             waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS, min_bytes=1_000))
-            await pause()
+            await until(lambda: len(partition.stable_watchers) == 1)
             await small.commit()
             await pause()
             assert not waiting.done(), "a transaction of 100 bytes has ended; the large one has not"
@@ -89,8 +90,7 @@ def test_bytes_that_were_there_before_the_wait_are_not_missed(tmp_path: Path) ->
                 if not restarts:
                     continue
                 waiting = asyncio.create_task(fetch_committed(client, 0, wait_ms=LONG_MS, min_bytes=7_000))
-                await pause()
-                assert not waiting.done()
+                await until(lambda: len(partition_of(broker).stable_watchers) == 1)
                 await transactor.commit()
                 result = await asyncio.wait_for(waiting, 5)
                 assert len(result.records) > 4_000, "as far as its segment goes"
@@ -163,7 +163,7 @@ def test_a_deleted_topic_wakes_those_who_wait_for_stable_records(tmp_path: Path)
             await Transactor(partition_of(broker)).write(b"a")
             consumer = await Client.connect(broker)
             waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS))
-            await pause()
+            await until(lambda: len(partition_of(broker).stable_watchers) == 1)
             await broker.catalog.delete(broker.catalog.topic("t"))
             result = await asyncio.wait_for(waiting, 5)
             assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

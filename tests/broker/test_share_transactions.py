@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from local_broker import batch_of, running
 from share_members import ACCEPT, RELEASE, Member, configure, on_loop
-from transactors import Transactor, partition_of
+from transactors import Transactor, partition_of, until
 
 from headwater.testing.files import MemoryFiles
 
@@ -70,8 +70,8 @@ async def test_a_member_that_waits_is_woken_by_the_marker(tmp_path: Path) -> Non
         member = await Member.joined(broker, "t")
         transactor = Transactor(partition_of(broker))
         waiting = asyncio.create_task(member.fetch(wait_ms=LONG_MS))
-        await pause()
-        assert len(partition_of(broker).stable_watchers) == 1 and not partition_of(broker).watchers
+        await until(lambda: len(partition_of(broker).stable_watchers) == 1)
+        assert not partition_of(broker).watchers
         await transactor.write(b"a")
         await pause()
         assert not waiting.done()
@@ -89,7 +89,7 @@ async def test_a_group_may_change_its_mind_while_a_member_waits(tmp_path: Path, 
         member = await Member.joined(broker, "t")
         transactor = Transactor(partition_of(broker))
         waiting = asyncio.create_task(member.fetch(wait_ms=LONG_MS))
-        await pause()
+        await until(lambda: len(partition_of(broker).stable_watchers) == 1)
         if ends:
             await configure(client, share_isolation_level="read_uncommitted")
             await transactor.write(b"a")

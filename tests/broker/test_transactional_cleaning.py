@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from local_broker import Client, keyed, running, settled
-from transactors import Transactor, committed_values, partition_of, read_committed
+from transactors import Transactor, committed_values, partition_of, read_committed, roll
 
 from headwater.broker.compactor import Compaction, dirty_log
 from headwater.broker.partition import Partition
@@ -26,11 +26,6 @@ COMPACTED = {
     "delete_retention_ms": str(DELETE_RETENTION_MS),
     "segment_bytes": "100000",
 }
-
-
-async def roll(partition: Partition) -> None:
-    partition.ask_roll()
-    await settled()
 
 
 async def compact(broker: Broker) -> None:
@@ -295,8 +290,7 @@ def test_whatever_happens_readers_of_committed_records_find_the_last_committed_v
                         await transactor.abort()
                         mine.clear()
                     elif what < 0.96:
-                        partition_of(broker).ask_roll()
-                        await asyncio.sleep(0.01)
+                        await roll(partition_of(broker))
                     else:
                         clock.advance(chance.choice([1, 6]))
                         await broker.cleaner.compact()

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from local_broker import Client, batch_of, running, settled, start
-from transactors import Transactor, committed_values, partition_of, read_committed, stable_offset
+from local_broker import Client, batch_of, running, start
+from transactors import Transactor, committed_values, partition_of, read_committed, roll, stable_offset
 
 from headwater.broker import partition as partition_module
 from headwater.broker.batch_rules import admit
-from headwater.broker.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, Codec, parse_header, split
 from headwater.records.record import Record
@@ -26,17 +25,6 @@ def refused(code: ErrorCode, transactor: Transactor, is_commit: bool = True) -> 
     with pytest.raises(RequestError) as caught:
         transactor.mark(is_commit)
     assert caught.value.code is code
-
-
-def segments(partition: Partition) -> int:
-    return len(partition.register.chain.sealed)
-
-
-async def roll(partition: Partition) -> None:
-    before = segments(partition)
-    partition.ask_roll()
-    await settled()
-    assert segments(partition) == before + 1
 
 
 def test_a_transaction_is_seen_as_a_whole_or_not_at_all(tmp_path: Path) -> None:

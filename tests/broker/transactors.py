@@ -1,5 +1,7 @@
 """Transactions without a coordinator: batches and markers go straight to a partition; a consumer reads them."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,24 @@ TIME_MS = 1_000
 
 def partition_of(broker: Broker, topic: str = "t") -> Partition:
     return broker.catalog.topic(topic).partition(0)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that is about to happen."""
+    for _ in range(10_000):
+        if holds():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen")
+
+
+async def roll(partition: Partition) -> None:
+    """A new segment, if the open one holds anything."""
+    if partition.open_bytes:
+        chain = partition.register.chain
+        before = chain.open.id
+        partition.ask_roll()
+        await until(lambda: chain.open.id != before)
 
 
 @dataclass
