@@ -129,48 +129,36 @@ def test_a_marker_stays_as_long_as_anything_of_its_transaction_and_then_its_time
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("lives", [(4,), (1, 1, 1, 1)])
 def test_without_its_marker_an_aborted_transaction_hides_nothing_that_came_later(
-    tmp_path: Path, restarts: bool
+    tmp_path: Path, lives: tuple[int, ...]
 ) -> None:
     """A reader that is told of an abort and never meets its marker would leave out what its producer wrote since."""
 
     async def scenario() -> None:
         clock = ManualClock(NOW_MS)
         files = MemoryFiles()
-        transactor = Transactor(None)  # type: ignore[arg-type]
-        steps = 0
-        broker_context = running(tmp_path, files, clock)
-        broker, client = await broker_context.__aenter__()
-        try:
-            await client.create("t", **COMPACTED)
-
-            async def restarted() -> tuple[Broker, Client]:
-                nonlocal broker_context
-                if not restarts:
-                    return broker, client
-                await broker_context.__aexit__(None, None, None)
-                broker_context = running(tmp_path, files, clock)
-                return await broker_context.__aenter__()
-
-            transactor.partition = partition_of(broker)
-            await transactor.write(b"aborted", key=b"a")
-            await transactor.abort()
-            await transactor.write(b"committed", key=b"b")
-            await transactor.commit()
-            for steps in range(4):
-                broker, client = await restarted()
-                assert await committed_values(client) == [b"committed", *[b"filler"] * (steps > 0)]
-                await client.produce("t", keyed([("filler", "filler")]))
-                await compact(broker)
-                broker, client = await restarted()
-                assert await committed_values(client) == [b"committed", b"filler"]
-                assert partition_of(broker).aborted_transactions(0, 100) == [], "before its marker goes"
-                clock.advance(2 * DELETE_RETENTION_MS / 1000)
+        for life, compactions in enumerate(lives):
+            async with running(tmp_path, files, clock) as (broker, client):
+                if life == 0:
+                    await client.create("t", **COMPACTED)
+                    transactor = Transactor(partition_of(broker))
+                    await transactor.write(b"aborted", key=b"a")
+                    await transactor.abort()
+                    await transactor.write(b"committed", key=b"b")
+                    await transactor.commit()
+                else:
+                    assert partition_of(broker).aborted_transactions(0, 100) == [], "before its marker goes"
+                    assert await committed_values(client) == [b"committed", b"filler"]
+                for _ in range(compactions):
+                    await client.produce("t", keyed([("filler", "filler")]))
+                    await compact(broker)
+                    assert partition_of(broker).aborted_transactions(0, 100) == []
+                    assert await committed_values(client) == [b"committed", b"filler"]
+                    clock.advance(2 * DELETE_RETENTION_MS / 1000)
+        async with running(tmp_path, files, clock) as (_, client):
+            assert await committed_values(client) == [b"committed", b"filler"]
             assert await markers(client) == [3], "that of the commit; the other one has gone"
-        finally:
-            await broker_context.__aexit__(None, None, None)
-        assert steps == 3
 
     asyncio.run(scenario())
 
