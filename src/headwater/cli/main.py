@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from headwater.cli.output import Problem, note, say
 
-NOUNS = ("serve", "topic", "subscription", "queue", "group", "transaction", "produce", "consume")
+NOUNS = ("serve", "topic", "subscription", "queue", "group", "transaction", "produce", "consume", "pipeline")
 EXIT_BROKEN_PIPE = 128 + 13
 
 

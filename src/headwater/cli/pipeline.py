@@ -1,0 +1,235 @@
+"""`headwater pipeline`: check pipeline files, run them on Spark, and see and stop what runs.
+
+`check` needs neither Spark nor a broker. `list`, `status` and `stop` go through the topic headwater.pipelines, where
+every run tells how it is, so they work from any machine that reaches the broker.
+"""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, client_config
+from headwater.cli.output import Problem, note, print_json, print_table, say
+from headwater.cli.pipeline_run import Wanted, dry_runner, load_graph, now_ms, pipeline_problems, ready_runner
+
+if TYPE_CHECKING:
+    from headwater.pipelines.run.progress import Status
+    from headwater.pipelines.run.status_topic import StatusTopic
+
+app = typer.Typer(help="Check, run and watch pipelines on Spark.", no_args_is_help=True, add_completion=False)
+
+STOP_TIMEOUT_S = 60.0
+STOP_POLL_S = 0.5
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A pipeline: a .toml file or a .py module.")]
+Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A pipeline's name, or its file.")]
+MaybeBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="HEADWATER_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="A broker to ask; wins over the file.",
+        show_default="the file's, or 127.0.0.1:9092",
+    ),
+]
+Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[2], spark://…, k8s://…, yarn.")]
+Conf = Annotated[list[str], typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark. May be repeated.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what Spark logs, and whole stacks.")]
+
+
+@app.command()
+def check(
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Also let Spark analyse the queries.")] = False,
+    json: Json = False,
+    master: Master = "local[2]",
+    conf: Conf = [],  # noqa: B006 (typer copies it)
+    verbose: Verbose = False,
+    bootstrap: MaybeBootstrap = None,
+) -> None:
+    """Look for mistakes in a pipeline file, without running it."""
+    graph = load_graph(file, as_json=json)
+    pipeline = graph.pipeline
+    columns: dict[str, list[str]] = {}
+    if dry_run:
+        wanted = Wanted(bootstrap, master, conf, verbose)
+        with pipeline_problems(is_verbose=verbose, as_json=json), dry_runner(graph, wanted) as runner:
+            columns = {query.name: query.frame.columns for query in runner.plan()}
+    kinds = {part.name: _kind(part) for part in (*pipeline.sources, *pipeline.sinks)}
+    sources = {source.name for source in pipeline.sources}
+    rows = [
+        {
+            "sink": sink.name,
+            "kind": kinds[sink.name],
+            "reads": sorted(f"{name} ({kinds[name]})" for name in graph.needed_by(sink) & sources),
+            "steps": [step.name for step in graph.steps_in_order if step.name in graph.needed_by(sink)],
+            **({"columns": columns[sink.name]} if sink.name in columns else {}),
+        }
+        for sink in pipeline.sinks
+    ]
+    if json:
+        print_json({"pipeline": pipeline.name, "mistakes": [], "sinks": rows, "unused": graph.unused})
+        return
+    say(f"{file} is fine: pipeline {pipeline.name}, checkpoint {pipeline.checkpoint}.")
+    print_table(
+        ("sink", "kind", "reads", "through", *(("columns",) if columns else ())),
+        [tuple(", ".join(value) if isinstance(value, list) else value for value in row.values()) for row in rows],
+    )
+    if graph.unused:
+        note(f"Read by nothing: {', '.join(graph.unused)}.")
+
+
+@app.command()
+def run(
+    file: File,
+    once: Annotated[bool, typer.Option("--once", help="Process what is there now, and end.")] = False,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="Where topics begin at the first run: earliest, latest, a time or an age (15m)."),
+    ] = None,
+    master: Master = "local[*]",
+    conf: Conf = [],  # noqa: B006 (typer copies it)
+    verbose: Verbose = False,
+    bootstrap: MaybeBootstrap = None,
+) -> None:
+    """Run a pipeline. Ctrl-C stops it; the next run goes on where this one was."""
+    from headwater.cli.consume import stop_signals
+    from headwater.cli.pipeline_view import progress_view
+
+    graph = load_graph(file)
+    wanted = Wanted(bootstrap, master, conf, verbose, once, start)
+    with (
+        pipeline_problems(is_verbose=verbose),
+        progress_view() as view,
+        ready_runner(graph, wanted, view.emit) as (runner, also),
+        stop_signals() as is_stopping,
+    ):
+
+        def on_status(status: "Status") -> None:
+            view.show(status)
+            also(status)
+
+        status = runner.run(is_stopping, on_status)
+    rows = ", ".join(f"{query.query} {query.rows}" for query in status.queries)
+    note(f"{graph.pipeline.name} {status.state}; rows read: {rows}.")
+
+
+@app.command("list")
+def list_pipelines(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """List the pipelines that run or ran, on all machines."""
+    now = now_ms()
+    with pipeline_problems(), _topic(bootstrap) as topic:
+        statuses = sorted(topic.statuses().values(), key=lambda status: status.pipeline)
+    if json:
+        print_json([_as_json(status, now) for status in statuses])
+        return
+    print_table(
+        ("pipeline", "state", "rows", "in/s", "lag", "host", "pid", "told"),
+        [
+            (
+                status.pipeline,
+                status.state_at(now),
+                sum(query.rows for query in status.queries),
+                round(sum(query.rows_per_s for query in status.queries), 1),
+                _total_lag(status),
+                status.host,
+                status.pid,
+                _age(now - status.updated_ms),
+            )
+            for status in statuses
+        ],
+        empty="No pipeline has run yet. `headwater pipeline run FILE` runs one.",
+    )
+
+
+@app.command()
+def status(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Show how a pipeline is doing, sink by sink."""
+    from headwater.cli.pipeline_view import COLUMNS, query_cells
+
+    with pipeline_problems(), _topic(bootstrap) as topic:
+        found = _status_of(topic, _name(name))
+    now = now_ms()
+    if json:
+        print_json(_as_json(found, now))
+        return
+    say(
+        f"Pipeline {found.pipeline}: {found.state_at(now)}, told {_age(now - found.updated_ms)}, "
+        f"started {_age(now - found.started_ms)} on {found.host} (process {found.pid}), {found.file}"
+    )
+    if found.error:
+        say(found.error)
+    print_table(COLUMNS, [query_cells(query) for query in found.queries])
+
+
+@app.command()
+def stop(
+    name: Name,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it has stopped.")] = True,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Stop a running pipeline, wherever it runs. It goes on there with the next `run`."""
+    with pipeline_problems(), _topic(bootstrap) as topic:
+        found = _status_of(topic, _name(name))
+        state = found.state_at(now_ms())
+        if state != "running":
+            raise Problem(f"Pipeline {found.pipeline} is not running: {state}.")
+        topic.ask_to_stop(found)
+        until_s = time.monotonic() + STOP_TIMEOUT_S
+        while wait and time.monotonic() < until_s:
+            now = topic.statuses().get(found.pipeline)
+            if now is None or now.run != found.run or now.state != "running":
+                say(f"Pipeline {found.pipeline} has stopped.")
+                return
+            time.sleep(STOP_POLL_S)
+    if wait:
+        raise Problem(f"Pipeline {found.pipeline} was asked to stop {STOP_TIMEOUT_S:.0f} s ago, and still runs.")
+    say(f"Asked pipeline {found.pipeline} to stop.")
+
+
+# Inside
+
+
+def _topic(bootstrap: str) -> "StatusTopic":
+    from headwater.pipelines.run.status_topic import StatusTopic
+
+    client_config(bootstrap)  # somebody listens there
+    return StatusTopic(bootstrap)
+
+
+def _status_of(topic: "StatusTopic", name: str) -> "Status":
+    found = topic.statuses().get(name)
+    if found is None:
+        raise Problem(f"Pipeline {name} has not run.", "`headwater pipeline list` shows those that did.")
+    return found
+
+
+def _name(name_or_file: str) -> str:
+    file = Path(name_or_file)
+    return load_graph(file).pipeline.name if file.suffix in (".toml", ".py") and file.is_file() else name_or_file
+
+
+def _kind(part: Any) -> str:
+    return str(part.declared.values.get("kind", "python"))
+
+
+def _as_json(status: "Status", now: int) -> dict[str, Any]:
+    return {**asdict(status), "state": str(status.state_at(now))}
+
+
+def _total_lag(status: "Status") -> int | None:
+    known = [query.lag for query in status.queries if query.lag is not None]
+    return sum(known) if known else None
+
+
+def _age(age_ms: int) -> str:
+    age_s = max(0, age_ms // 1000)
+    for unit, length_s in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if age_s >= 2 * length_s:
+            return f"{age_s // length_s}{unit} ago"
+    return f"{age_s}s ago"
