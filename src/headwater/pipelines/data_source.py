@@ -30,7 +30,8 @@ class HeadwaterDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, is_streaming=False)
-        return FilteringBatchReader(schema, options) if _plans_with_filters() else BatchReader(schema, options)
+        takes_filters = options.push_filters and _plans_with_filters()
+        return FilteringBatchReader(schema, options) if takes_filters else BatchReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(schema, source_options(self.options, is_streaming=True))

@@ -64,7 +64,8 @@ def bounds(filters: Sequence[Filter]) -> tuple[Bounds, list[Filter]]:
     left: list[Filter] = []
     for one in filters:
         narrower = _narrower(known, one)
-        if narrower is None or narrower.first_timestamp_ms != known.first_timestamp_ms:
+        is_exact = isinstance(one, IsNotNull) or getattr(one, "attribute", None) != ("timestamp",)
+        if narrower is None or not is_exact:
             left.append(one)
         known = narrower or known
     return known, left

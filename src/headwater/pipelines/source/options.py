@@ -30,7 +30,7 @@ BOTH = (
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
 )
-BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "pushFilters")
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "pollWaitMs")
 KNOWN = (*BOTH, *BATCH_ONLY, *STREAM_ONLY)
 
@@ -56,6 +56,8 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
+    push_filters: bool
+    """See `FilteringBatchReader`."""
     poll_timeout_ms: int
     poll_wait_ms: int
 
@@ -89,6 +91,7 @@ def source_options(options: Mapping[str, str], is_streaming: bool) -> SourceOpti
         max_offsets_per_trigger=most,
         min_offsets_per_trigger=least,
         max_trigger_delay_ms=a_duration_ms("maxTriggerDelay", own.get("maxtriggerdelay", DEFAULT_MAX_TRIGGER_DELAY)),
+        push_filters=a_boolean("pushFilters", own.get("pushfilters", "false")),
         poll_timeout_ms=_positive(own, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
         poll_wait_ms=_wait_ms(own),
     )
@@ -108,7 +111,7 @@ def _check_names(own: Mapping[str, str], is_streaming: bool) -> None:
     if is_streaming:
         for name in BATCH_ONLY:
             if name.lower() in own:
-                raise InvalidOption(f"Option {name} is for batch queries: a stream has no end.")
+                raise InvalidOption(f"Option {name} is for batch queries, and not for streams.")
 
 
 def _positive(own: Mapping[str, str], name: str) -> int | None:

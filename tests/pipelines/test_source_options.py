@@ -1,0 +1,141 @@
+"""Options of a query: what is known, what is refused, and what the refusal says."""
+
+import pytest
+
+from headwater.pipelines.client.cluster import EARLIEST, LATEST
+from headwater.pipelines.client.config import Address
+from headwater.pipelines.client.offsets import TopicPartition
+from headwater.pipelines.errors import InvalidOption
+from headwater.pipelines.source.options import SourceOptions, source_options
+from headwater.pipelines.source.positions import AtOffsets, AtTime, AtTimes, Everywhere
+from headwater.pipelines.source.subscription import Assigned, Matching, Subscribed
+
+NEEDED = {"kafka.bootstrap.servers": "one:1,two:2", "subscribe": "orders"}
+
+
+def parsed(is_streaming: bool = False, **more: str) -> SourceOptions:
+    return source_options({**NEEDED, **more}, is_streaming)
+
+
+def refused(is_streaming: bool = False, **more: str) -> str:
+    with pytest.raises(InvalidOption) as caught:
+        parsed(is_streaming, **more)
+    return str(caught.value)
+
+
+def test_names_are_read_in_any_case() -> None:
+    options = source_options({"KAFKA.Bootstrap.Servers": "a:1", "SUBSCRIBE": "x", "FailOnDataLoss": "FALSE"}, True)
+    assert options.subscription == Subscribed(("x",))
+    assert options.fail_on_data_loss is False
+
+
+def test_a_batch_goes_from_the_first_record_to_the_last_and_a_stream_starts_at_the_end() -> None:
+    assert (parsed().starting, parsed().ending) == (Everywhere(EARLIEST), Everywhere(LATEST))
+    assert parsed(is_streaming=True).starting == Everywhere(LATEST)
+
+
+def test_topics_are_named_in_three_ways() -> None:
+    brokers = {"kafka.bootstrap.servers": "a:1"}
+    ways = {"subscribe": " a, b ,,a", "assign": '{"a": [1, 0]}', "subscribePattern": "orders-.*"}
+    found = [source_options({**brokers, way: text}, False).subscription for way, text in ways.items()]
+    assert found == [
+        Subscribed(("a", "b")),
+        Assigned((TopicPartition("a", 0), TopicPartition("a", 1))),
+        Matching("orders-.*"),
+    ]
+
+
+def test_a_time_counts_before_offsets_and_one_for_all_before_all() -> None:
+    by_partition = '{"orders": {"0": 5}}'
+    expected = {TopicPartition("orders", 0): 5}
+    assert parsed(startingOffsets=by_partition).starting == AtOffsets("startingOffsets", expected)
+    by_time = {"startingOffsets": by_partition, "startingOffsetsByTimestamp": by_partition}
+    assert parsed(**by_time).starting == AtTimes("startingOffsetsByTimestamp", expected)
+    assert parsed(**by_time, startingTimestamp="7").starting == AtTime("startingTimestamp", 7)
+
+
+def test_an_unknown_option_is_named_with_the_nearest_known_one() -> None:
+    assert "startingOfsets is unknown. Did you mean startingOffsets?" in refused(startingOfsets="latest").replace(
+        "startingofsets", "startingOfsets"
+    )
+    assert "zzz is unknown. Known are:" in refused(zzz="1")
+    assert "kafka.fetch.bytes is unknown" in refused(**{"kafka.fetch.bytes": "1"})
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"assign": '{"a": [0]}'}, "assign and subscribe"),
+        ({"subscribe": " , "}, "must name topics"),
+        ({"startingOffsets": "latest"}, "cannot be latest"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "cannot be latest"),
+        ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"startingOffsets": "yesterday"}, "must be like"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "must be like"),
+        ({"startingOffsets": '{"orders": {"zero": 1}}'}, "must be like"),
+        ({"startingOffsets": '{"orders": [1]}'}, "must be like"),
+        ({"startingOffsets": "[" * 100_000}, "must be like"),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "must be like"),
+        ({"startingTimestamp": "soon"}, "startingTimestamp is 'soon'"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"minPartitions": "0"}, "at least 1"),
+        ({"maxOffsetsPerTrigger": "9" * 5000}, "at least 1"),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "more than maxOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "1 fortnight"}, "duration"),
+        ({"pollWaitMs": "-1"}, "from 0 to 60000"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
+        ({"kafka.bootstrap.servers": "host:port"}, "not host:port"),
+        ({"kafka.bootstrap.servers": ","}, "empty"),
+        ({"kafka.isolation.level": "serializable"}, "read_committed or read_uncommitted"),
+        ({"kafka.auto.offset.reset": "earliest"}, "startingOffsets"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "SASL is not supported yet"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "SASL is not supported yet"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "a.jks"}, "Java key store"),
+        ({"kafka.client.id": "a", "client.id": "b"}, "given twice"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(more: dict[str, str], words: str) -> None:
+    assert words in refused(is_streaming="PerTrigger" in str(more) or "pollWaitMs" in more, **more)
+
+
+def test_a_query_without_brokers_or_topics_is_refused() -> None:
+    for missing in NEEDED:
+        given = {name: value for name, value in NEEDED.items() if name != missing}
+        with pytest.raises(InvalidOption, match=r"missing|none of them"):
+            source_options(given, False)
+
+
+def test_a_stream_has_no_end() -> None:
+    assert "endingOffsets is for batch queries, and not for streams" in refused(
+        is_streaming=True, endingOffsets="latest"
+    )
+
+
+def test_options_of_groups_are_accepted_and_have_no_meaning() -> None:
+    plain = parsed()
+    assert parsed(groupIdPrefix="mine", **{"kafka.group.id": "g", "kafka.session.timeout.ms": "1"}) == plain
+
+
+def test_how_to_reach_the_brokers_is_read_with_and_without_the_prefix() -> None:
+    config = parsed(**{"isolation.level": "READ_COMMITTED", "kafka.request.timeout.ms": "500"}).client
+    assert config.bootstrap == (Address("one", 1), Address("two", 2))
+    assert (config.is_read_committed, config.request_timeout_ms) == (True, 500)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("host", Address("host", 9092)),
+        ("PLAINTEXT://host:1", Address("host", 1)),
+        ("[::1]:5", Address("::1", 5)),
+        ("::1", Address("::1", 9092)),
+    ],
+)
+def test_an_address_is_read_in_the_ways_people_write_it(text: str, expected: Address) -> None:
+    assert parsed(**{"kafka.bootstrap.servers": text}).client.bootstrap == (expected,)
+
+
+def test_durations_have_units() -> None:
+    delays = [parsed(is_streaming=True, maxTriggerDelay=text).max_trigger_delay_ms for text in ("250", "90s", "2 min")]
+    assert delays == [250, 90_000, 120_000]
