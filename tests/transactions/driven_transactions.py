@@ -7,6 +7,7 @@ from typing import Any
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
 from headwater.model.moment import Moment
+from headwater.transactions.connections import Connections
 from headwater.transactions.effects import Effects, Markers
 from headwater.transactions.event_bytes import decode, encode
 from headwater.transactions.events import Event, TransactionStored
@@ -26,9 +27,11 @@ def at(ms: int) -> Moment:
     return Moment(WALL_MS + ms, ms)
 
 
-def replayed(log: list[Event], settings: TransactionSettings) -> TransactionShard:
+def replayed(
+    log: list[Event], settings: TransactionSettings, connections: Connections | None = None
+) -> TransactionShard:
     """A new shard from the bytes of the log."""
-    shard = TransactionShard(settings)
+    shard = TransactionShard(settings, connections)
     for event in log:
         read = decode(*encode(event))
         assert read is not None
@@ -162,9 +165,10 @@ class DrivenTransactions:
             self.take(self.shard.tick(self.now))
         self.now_ms = end_ms
 
-    def restart(self) -> None:
-        """The process is gone, and whoever waited with it; a new one reads the log."""
-        self.shard = replayed(self.log, self.settings)
+    def restart(self, connections: Connections | None = None) -> None:
+        """The process is gone, and whoever waited with it; a new one reads the log. Or, with connections, the shard was
+        dropped and takes up what the log has."""
+        self.shard = replayed(self.log, self.settings, connections)
         self.markers = []
         self.take(self.shard.resume(self.now))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headwater.model.ids import PartitionId
+from headwater.transactions.connections import Connections
 from headwater.transactions.effects import Effects, Markers
 from headwater.transactions.event_bytes import encode
 from headwater.transactions.events import Event, TransactionForgotten, TransactionStored
@@ -99,7 +100,8 @@ class ModelOfCoordinator(RuleBasedStateMachine):
         self.marked: dict[str, set[PartitionId]] = defaultdict(set)
         self.outcomes: dict[tuple[str, int], bool] = {}
         """Of each transaction that was marked anywhere: with what."""
-        self.shard = replayed(self.durable, SETTINGS)
+        self.connections_heard = Connections()
+        self.shard = replayed(self.durable, SETTINGS, self.connections_heard)
         self.take(self.shard.resume(at(0)))
 
     # To be filled in
@@ -110,8 +112,8 @@ class ModelOfCoordinator(RuleBasedStateMachine):
     def delivered(self, token: object, answer: Any) -> None:
         """The answer was given."""
 
-    def crashed(self) -> None:
-        """Everything but the log is gone."""
+    def dropped(self, is_crash: bool) -> None:
+        """What was not in the log is gone; with a crash, connections are, too."""
 
     # Asking
 
@@ -183,15 +185,18 @@ class ModelOfCoordinator(RuleBasedStateMachine):
     def log_takes_everything(self) -> None:
         self.log_takes(len(self.undurable))
 
-    @rule()
-    def crash(self) -> None:
+    @rule(is_crash=st.booleans())
+    def drop(self, is_crash: bool) -> None:
+        """The process crashes; or the log did not take an append, and the shard is read again."""
+        if is_crash:
+            self.connections_heard = Connections()
         self.undurable.clear()
         self.waiting.clear()
         self.unwritten.clear()
         self.marked.clear()
         self.history = History(self.durable)
-        self.crashed()
-        self.shard = replayed(self.durable, SETTINGS)
+        self.dropped(is_crash)
+        self.shard = replayed(self.durable, SETTINGS, self.connections_heard)
         self.take(self.shard.resume(at(self.now_ms)))
 
     # The world

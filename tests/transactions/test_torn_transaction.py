@@ -4,12 +4,16 @@ import pytest
 from driven_transactions import P0, P1, DrivenTransactions
 
 from headwater.model.errors import ErrorCode
+from headwater.transactions.connections import Connections
 from headwater.transactions.transaction import Producer, TransactionState
 
 
-def with_second_transaction(version: int) -> tuple[DrivenTransactions, Producer, Producer]:
+def with_second_transaction(
+    version: int, connections: Connections | None = None
+) -> tuple[DrivenTransactions, Producer, Producer]:
     """The client gave connection 1 up with its EndTxn in it, repeated that on connection 2, and went on."""
     driven = DrivenTransactions()
+    driven.restart(connections)
     first = driven.init().producer
     driven.add(first, P0, version=version, connection=1)
     second = driven.commit(first, version=version, connection=2).producer
@@ -101,6 +105,15 @@ def test_after_a_restart_connections_are_counted_anew(version: int) -> None:
     driven.add(producer, P0, version=version, connection=70)
     driven.restart()
     assert driven.commit(producer, version=version, connection=1).error is ErrorCode.NONE
+
+
+def test_a_shard_that_is_replayed_in_the_same_process_goes_on_knowing_the_connections() -> None:
+    connections = Connections()
+    driven, first, second = with_second_transaction(1, connections)
+    driven.restart(connections)
+    assert driven.commit(first, connection=1).error is ErrorCode.INVALID_TXN_STATE
+    assert driven.state() is TransactionState.ONGOING
+    assert driven.commit(second, connection=2).error is ErrorCode.NONE
 
 
 def test_a_fenced_producer_is_told_so_whatever_its_connection() -> None:

@@ -224,12 +224,15 @@ class Clients(ModelOfCoordinator):
         for partitions in (*self.promised.values(), *self.added.values()):
             partitions.discard(partition)
 
-    def crashed(self) -> None:
+    def dropped(self, is_crash: bool) -> None:
         for key in [key for key in self.owners if key[1] > len(self.history.begun[key[0]])]:
             del self.owners[key]
-        self.late.clear()
+        if is_crash:
+            self.late.clear()
         for client in self.clients:
-            self.reconnect(client)
+            if is_crash:
+                self.reconnect(client)
+            client.token = None
 
 
 class Strangers(ModelOfCoordinator):

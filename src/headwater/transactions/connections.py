@@ -5,7 +5,8 @@ new one, goes on, and begins the next transaction. If the request that it gave u
 of that next transaction, and half of it is committed: a torn transaction. Version 2 has an epoch for each transaction
 against that. Here, a connection that the producer has left behind is not listened to any more.
 
-Only in memory: connections end with the process, and so does whatever was late in them.
+Only in memory: connections end with the process, and so does whatever was late in them. They outlive a shard that is
+dropped and replayed, so the shard in its place is given what was known.
 """
 
 from headwater.transactions.transaction import Producer

@@ -30,7 +30,8 @@ from headwater.transactions.transaction import Transaction, TransactionState, is
 
 
 class TransactionShard:
-    def __init__(self, settings: TransactionSettings) -> None:
+    def __init__(self, settings: TransactionSettings, connections: Connections | None = None) -> None:
+        """`connections`: of the shard that was dropped, if this one takes its place in the same process."""
         self._settings = settings
         self._transactions: dict[str, Transaction] = {}
         self._size_bytes = 0
@@ -39,7 +40,7 @@ class TransactionShard:
         self._timeouts: Deadlines[str] = Deadlines()
         self._parked = ParkedRequests(settings.max_parked, settings.concurrent_wait_ms)
         """Anybody waits only while the transaction is prepared."""
-        self._connections = Connections()
+        self._connections = Connections() if connections is None else connections
 
     def __len__(self) -> int:
         return len(self._transactions)
@@ -54,7 +55,6 @@ class TransactionShard:
             case TransactionForgotten(transactional_id):
                 self._size_bytes -= self._size_of(transactional_id)
                 self._transactions.pop(transactional_id, None)
-                self._connections.forget(transactional_id)
 
     def resume(self, now: Moment) -> Effects:
         """The log has been replayed: take up what it tells of. All markers that may be missing are due again."""
@@ -134,6 +134,7 @@ class TransactionShard:
             is_open = transaction.state is TransactionState.ONGOING or transaction.state.is_prepared
             if transaction.updated_ms <= idle_since_ms and not is_open:
                 self._log(TransactionForgotten(transaction.transactional_id), effects)
+                self._connections.forget(transaction.transactional_id)
             if len(effects.events) >= MAX_EXPIRED_AT_ONCE:
                 break
         return effects
