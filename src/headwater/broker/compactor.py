@@ -166,9 +166,12 @@ class Compaction:
         return kept, end
 
     def _aborted_in(self, chunk: Buffer) -> Callable[[BatchHeader], bool]:
+        aborted = self._partition.transactions.aborted
+        if not aborted:
+            return aborted_batches(())
         first = parse_header(chunk).base_offset
         *_, last = headers(chunk)
-        return aborted_batches(self._partition.transactions.aborted.overlapping(first, last.last_offset + 1))
+        return aborted_batches(aborted.overlapping(first, last.last_offset + 1))
 
     async def _chunks(self, segment: SealedSegment, offset: Offset) -> AsyncIterator[Buffer]:
         while offset < segment.end:

@@ -162,15 +162,19 @@ class AbortedTransactions:
 
 
 def aborted_batches(aborted: Iterable[Aborted]) -> Callable[[BatchHeader], bool]:
-    """A function that tells whether a batch of records belongs to one of these transactions."""
-    spans: dict[int, list[tuple[int, int]]] = {}
+    """A function that tells whether a batch of records belongs to one of these transactions, given by their markers."""
+    spans: dict[int, tuple[list[int], list[int]]] = {}
     for producer_id, first, last, _ in aborted:
-        spans.setdefault(producer_id, []).append((first, last))
+        firsts, lasts = spans.setdefault(producer_id, ([], []))
+        firsts.append(first)
+        lasts.append(last)
 
     def is_aborted(header: BatchHeader) -> bool:
         if not header.is_transactional or header.producer_id not in spans:
             return False
-        return any(first <= header.base_offset <= last for first, last in spans[header.producer_id])
+        firsts, lasts = spans[header.producer_id]  # one after the other: a producer has one transaction at a time
+        index = bisect_left(lasts, header.base_offset)
+        return index < len(lasts) and firsts[index] <= header.base_offset
 
     return is_aborted
 

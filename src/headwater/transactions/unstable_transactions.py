@@ -30,9 +30,6 @@ class UnstableTransactions:
         """Of the oldest."""
         self._look()
 
-    def __len__(self) -> int:
-        return len(self._positions)
-
     def begin(self, first_offset: int, position_bytes: int) -> None:
         assert not self._positions or first_offset > next(reversed(self._positions)), "transactions begin in order"
         self._positions[first_offset] = position_bytes
