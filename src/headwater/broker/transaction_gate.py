@@ -31,6 +31,8 @@ class Entrant:
     partitions: tuple[Partition, ...]
     version: int
     """2: the client leaves it to the broker to add partitions; 1: it has added them itself."""
+    understands_abortable: bool
+    """It knows the code that says: abort, and go on (KIP-890)."""
 
 
 class TransactionGate:
@@ -67,7 +69,7 @@ class TransactionGate:
             )
         except RequestError as error:
             errors = dict.fromkeys(closed, error.code)
-        return {partition: _translated(code, entrant.version) for partition, code in errors.items()}
+        return {partition: _translated(code, entrant) for partition, code in errors.items()}
 
 
 class Turn:
@@ -96,12 +98,14 @@ class Turn:
             del self._turns[self._producer_id]
 
 
-def _translated(code: ErrorCode, version: int) -> RequestError:
+def _translated(code: ErrorCode, entrant: Entrant) -> RequestError:
     """Producers know other codes than those who speak with the coordinator."""
     if code is ErrorCode.PRODUCER_FENCED:
         return RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "A newer instance of the producer has taken over.")
     if code is ErrorCode.INVALID_TXN_STATE:
+        if entrant.understands_abortable:
+            code = ErrorCode.TRANSACTION_ABORTABLE
         return RequestError(code, "The partition is not part of the producer's transaction.")
-    if code in _COME_BACK or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 2):
+    if code in _COME_BACK or (code is ErrorCode.CONCURRENT_TRANSACTIONS and entrant.version < 2):
         return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"The coordinator cannot answer now: {code.name}. Retry.")
     return RequestError(code)

@@ -15,6 +15,7 @@ from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment
 from headwater.records.record import Record
+from headwater.transactions.connections import Connections
 from headwater.transactions.effects import Effects, Markers, Reply
 from headwater.transactions.event_bytes import decode, encode
 from headwater.transactions.settings import TransactionSettings
@@ -40,6 +41,8 @@ class TransactionLog:
         self._spawn = spawn
         self._on_deadline = on_deadline
         self._on_markers = on_markers
+        self._connections = Connections()
+        """Outlives the shard: a replay in a living process leaves late requests where they are."""
         self._shard: TransactionShard | None = None
 
     @property
@@ -73,11 +76,11 @@ class TransactionLog:
 
     async def load(self) -> None:
         """Replay the partition, then take part: what was decided and not marked everywhere is marked again."""
-        shard = TransactionShard(self._settings)
+        shard = TransactionShard(self._settings, self._connections)
 
         def begin() -> Callable[[Record], None]:
             nonlocal shard
-            shard = TransactionShard(self._settings)
+            shard = TransactionShard(self._settings, self._connections)
             return partial(_replay, shard)
 
         count = await self._log.load(begin)

@@ -83,9 +83,10 @@ async def _add(
         )
         refused = await _ask(broker, add)
         errors = {name: refused.get(partition, ErrorCode.NONE) for name, partition in known.items()}
+        if is_verify_only:
+            errors = _replaced(errors, ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
     if context.api_version < FIRST_WITH_FENCED:
-        fenced, older = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
-        errors = {name: older if code is fenced else code for name, code in errors.items()}
+        errors = _replaced(errors, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
     return [
         Message(
             name=topic.name,
@@ -103,6 +104,12 @@ async def _ask(broker: "Broker", add: AddPartitions) -> dict[PartitionId, ErrorC
         return (await broker.transactions.add_partitions(add)).errors(add.partitions)
     except RequestError as error:
         return dict.fromkeys(add.partitions, error.code)
+
+
+def _replaced(
+    errors: dict[tuple[str, int], ErrorCode], old: ErrorCode, new: ErrorCode
+) -> dict[tuple[str, int], ErrorCode]:
+    return {name: new if code is old else code for name, code in errors.items()}
 
 
 def _find(broker: "Broker", name: str, index: int) -> PartitionId | ErrorCode:

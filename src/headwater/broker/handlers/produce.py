@@ -31,6 +31,7 @@ API = Api(
     advertised_min_version=0,
 )
 
+FIRST_WITH_ABORTABLE = 11
 FIRST_ADDING_PARTITIONS = 12
 """From here on a producer leaves it to the broker to add partitions to its transaction (KIP-890)."""
 
@@ -92,7 +93,8 @@ class _Producing:
         if len(producers) != 1:
             return None
         version = 2 if self._context.api_version >= FIRST_ADDING_PARTITIONS else 1
-        return Entrant(transactional_id, *producers.pop(), tuple(partitions), version)
+        understands_abortable = self._context.api_version >= FIRST_WITH_ABORTABLE
+        return Entrant(transactional_id, *producers.pop(), tuple(partitions), version, understands_abortable)
 
     def append_all(self) -> None:
         for topic in self._request.topics:
