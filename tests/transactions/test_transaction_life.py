@@ -26,6 +26,17 @@ def test_a_transaction_is_complete_when_its_last_partition_is_marked() -> None:
     assert driven.state() is TransactionState.COMPLETE_COMMIT
 
 
+def test_a_producer_may_write_to_its_partitions_until_its_transaction_is_decided() -> None:
+    driven = DrivenTransactions()
+    producer = driven.begun(P0)
+    assert driven.shard.writes_to("t", producer, P0)
+    assert not driven.shard.writes_to("t", producer, P1)
+    assert not driven.shard.writes_to("t", Producer(producer.id, producer.epoch + 1), P0)
+    assert not driven.shard.writes_to("unknown", producer, P0)
+    driven.commit(producer)
+    assert not driven.shard.writes_to("t", producer, P0)
+
+
 def test_markers_of_other_producers_and_partitions_do_not_count() -> None:
     driven = DrivenTransactions()
     producer = driven.begun(P0)

@@ -27,7 +27,7 @@ from headwater.transactions.effects import AddAnswer, Effects, EndAnswer, Marker
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer
 from headwater.transactions.settings import TransactionSettings
 from headwater.transactions.shard import TransactionShard
-from headwater.transactions.transaction import Transaction
+from headwater.transactions.transaction import Producer, Transaction
 from headwater.transport.facts import log_fact
 
 STATE_TOPIC = "__transaction_state"
@@ -105,12 +105,17 @@ class TransactionCoordinator:
         connection: int = 0,
     ) -> dict[PartitionId, ErrorCode]:
         """Let a producer write to partitions: by adding them (version 2), or by looking whether they were added.
-        Returns those that are refused."""
+        Returns those that are refused. The others may be written to before the next await."""
         request = AddPartitions(
             transactional_id, producer_id, producer_epoch, frozenset(partitions), version < 2, version, connection
         )
-        answer = await self.add_partitions(request)
-        return answer.errors(request.partitions)
+        errors = (await self.add_partitions(request)).errors(request.partitions)
+        shard, producer = self._find(transactional_id).shard, Producer(producer_id, producer_epoch)
+        for partition in request.partitions:
+            if not shard.writes_to(transactional_id, producer, partition):
+                # Ended since: what is written after the marker would stay open.
+                errors.setdefault(partition, ErrorCode.INVALID_TXN_STATE)
+        return errors
 
     async def add_offsets(
         self,

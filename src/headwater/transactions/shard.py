@@ -26,7 +26,7 @@ from headwater.transactions.events import Event, TransactionForgotten, Transacti
 from headwater.transactions.parked import ParkedRequests
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer, Request
 from headwater.transactions.settings import MAX_EXPIRED_AT_ONCE, TransactionSettings
-from headwater.transactions.transaction import Transaction, TransactionState, is_transactional_id
+from headwater.transactions.transaction import Producer, Transaction, TransactionState, is_transactional_id
 
 
 class TransactionShard:
@@ -147,6 +147,16 @@ class TransactionShard:
         return effects
 
     # Views
+
+    def writes_to(self, transactional_id: str, producer: Producer, partition: PartitionId) -> bool:
+        """Whether the producer's transaction is under way, and the partition is part of it."""
+        transaction = self._transactions.get(transactional_id)
+        return (
+            transaction is not None
+            and transaction.state is TransactionState.ONGOING
+            and transaction.producer == producer
+            and partition in transaction.partitions
+        )
 
     def listed(self) -> Iterator[Transaction]:
         return iter(list(self._transactions.values()))
