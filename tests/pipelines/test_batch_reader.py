@@ -19,19 +19,18 @@ from pyspark.sql.datasource import (
     Not,
 )
 from pyspark.sql.types import StringType, StructType
-from topics import Topics, numbered, values_of
+from topics import Topics, judged_topics, numbered, values_of
 
 from headwater.pipelines.data_source import HeadwaterDataSource
 from headwater.pipelines.errors import BrokerUnreachable, DataLost, InvalidColumns, InvalidOption, UnknownTopic
 from headwater.pipelines.source.batch_reader import FilteringBatchReader
 from headwater.pipelines.source.columns import whole_schema
 from headwater.pipelines.source.options import source_options
-from headwater.testing import Broker
 
 
 @pytest.fixture
-def topics(headwater_session: Broker) -> Topics:
-    return Topics(headwater_session.bootstrap)
+def topics(request: pytest.FixtureRequest) -> Topics:
+    return judged_topics(request)
 
 
 def batch_query(options: dict[str, str]) -> DataSourceReader:
@@ -102,6 +101,23 @@ def test_columns_that_a_topic_does_not_have_are_refused(ddl: str, words: str) ->
         schema = schema.add(name, StringType() if kind == "string" else known[name])
     with pytest.raises(InvalidColumns, match=words):
         HeadwaterDataSource({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).reader(schema)
+
+
+# Transactions
+
+
+def test_a_reader_of_committed_data_reads_no_aborted_records(topics: Topics) -> None:
+    topic = topics.create()
+    topics.produce_transaction(topic, numbered(3), is_committed=True)
+    topics.produce_transaction(topic, numbered(3, first=100), is_committed=False)
+    topics.produce(topic, numbered(2, first=200))
+
+    def found(level: str) -> list[bytes]:
+        reader = batch_query({**topics.options(topic), "kafka.isolation.level": level})
+        return values_of(reader, reader.partitions())
+
+    assert found("read_committed") == numbered(3) + numbered(2, first=200)
+    assert found("read_uncommitted") == numbered(3) + numbered(3, first=100) + numbered(2, first=200)
 
 
 # Filters

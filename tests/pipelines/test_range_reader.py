@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pytest
 from scripted_cluster import FETCH, LIST_OFFSETS, Log, Misdeed, ScriptedCluster, running
-from topics import Topics, numbered
+from topics import Topics, judged_topics, numbered
 
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.cluster import Cluster
@@ -34,8 +34,8 @@ def scripted() -> Iterator[ScriptedCluster]:
 
 
 @pytest.fixture
-def topics(headwater_session: Broker) -> Topics:
-    return Topics(headwater_session.bootstrap)
+def topics(request: pytest.FixtureRequest) -> Topics:
+    return judged_topics(request)
 
 
 def batch(offset: int, count: int = 1, **more: int) -> bytes:

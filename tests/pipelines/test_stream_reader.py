@@ -8,21 +8,20 @@ import pytest
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from scripted_cluster import Log, ScriptedCluster, running
-from topics import Topics, numbered, values_of
+from topics import Topics, judged_topics, numbered, values_of
 
 from headwater.pipelines.data_source import HeadwaterDataSource
 from headwater.pipelines.errors import DataLost, InvalidOption, UnknownTopic
 from headwater.pipelines.source import log_ends
 from headwater.pipelines.source.columns import whole_schema
-from headwater.testing import Broker
 
 ALL = ReadAllAvailable()
 Reader = DataSourceStreamReader
 
 
 @pytest.fixture
-def topics(headwater_session: Broker) -> Topics:
-    return Topics(headwater_session.bootstrap)
+def topics(request: pytest.FixtureRequest) -> Topics:
+    return judged_topics(request)
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,20 @@
-"""Topics for tests of the source: made, filled, cut and deleted through librdkafka, on whatever broker is judged."""
+"""Topics for tests of the source: made, filled, cut and deleted through librdkafka.
 
+With HEADWATER_TEST_BOOTSTRAP=host:port the source is judged on another broker, as the suite of clients is:
+`python -m bench.kafka` starts an Apache Kafka and prints where it listens."""
+
+import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
 TIMEOUT_S = 20.0
 
 
@@ -68,6 +74,11 @@ class Topics:
         while not is_done():
             assert time.monotonic() < deadline_s, "the brokers know of it in time"
             time.sleep(0.02)
+
+
+def judged_topics(request: pytest.FixtureRequest) -> Topics:
+    """On the broker that the run judges."""
+    return Topics(OTHER_BROKER or request.getfixturevalue("headwater_session").bootstrap)
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:
