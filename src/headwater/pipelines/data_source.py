@@ -8,9 +8,17 @@ Parameters have the names that Spark calls them by.
 import sys
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from headwater.pipelines.sink.options import sink_options
+from headwater.pipelines.sink.writers import BatchWriter, StreamWriter, refuse_overwriting
 from headwater.pipelines.source.batch_reader import BatchReader, FilteringBatchReader
 from headwater.pipelines.source.columns import whole_schema
 from headwater.pipelines.source.options import includes_headers, source_options
@@ -35,6 +43,13 @@ class HeadwaterDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(schema, source_options(self.options, is_streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        refuse_overwriting(overwrite)
+        return BatchWriter(schema, sink_options(self.options, is_streaming=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return StreamWriter(schema, sink_options(self.options, is_streaming=True))
 
 
 def register(spark: SparkSession) -> None:

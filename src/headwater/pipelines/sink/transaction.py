@@ -1,0 +1,197 @@
+"""One batch of rows in one transaction: all of it is written, together with its marker, or none of it.
+
+    look       have we been replaced? is the batch there already?
+    begin      a new epoch for the transactional id: whoever had the last one can write no more, and what it left open
+               is aborted
+    look       again: nobody else can have committed since
+    write      the batches, then the marker as an offset of the group
+    commit     one decision of the coordinator
+
+It all happens in one call, in the driver, with batches that tasks have packed. So it can also happen again: when
+somebody else began a transaction meanwhile, the markers tell whether that was a newer run, which wins, or an older one
+that does not know better.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headwater.model.errors import ErrorCode
+from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.offsets import TopicPartition
+from headwater.pipelines.errors import SourceError
+from headwater.pipelines.sink.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    OFFSET_FETCH,
+    TXN_OFFSET_COMMIT,
+)
+from headwater.pipelines.sink.batches import PackedBatch
+from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, Coordinators
+from headwater.pipelines.sink.errors import Fenced, Superseded
+from headwater.pipelines.sink.markers import Marker, Markers, read_markers
+from headwater.pipelines.sink.producer import Producer, ProducerIdentity
+from headwater.wire.codec import Message
+
+MAX_ATTEMPTS: Final = 4
+"""Each ends because somebody else began a transaction, or because it took longer than its timeout."""
+MARKER_PARTITION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchName:
+    """Which batch it is, of whom."""
+
+    transactional_id: str
+    query_id: str = ""
+    run_id: str = ""
+    """Empty: there are no runs that could replace each other."""
+    batch_id: int | None = None
+    """None: it is written once, whatever happened before."""
+
+
+def write_in_transaction(
+    cluster: Cluster, name: BatchName, batches: Sequence[PackedBatch], transaction_timeout_ms: int
+) -> bool:
+    """Write the batch unless it is there; say whether that was needed. Raises Superseded if a newer run writes
+    under the same transactional id, and SourceError for all else that prevents it."""
+    assert batches, "a batch without rows needs no transaction"
+    with Coordinators(cluster) as coordinators:
+        attempt = _Attempt(cluster, coordinators, name, transaction_timeout_ms)
+        for _ in range(MAX_ATTEMPTS - 1):
+            with contextlib.suppress(Fenced):
+                return attempt.write(batches)
+            attempt.check_replaced()
+        return attempt.write(batches)
+
+
+class _Attempt:
+    def __init__(self, cluster: Cluster, coordinators: Coordinators, name: BatchName, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._coordinators = coordinators
+        self._name = name
+        self._timeout_ms = timeout_ms
+        self._transaction = Coordinated(TRANSACTION, name.transactional_id)
+        self._group = Coordinated(GROUP, name.transactional_id)
+
+    def check_replaced(self) -> Markers:
+        """The markers as they are now. Raises Superseded."""
+        markers = self._markers()
+        if self._name.run_id and markers.have_replaced(self._name.run_id):
+            raise Superseded(
+                f"Another run writes as {self._name.transactional_id} by now, so this one stops: two queries have the "
+                "same transactionalId or checkpoint, or this one was started again elsewhere. Let one of them run."
+            )
+        return markers
+
+    def write(self, batches: Sequence[PackedBatch]) -> bool:
+        if self._is_written(self.check_replaced()):
+            return False
+        identity = self._begin()
+        markers = self.check_replaced()
+        if self._is_written(markers):
+            return False
+        try:
+            self._write(identity, batches, markers)
+        except SourceError:
+            with contextlib.suppress(SourceError):
+                self._end(identity, is_commit=False, patience_ms=0)
+            raise
+        self._end(identity, is_commit=True)
+        return True
+
+    def _is_written(self, markers: Markers) -> bool:
+        batch_id = self._name.batch_id
+        return batch_id is not None and markers.has_batch(self._name.query_id, batch_id)
+
+    def _begin(self) -> ProducerIdentity:
+        answer = self._coordinators.ask(
+            self._transaction,
+            INIT_PRODUCER_ID,
+            transactional_id=self._name.transactional_id,
+            transaction_timeout_ms=self._timeout_ms,
+        )
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch, self._name.transactional_id)
+
+    def _write(self, identity: ProducerIdentity, batches: Sequence[PackedBatch], markers: Markers) -> None:
+        partitions = sorted({batch.to for batch in batches})
+        self._add_partitions(identity, partitions)
+        producer = Producer(self._cluster, identity)
+        try:
+            producer.send(PackedBatch(to, bytearray(data)) for to, data in batches)
+            producer.flush()
+        finally:
+            producer.close()
+        if self._name.batch_id is not None:
+            marker = markers.after(self._name.query_id, self._name.run_id, self._name.batch_id)
+            self._commit_marker(identity, marker, partitions[0].topic)
+
+    def _markers(self) -> Markers:
+        if self._name.batch_id is None:
+            return Markers()
+        answer = self._coordinators.ask(
+            self._group, OFFSET_FETCH, _offset_errors, group_id=self._group.name, topics=None, require_stable=True
+        )
+        offsets = [
+            (partition.committed_offset, partition.metadata)
+            for topic in answer.topics or ()
+            for partition in topic.partitions or ()
+        ]
+        return read_markers(self._group.name, offsets)
+
+    def _add_partitions(self, identity: ProducerIdentity, partitions: Sequence[TopicPartition]) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        self._coordinators.ask(
+            self._transaction,
+            ADD_PARTITIONS_TO_TXN,
+            _added_errors,
+            v3_and_below_transactional_id=identity.transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[Message(name=name, partitions=indexes) for name, indexes in topics.items()],
+        )
+
+    def _commit_marker(self, identity: ProducerIdentity, marker: Marker, topic: str) -> None:
+        producer: dict[str, Any] = {
+            "transactional_id": identity.transactional_id,
+            "producer_id": identity.producer_id,
+            "producer_epoch": identity.epoch,
+            "group_id": self._group.name,
+        }
+        self._coordinators.ask(self._transaction, ADD_OFFSETS_TO_TXN, **producer)
+        offset = Message(
+            partition_index=MARKER_PARTITION, committed_offset=marker.next_batch, committed_metadata=marker.text()
+        )
+        topics = [Message(name=topic, partitions=[offset])]
+        self._coordinators.ask(self._group, TXN_OFFSET_COMMIT, _offset_errors, **producer, topics=topics)
+
+    def _end(self, identity: ProducerIdentity, *, is_commit: bool, patience_ms: int | None = None) -> None:
+        self._coordinators.ask(
+            self._transaction,
+            END_TXN,
+            patience_ms=patience_ms,
+            transactional_id=identity.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=is_commit,
+        )
+
+
+def _offset_errors(answer: Message) -> list[int]:
+    codes = [partition.error_code for topic in answer.topics or () for partition in topic.partitions or ()]
+    return [*codes, getattr(answer, "error_code", ErrorCode.NONE)]
+
+
+def _added_errors(answer: Message) -> list[int]:
+    """One that cannot be added spoils the others, which say so."""
+    codes = [
+        partition.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below or ()
+        for partition in topic.results_by_partition or ()
+    ]
+    return [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
