@@ -325,10 +325,8 @@ def test_requests_on_the_heels_of_an_end_find_it_done_or_are_asked_to_come_again
     wire: Wire, who: Identity, place: Place, version: int
 ) -> None:
     begin(wire, who, place)
-    ending = {"transactional_id": who.transactional_id, "producer_id": who.producer_id, "producer_epoch": who.epoch}
-    wire.send(END_TXN, version, **ending, committed=COMMIT)
-    wire.send(END_TXN, version, **ending, committed=COMMIT)
-    wire.send(END_TXN, version, **ending, committed=ABORT)
+    for is_commit in (COMMIT, COMMIT, ABORT):
+        wire.send_end(who, is_commit, version)
     first, second, turned = (wire.answer(END_TXN, version).error_code for _ in range(3))
     assert first == Code.NONE
     assert second in (Code.NONE, Code.CONCURRENT_TRANSACTIONS)

@@ -83,8 +83,8 @@ class Transactor(Protocol):
         """Initialised: whoever had this id before is fenced."""
         ...
 
-    def reader(self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS) -> Reader:
-        """From the first offset on. Its fetches wait up to `wait_ms` for something to read."""
+    def reader(self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS, offset: int = 0) -> Reader:
+        """From that offset on. Its fetches wait up to `wait_ms` for something to read."""
         ...
 
     def member(self, topic: str | None, group: str, protocol: str = CLASSIC, isolation: str = READ_COMMITTED) -> Member:
@@ -102,22 +102,26 @@ def sent(places: Iterable[Place], *values: bytes) -> list[Sent]:
     return [Sent(topic, partition, value) for topic, partition in places for value in values]
 
 
-def read_to_the_end(reader: Reader, places: Sequence[Place]) -> dict[Place, list[bytes]]:
-    """The values of each place, in the order in which they came, up to its END. Closes the reader."""
-    found: dict[Place, list[bytes]] = {place: [] for place in places}
-    offsets: dict[Place, int] = dict.fromkeys(places, -1)
+def seen_to_the_end(reader: Reader, places: Sequence[Place]) -> dict[Place, list[Seen]]:
+    """The records of each place, in the order in which they came; the last is its END. Closes the reader."""
+    found: dict[Place, list[Seen]] = {place: [] for place in places}
     deadline_s = time.monotonic() + READ_TIMEOUT_S
     try:
-        while not all(values and values[-1] == END for values in found.values()):
-            assert time.monotonic() < deadline_s, f"{ {place: len(values) for place, values in found.items()} } came"
+        while not all(records and records[-1].value == END for records in found.values()):
+            assert time.monotonic() < deadline_s, f"{ {place: len(records) for place, records in found.items()} } came"
             for record in reader.poll(0.2):
-                place = record.topic, record.partition
-                assert record.offset > offsets[place], f"{place} came to {record.offset} after {offsets[place]}"
-                offsets[place] = record.offset
-                found[place].append(record.value)
+                records = found[record.topic, record.partition]
+                assert not records or record.offset > records[-1].offset, f"{record} came after {records[-1]}"
+                records.append(record)
     finally:
         reader.close()
-    return {place: values[:-1] for place, values in found.items()}
+    return found
+
+
+def read_to_the_end(reader: Reader, places: Sequence[Place]) -> dict[Place, list[bytes]]:
+    """The values of each place before its END. Closes the reader."""
+    found = seen_to_the_end(reader, places)
+    return {place: [record.value for record in records[:-1]] for place, records in found.items()}
 
 
 def poll_until(reader: Reader, count: int) -> list[Seen]:

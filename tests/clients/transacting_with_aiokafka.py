@@ -111,14 +111,16 @@ class AiokafkaTransactor:
     ) -> AiokafkaTransactionalProducer:
         return AiokafkaTransactionalProducer(self._loop, self._bootstrap, transactional_id, timeout_ms)
 
-    def reader(self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS) -> AiokafkaReader:
+    def reader(
+        self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS, offset: int = 0
+    ) -> AiokafkaReader:
         async def start() -> AIOKafkaConsumer:
             consumer = self._consumer(isolation, wait_ms, auto_offset_reset="none")
             await consumer.start()
             partitions = [TopicPartition(*place) for place in places]
             consumer.assign(partitions)
             for partition in partitions:
-                consumer.seek(partition, 0)
+                consumer.seek(partition, offset)
             return consumer
 
         return AiokafkaReader(self._loop, _asked(self._loop, start()))

@@ -32,6 +32,9 @@ class ConfluentTransactionalProducer:
             "transaction.timeout.ms": timeout_ms,
             "linger.ms": 0,
             "log_level": 0,
+            # By default the client forgets a single broker while it is down, and send_offsets_to_transaction then waits
+            # forever for the coordinator that it was (librdkafka #5511).
+            "metadata.recovery.strategy": "none",
         }
         self._bootstrap = bootstrap
         self._producer = Producer(options)
@@ -131,9 +134,11 @@ class ConfluentTransactor:
     ) -> ConfluentTransactionalProducer:
         return ConfluentTransactionalProducer(self._bootstrap, transactional_id, timeout_ms)
 
-    def reader(self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS) -> ConfluentReader:
+    def reader(
+        self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS, offset: int = 0
+    ) -> ConfluentReader:
         consumer = self._consumer("reader", isolation, {"fetch.wait.max.ms": wait_ms, "auto.offset.reset": "error"})
-        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in places])
+        consumer.assign([TopicPartition(topic, partition, offset) for topic, partition in places])
         return ConfluentReader(consumer)
 
     def member(

@@ -96,9 +96,11 @@ class JavaTransactor:
     def producer(self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> JavaTransactionalProducer:
         return JavaTransactionalProducer(self._java, transactional_id, timeout_ms)
 
-    def reader(self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS) -> JavaReader:
+    def reader(
+        self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS, offset: int = 0
+    ) -> JavaReader:
         name = f"reader-{next(_names)}"
-        self._java.ask("txnRead", reader=name, places=places, isolation=isolation, waitMs=wait_ms)
+        self._java.ask("txnRead", reader=name, places=places, isolation=isolation, waitMs=wait_ms, offset=offset)
         return JavaReader(self._java, name, is_member=False)
 
     def member(

@@ -21,6 +21,7 @@ from transacting import (
 
 NO_CODE = -1
 MAX_POLLED = 10_000
+MEMBER_POLL_MS = 700
 
 
 class KafkaPythonTransactionalProducer:
@@ -61,14 +62,17 @@ class KafkaPythonTransactionalProducer:
 
 
 class KafkaPythonReader:
-    """A reader by assignment, or a member of a group."""
+    """A reader by assignment, or a member of a group. kafka-python loses an assignment that arrives in the moment in
+    which poll() gives up (with Apache Kafka too), so a member is polled for longer than asked for."""
 
-    def __init__(self, consumer: KafkaConsumer) -> None:
+    def __init__(self, consumer: KafkaConsumer, min_poll_ms: int = 0) -> None:
         self._consumer = consumer
+        self._min_poll_ms = min_poll_ms
         self._group_metadata: Any = None
 
     def poll(self, timeout_s: float) -> list[Seen]:
-        found = _asked(lambda: self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=MAX_POLLED))
+        timeout_ms = max(int(timeout_s * 1000), self._min_poll_ms)
+        found = _asked(lambda: self._consumer.poll(timeout_ms=timeout_ms, max_records=MAX_POLLED))
         return [
             Seen(record.topic, record.partition, record.offset, record.value)
             for records in found.values()
@@ -103,12 +107,14 @@ class KafkaPythonTransactor:
     ) -> KafkaPythonTransactionalProducer:
         return KafkaPythonTransactionalProducer(self._bootstrap, transactional_id, timeout_ms)
 
-    def reader(self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS) -> KafkaPythonReader:
+    def reader(
+        self, places: Sequence[Place], isolation: str, wait_ms: int = FETCH_WAIT_MS, offset: int = 0
+    ) -> KafkaPythonReader:
         consumer = self._consumer(isolation, wait_ms, auto_offset_reset="none")
         partitions = [TopicPartition(*place) for place in places]
         consumer.assign(partitions)
         for partition in partitions:
-            consumer.seek(partition, 0)
+            consumer.seek(partition, offset)
         return KafkaPythonReader(consumer)
 
     def member(
@@ -124,7 +130,7 @@ class KafkaPythonTransactor:
         )
         if topic is not None:
             consumer.subscribe([topic])
-        return KafkaPythonReader(consumer)
+        return KafkaPythonReader(consumer, MEMBER_POLL_MS)
 
     def _consumer(self, isolation: str, wait_ms: int, **options: Any) -> KafkaConsumer:
         return KafkaConsumer(

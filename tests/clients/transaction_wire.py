@@ -139,13 +139,17 @@ class Wire:
 
     def producer(self, transactional_id: str) -> Identity:
         """A producer that may begin."""
+        self.wait_for_coordinator(transactional_id)
+        answer = self.init(transactional_id)
+        assert answer.error_code == Code.NONE, answer
+        return Identity(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    def wait_for_coordinator(self, transactional_id: str) -> None:
         patiently(
             lambda: self.ask(FIND_COORDINATOR, 4, key_type=TRANSACTION_KEY, coordinator_keys=[transactional_id]),
             lambda answer: answer.coordinators[0].error_code,
         )
-        answer = self.init(transactional_id)
-        assert answer.error_code == Code.NONE, answer
-        return Identity(transactional_id, answer.producer_id, answer.producer_epoch)
+        patiently(lambda: self.described(transactional_id), lambda answer: answer.error_code)
 
     def produce(
         self, who: Identity, place: Place, values: Sequence[bytes], sequence: int = 0, version: int = 9
@@ -202,16 +206,20 @@ class Wire:
         return [_codes(found[who.transactional_id], places) for who, places, _ in asked]
 
     def end(self, who: Identity, is_commit: bool, version: int = 3) -> Message:
-        return patiently(
-            lambda: self.ask(
-                END_TXN,
-                version,
-                transactional_id=who.transactional_id,
-                producer_id=who.producer_id,
-                producer_epoch=who.epoch,
-                committed=is_commit,
-            ),
-            lambda answer: answer.error_code,
+        def ask() -> Message:
+            self.send_end(who, is_commit, version)
+            return self.answer(END_TXN, version)
+
+        return patiently(ask, lambda answer: answer.error_code)
+
+    def send_end(self, who: Identity, is_commit: bool, version: int) -> None:
+        self.send(
+            END_TXN,
+            version,
+            transactional_id=who.transactional_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            committed=is_commit,
         )
 
     def ended(self, who: Identity, is_commit: bool, version: int = 3) -> Identity:

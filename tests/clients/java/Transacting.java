@@ -115,7 +115,7 @@ final class Transacting implements AutoCloseable {
         question.get("places").forEach(row -> places.add(place(row)));
         KafkaConsumer<byte[], byte[]> consumer = consumer(question, Map.of("auto.offset.reset", "none"));
         consumer.assign(places);
-        places.forEach(place -> consumer.seek(place, 0));
+        places.forEach(place -> consumer.seek(place, question.get("offset").asLong()));
         readers.put(question.get("reader").asText(), consumer);
         return null;
     }
