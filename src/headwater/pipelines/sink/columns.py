@@ -63,19 +63,14 @@ class Rows:
         return len(self.value)
 
     def take(self, order: Integers) -> "Rows":
-        """The same rows in another order."""
+        """The rows in another order, without what only says where they go."""
         indices = pa.array(order)
 
         def taken(column: pa.Array | None) -> pa.Array | None:
             return None if column is None else column.take(indices)
 
         return Rows(
-            self.value.take(indices),
-            taken(self.key),
-            taken(self.topic),
-            taken(self.partition),
-            taken(self.headers),
-            self.timestamp_ms[order],
+            self.value.take(indices), taken(self.key), None, None, taken(self.headers), self.timestamp_ms[order]
         )
 
 
