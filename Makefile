@@ -15,7 +15,7 @@ WORKERS ?= 2
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-tools check format clean schemas bench bench-quick bench-queues bench-transactions bench-tools crash
+.PHONY: run test test-tools check format clean schemas bench bench-quick bench-queues bench-transactions bench-tools crash exactly-once
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -38,7 +38,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-# Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine: about 55 minutes, or about 15.
+# Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine: about 90 minutes, or about 25.
 # Leave the machine alone meanwhile.
 bench: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.run
@@ -58,6 +58,10 @@ bench-tools: test-tools
 # Kill -9 under load, 200 times; the suite does the same 20 times.
 crash: $(VENV)/.dev
 	$(BIN)/python -m bench.crash --rounds 200
+
+# Kill -9 of the broker and of the programs of a pipeline, 20 times each, over 200,000 records; the suite does a tenth.
+exactly-once: $(VENV)/.dev
+	$(BIN)/python -m bench.exactly_once
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -208,8 +208,10 @@ public final class Transactions {
         Arrays.sort(tookNs);
         int count = tookNs.length;
         return json(
-                "\"messages\": %d, \"p50_ms\": %.4f, \"p90_ms\": %.4f, \"p99_ms\": %.4f, \"max_ms\": %.4f",
+                "\"messages\": %d, \"mean_ms\": %.4f, \"p50_ms\": %.4f, \"p90_ms\": %.4f, \"p99_ms\": %.4f,"
+                        + " \"max_ms\": %.4f",
                 count,
+                Arrays.stream(tookNs).average().orElseThrow() / 1e6,
                 tookNs[count / 2] / 1e6,
                 tookNs[(int) (count * 9L / 10)] / 1e6,
                 tookNs[(int) (count * 99L / 100)] / 1e6,

@@ -47,11 +47,13 @@ class Volume:
     transactions: int
     """of each latency"""
     warm_up_messages: int
+    """with each client"""
     warm_up_transactions: int
+    """of each kind with each client; Kafka's code is compiled after some six thousand in all"""
 
 
-FULL = Volume(rounds=5, messages=800_000, transactions=1_000, warm_up_messages=200_000, warm_up_transactions=1_000)
-QUICK = Volume(rounds=2, messages=250_000, transactions=300, warm_up_messages=100_000, warm_up_transactions=500)
+FULL = Volume(rounds=5, messages=600_000, transactions=1_000, warm_up_messages=300_000, warm_up_transactions=1_500)
+QUICK = Volume(rounds=2, messages=250_000, transactions=300, warm_up_messages=200_000, warm_up_transactions=1_000)
 
 
 def main() -> None:
@@ -119,6 +121,7 @@ def latency(volume: Volume, server: Server, client: Client, say: Say) -> Figures
         answer = _commits(server, client, "commits", shape, volume.transactions)
         figures[f"{COMMIT} p50, {case}"] = answer["p50_ms"]
         figures[f"{COMMIT} p99, {case}"] = answer["p99_ms"]
+        figures[f"{RATE}, {case}"] = 1e3 / answer["mean_ms"]
         figures[f"CPU, {COMMIT}, {case}"] = answer["cpu_s"] * 1e3 / (volume.transactions + WARM_UP_TRANSACTIONS)
     say(f"{VISIBLE}, {client.name}")
     answer = _visible(server, client, "visible", volume.transactions)
