@@ -13,7 +13,7 @@ that does not know better.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, Coordinators
 from headwater.pipelines.sink.errors import Fenced, Superseded
 from headwater.pipelines.sink.markers import Marker, Markers, read_markers
-from headwater.pipelines.sink.producer import Producer, ProducerIdentity
+from headwater.pipelines.sink.producer import REQUEST_BYTES, Producer, ProducerIdentity
 from headwater.wire.codec import Message
 
 MAX_ATTEMPTS: Final = 4
@@ -121,7 +121,8 @@ class _Attempt:
         self._add_partitions(identity, partitions)
         producer = Producer(self._cluster, identity)
         try:
-            producer.send(PackedBatch(to, bytearray(data)) for to, data in batches)
+            for portion in _portions(batches):
+                producer.send(portion)
             producer.flush()
         finally:
             producer.close()
@@ -180,6 +181,19 @@ class _Attempt:
             producer_epoch=identity.epoch,
             committed=is_commit,
         )
+
+
+def _portions(batches: Sequence[PackedBatch]) -> Iterator[list[PackedBatch]]:
+    """Copies, because sending stamps them, and another attempt begins with what tasks have packed."""
+    portion: list[PackedBatch] = []
+    size_bytes = 0
+    for to, data in batches:
+        portion.append(PackedBatch(to, bytearray(data)))
+        size_bytes += len(data)
+        if size_bytes >= REQUEST_BYTES:
+            yield portion
+            portion, size_bytes = [], 0
+    yield portion
 
 
 def _offset_errors(answer: Message) -> list[int]:
