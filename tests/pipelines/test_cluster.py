@@ -133,7 +133,6 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
         (struct.pack(">i", 2) + b"ab", "does not fit"),
         (struct.pack(">iihi", 10, 0, 0, 2**30), "elements are announced"),
         (struct.pack(">iihi", 10, 0, 0, 0), "does not serve API"),
-        (struct.pack(">iihi", 10, 0, 0, 0) * 2, "more came than"),
     ],
 )
 def test_what_is_no_answer_is_told_as_such(

@@ -1,6 +1,8 @@
 """Fetched batches as Arrow: what the pure Python reader says of them, of any shape, whole or cut, sound or hostile."""
 
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
@@ -8,7 +10,7 @@ from arrow_rows import PARTITION, SCHEMA, TOPIC, as_records, tables
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwater.pipelines.decoding import decoder
+from headwater.pipelines.decoding import decoder, record_starts
 from headwater.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -34,6 +36,8 @@ a_record = st.builds(
     timestamp=st.integers(0, 1 << 45),
 )
 a_batch = st.tuples(st.lists(a_record, min_size=1, max_size=8), st.sampled_from(Codec), st.integers(0, 1 << 40))
+together = st.sampled_from([1, record_starts.FEW_BATCHES])
+"""From how many batches on they are walked over together: always, or as in earnest."""
 few = settings(max_examples=60, deadline=None)
 
 
@@ -48,13 +52,31 @@ def laid_out(batches: list[tuple[list[Record], Codec, int]]) -> bytes:
     return bytes(out)
 
 
+@contextmanager
+def walking(few_batches: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_starts, "FEW_BATCHES", few_batches)
+        yield
+
+
 def read_by_python(fetched: bytes) -> list[Record]:
     return [record for header, batch in split(fetched) for record in records(batch, header)]
 
 
 @few
-@given(st.lists(a_batch, min_size=1, max_size=6))
-def test_rows_are_those_of_the_python_reader(batches: list[tuple[list[Record], Codec, int]]) -> None:
+@given(st.lists(a_batch, min_size=1, max_size=6), together)
+def test_rows_are_those_of_the_python_reader(batches: list[tuple[list[Record], Codec, int]], few_batches: int) -> None:
+    fetched = laid_out(batches)
+    with walking(few_batches):
+        assert as_records(tables(fetched)) == read_by_python(fetched)
+
+
+def test_records_of_any_length_are_found_in_many_batches() -> None:
+    lengths = [1, 50, 63, 64, 5_000, 8_100, 8_200, 70_000, 3]
+    batches = [
+        ([Record(None, bytes(lengths[(start + i) % 9])) for i in range(start % 7 + 1)], Codec.NONE, start % 3)
+        for start in range(3 * record_starts.FEW_BATCHES)
+    ]
     fetched = laid_out(batches)
     assert as_records(tables(fetched)) == read_by_python(fetched)
 
@@ -181,10 +203,11 @@ def test_what_many_compressed_batches_unpack_to_is_not_held_at_once(monkeypatch:
 @given(
     st.lists(st.lists(a_record, min_size=1, max_size=3), min_size=1, max_size=2),
     st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=3),
+    together,
 )
-@example([[Record(b"k", b"v", (("h", b"x"),))]], [(11, 0x80)])
+@example([[Record(b"k", b"v", (("h", b"x"),))]], [(11, 0x80)], 1)
 def test_hostile_records_are_read_or_refused_as_by_the_python_reader(
-    batches: list[list[Record]], changes: list[tuple[int, int]]
+    batches: list[list[Record]], changes: list[tuple[int, int]], few_batches: int
 ) -> None:
     fetched = bytearray(laid_out([(given_records, Codec.NONE, 0) for given_records in batches]))
     _, last = split(bytes(fetched))[-1]
@@ -195,10 +218,12 @@ def test_hostile_records_are_read_or_refused_as_by_the_python_reader(
     try:
         expected = read_by_python(bytes(fetched))
     except CorruptBatch:
-        with pytest.raises(CorruptBatch):
+        with walking(few_batches), pytest.raises(CorruptBatch):
             tables(bytes(fetched))
     else:
-        for got, wanted in zip(as_records(tables(bytes(fetched))), expected, strict=True):
+        with walking(few_batches):
+            found = as_records(tables(bytes(fetched)))
+        for got, wanted in zip(found, expected, strict=True):
             assert got._replace(headers=(), timestamp=0) == wanted._replace(headers=(), timestamp=0)
 
 
@@ -238,7 +263,7 @@ def test_a_length_without_end_is_refused() -> None:
 def test_a_record_count_that_is_made_up_costs_nothing() -> None:
     payload = bytearray()
     write_record(payload, Record(None, b"v"), 0, 0)
-    with pytest.raises(CorruptBatch, match="header says 2147483647"):
+    with pytest.raises(CorruptBatch, match="2147483647 records do not fit"):
         tables(bytes(assemble(payload, a_header(2**31 - 1))))
 
 

@@ -9,12 +9,12 @@ next try opens a new one.
 
 import socket
 import ssl
+import struct
 from typing import Any
 
 from headwater.pipelines.client.config import Address, ClientConfig, Tls
 from headwater.pipelines.errors import InvalidOption
 from headwater.wire.codec import Message
-from headwater.wire.frame import FrameReader, FrameTooLarge
 from headwater.wire.messages import API_VERSIONS
 from headwater.wire.requests import MalformedResponse, read_response, write_request
 
@@ -28,8 +28,8 @@ stable offset, and a topic is not created by asking for it."""
 FIRST_TOPIC_ID_FETCH = 13
 
 MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
-RECEIVE_BYTES = 256 * 1024
 MAX_CORRELATION_ID = 2**31
+_LENGTH = struct.Struct(">i")
 
 
 class ConnectionLost(Exception):
@@ -41,7 +41,6 @@ class Connection:
         self.address = address
         self._client_id = config.client_id
         self._request_timeout_s = config.request_timeout_ms / 1000
-        self._frames = FrameReader(bytearray(RECEIVE_BYTES), MAX_RESPONSE_BYTES)
         self._awaited: tuple[int, int, int] | None = None
         """(API key, version, correlation id) of the request that has no response yet."""
         self._next_id = 0
@@ -67,7 +66,7 @@ class Connection:
         theirs_least, theirs_most = self._versions.get(api_key, (0, -1))
         newest = min(ours_most if at_most is None else at_most, theirs_most)
         if newest < max(ours_least, theirs_least):
-            raise self._lost(f"it does not serve API {api_key} in a version that is known here; is it a Kafka broker?")
+            raise self._lost(f"it does not serve API {api_key} in a version that is known here")
         return newest
 
     def ask(self, api_key: int, **fields: Any) -> Message:
@@ -93,8 +92,6 @@ class Connection:
         awaited, self._awaited = self._awaited, None
         try:
             return read_response(self._receive_frame(), *awaited)
-        except FrameTooLarge as error:
-            raise self._lost("what answers there does not speak the Kafka protocol, or needs TLS") from error
         except (OSError, MalformedResponse) as error:
             raise self._lost(error) from error
 
@@ -125,15 +122,22 @@ class Connection:
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys or ()}
 
     def _receive_frame(self) -> bytearray:
-        while True:
-            received = self._socket.recv_into(self._frames.buffer())
-            if not received:
-                raise ConnectionError("the broker closed the connection")
-            frames = self._frames.advance(received)
-            if frames:
-                if len(frames) > 1 or not self._frames.is_between_frames:
-                    raise MalformedResponse("more came than the response to the request")
-                return frames[0]
+        (length,) = _LENGTH.unpack(self._receive_exactly(_LENGTH.size))
+        if not 0 <= length <= MAX_RESPONSE_BYTES:
+            raise MalformedResponse("what answers there does not speak the Kafka protocol, or needs TLS")
+        return self._receive_exactly(length)
+
+    def _receive_exactly(self, size: int) -> bytearray:
+        """Into memory that the system gives only when bytes arrive, whatever length was announced."""
+        received = bytearray(size)
+        with memoryview(received) as view:
+            filled = 0
+            while filled < size:
+                count = self._socket.recv_into(view[filled:])
+                if not count:
+                    raise ConnectionError("the broker closed the connection")
+                filled += count
+        return received
 
     def _lost(self, reason: Exception | str) -> ConnectionLost:
         self.close()

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from headwater.pipelines.decoding.gather import gather
 from headwater.pipelines.decoding.header_lists import header_lists
-from headwater.pipelines.decoding.record_index import Integers, Payload, RecordIndex, index_records
+from headwater.pipelines.decoding.record_index import RecordIndex, index_records
+from headwater.pipelines.decoding.record_starts import Integers, Payload
 from headwater.pipelines.decoding.selection import SelectedBatch
 from headwater.records.batch import HEADER_BYTES
 from headwater.records.record import payload
@@ -32,6 +33,7 @@ class Decoder:
     def __init__(self, topic: str, partition: int, schema: pa.Schema) -> None:
         """`schema` names some of the columns of a topic, with their types."""
         self._schema = schema
+        headers = next((field.type for field in schema if field.name.lower() == "headers"), None)
         makers: dict[str, Column] = {
             "key": lambda data, index: gather(data, index.keys),
             "value": lambda data, index: gather(data, index.values),
@@ -40,7 +42,7 @@ class Decoder:
             "offset": lambda data, index: pa.array(index.offsets),
             "timestamp": lambda data, index: _moments(index.timestamps),
             "timestamptype": lambda data, index: pa.array(index.timestamp_types.astype(np.int32)),
-            "headers": lambda data, index: header_lists(data, index, schema.field("headers").type),
+            "headers": lambda data, index: header_lists(data, index, headers),
         }
         self._columns = [makers[name.lower()] for name in schema.names]
 

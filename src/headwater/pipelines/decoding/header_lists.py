@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.pipelines.decoding.gather import gather
-from headwater.pipelines.decoding.record_index import INT32_BYTES, Integers, RecordIndex, Slices, read_varints
+from headwater.pipelines.decoding.record_index import INT32_BYTES, RecordIndex, Slices, read_varints
+from headwater.pipelines.decoding.record_starts import Integers
 from headwater.records.batch import CorruptBatch
 from headwater.records.record import read_varint
 
@@ -43,42 +44,43 @@ def _header_lists(data: bytes, index: RecordIndex, wanted: pa.DataType) -> pa.Ar
 
 
 def _walk(data: bytes, counts: Integers, positions: Integers, ends: Integers) -> tuple[Slices, Slices]:
-    keys: list[tuple[int, int]] = []
-    values: list[tuple[int, int]] = []
+    """Keys and values of all headers. Nearly all lengths have one byte and are read in place."""
+    keys: list[int] = []
+    values: list[int] = []
     having = np.flatnonzero(counts)
     for count, position, end in zip(
         counts[having].tolist(), positions[having].tolist(), ends[having].tolist(), strict=True
     ):
         for _ in range(count):
-            length, position = _length(data, position, end)
-            if length < 0:
-                raise CorruptBatch("a header without a key")
-            keys.append((position, length))
-            length, position = _length(data, position + length, end)
-            values.append((position, length))
-            position += max(length, 0)
+            byte = data[position]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position, INT32_BYTES)
+            if not 0 <= length < end - position:
+                raise CorruptBatch(f"header key of {length} bytes, {end - position} are left")
+            keys += (position, length)
+            position += length
+            byte = data[position]
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position, INT32_BYTES)
+            if not -1 <= length <= end - position:
+                raise CorruptBatch(f"header value of {length} bytes, {end - position} are left")
+            values += (position, length)
+            if length > 0:
+                position += length
         if position != end:
             raise CorruptBatch(f"a record is {end - position} bytes longer than its headers")
     return _slices(keys), _slices(values)
 
 
-def _length(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """A length and the position after it, from where as many bytes lie before `end`."""
-    if position < end and data[position] < 0x80:
-        length = (data[position] >> 1) ^ -(data[position] & 1)
-        position += 1
-    elif position < end:
-        length, position = read_varint(data, position, INT32_BYTES)
-    else:
-        raise CorruptBatch("headers are cut off")
-    if not -1 <= length <= end - position:
-        raise CorruptBatch(f"a header of {length} bytes, {end - position} are left")
-    return length, position
-
-
-def _slices(found: list[tuple[int, int]]) -> Slices:
+def _slices(found: list[int]) -> Slices:
     pairs = np.array(found, np.int64)
-    return Slices(pairs[:, 0], pairs[:, 1])
+    return Slices(pairs[0::2], pairs[1::2])
 
 
 def _text(keys: pa.BinaryArray) -> pa.StringArray:

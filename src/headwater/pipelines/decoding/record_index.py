@@ -1,36 +1,23 @@
 """Where the parts of many records lie: the layout of `records/record.py`, read for all records at once.
 
-Only the chain of record lengths is followed one by one, because each record's place depends on the one before. All else
-is arithmetic on arrays: the first varint of every record, then the second, and so on. The walk may be led astray by
-hostile bytes, but not out of the buffer, and for no more steps than there are bytes; the arrays are checked afterwards
-to be exactly what the batches' headers claim. What passes here, `records.record.layouts` reads alike.
+Once it is known where each record begins, all else is arithmetic on arrays: the first varint of every record, then
+the second, and so on. The arrays are checked to be exactly what the headers of the batches claim. What passes here,
+`records.record.layouts` reads alike.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.records.batch import BatchHeader, CorruptBatch
-from headwater.records.record import read_varint
-
-Integers: TypeAlias = NDArray[np.int64]
-Bytes: TypeAlias = NDArray[np.uint8]
+from headwater.pipelines.decoding.record_starts import Bytes, Integers, Payload, record_starts
+from headwater.records.batch import CorruptBatch
 
 INT32_BYTES: Final = 5
 INT64_BYTES: Final = 10
 _NO_LENGTH: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """The records of one batch, unpacked: `data[start:end]` of a buffer that may hold several."""
-
-    header: BatchHeader
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +55,7 @@ def index_records(data: bytes, payloads: Sequence[Payload], first_offset: int, e
 
 
 def _index(data: bytes, view: Bytes, payloads: Sequence[Payload], first_offset: int, end_offset: int) -> RecordIndex:
-    starts, batch_of = _record_starts(data, payloads)
+    starts, batch_of = record_starts(data, payloads)
     lengths, positions = read_varints(view, starts, INT32_BYTES)
     ends = positions + lengths
     _check_chain(starts, lengths, ends, payloads, batch_of)
@@ -122,42 +109,10 @@ def read_slices(view: Bytes, positions: Integers, ends: Integers) -> tuple[Slice
     return Slices(starts, lengths), after
 
 
-def _record_starts(data: bytes, payloads: Sequence[Payload]) -> tuple[Integers, Integers]:
-    """Where each record begins, and the number of its batch in `payloads`."""
-    starts: list[int] = []
-    counts: list[int] = []
-    for payload in payloads:
-        before = len(starts)
-        _walk(data, payload.start, payload.end, starts)
-        counts.append(len(starts) - before)
-        if counts[-1] != payload.header.record_count:
-            raise CorruptBatch(f"batch has {counts[-1]} records, its header says {payload.header.record_count}")
-    return np.array(starts, np.int64), np.repeat(np.arange(len(payloads)), counts)
-
-
-def _walk(data: bytes, position: int, end: int, starts: list[int]) -> None:
-    """Append where each record begins. Nearly all lengths have one or two bytes and are read in place."""
-    append = starts.append
-    while position < end:
-        append(position)
-        low = data[position]
-        if low < 0x80:
-            position += 1 + (low >> 1)
-            continue
-        high = data[position + 1]
-        if high < 0x80:
-            position += 2 + (low >> 1 & 0x3F | high << 6)
-            continue
-        length, position = read_varint(data, position, INT32_BYTES)
-        if length < 0:
-            raise CorruptBatch(f"record of {length} bytes")
-        position += length
-
-
 def _check_chain(
     starts: Integers, lengths: Integers, ends: Integers, payloads: Sequence[Payload], batch_of: Integers
 ) -> None:
-    """Each record ends where the next one begins, and the last one with its batch."""
+    """Each record ends where the next one begins, and the last one of a batch where the batch ends."""
     expected = np.empty_like(starts)
     expected[:-1] = starts[1:]
     is_last = np.empty(len(starts), np.bool_)
