@@ -1,4 +1,5 @@
-# Two commands to know: `make run` starts a broker, `make test` runs every test. CI runs `make test` and `make check`.
+# Three commands to know: `make demo` shows everything, `make run` starts a broker, `make test` runs every test, as CI does
+# beside `make check`.
 # On a fresh machine they need Python 3.11 or newer and make; everything else is installed into .venv.
 
 PYTHON ?= python3
@@ -11,14 +12,20 @@ SOURCES := src tests $(wildcard bench tools)
 SERVE ?=
 TESTS ?=
 WORKERS ?= 2
+SECONDS ?= 60
+REPORT ?= demo-report.html
 
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-tools check format clean schemas bench bench-quick bench-queues bench-transactions bench-tools crash exactly-once
+.PHONY: run demo test test-tools check format clean schemas bench bench-quick bench-queues bench-transactions bench-tools crash exactly-once
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
+
+# A shop on Headwater, live, for SECONDS: a broker, clicks and orders, a pipeline on Spark, workers of a queue, a report.
+demo: $(VENV)/.spark
+	exec $(BIN)/python -m headwater.demo --seconds $(SECONDS) --report $(REPORT)
 
 test: $(VENV)/.dev test-tools
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
@@ -74,9 +81,14 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 	$(PIP) install -e .
 	touch $@
 
+$(VENV)/.spark: pyproject.toml | $(BIN)/python
+	@echo "installing PySpark: 450 MB, a minute or two the first time"
+	$(PIP) install -e ".[spark]"
+	touch $@ $(VENV)/.core
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[dev]"
-	touch $@ $(VENV)/.core
+	touch $@ $(VENV)/.core $(VENV)/.spark
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) install -e ".[bench]"

@@ -1,0 +1,75 @@
+"""How the demo is doing: everything that is shown and drawn, looked at together once a second."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwater.demo.analytics import Analytics, Results
+from headwater.demo.packers import DEAD_LETTERS, QUEUE, Packed, Packers
+from headwater.demo.shop import CLICKS, ORDERS
+from headwater.demo.traffic import Traffic
+from headwater.pipelines.run.progress import QueryProgress
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+RATE_OVER = 5
+"""Rates are over so many looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    at_s: float
+    """Since the start."""
+    clicks: int
+    orders: int
+    packed: Packed
+    queue_depth: int
+    """Orders that no worker has packed yet."""
+    dead_letters: int
+    queries: tuple[QueryProgress, ...]
+    """Empty until Spark has started."""
+    results: Results
+
+    @property
+    def lag(self) -> int | None:
+        """Records that the slowest query has not read; None until all have told."""
+        lags = [query.lag for query in self.queries]
+        return max((lag for lag in lags if lag is not None), default=None) if None not in lags else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was sent has been counted, and packed or given up."""
+        is_counted = self.results.orders == self.orders and self.lag == 0
+        return is_counted and self.queue_depth == 0 and self.packed.orders + self.dead_letters >= self.orders
+
+
+def look(at_s: float, traffic: Traffic, packers: Packers, analytics: Analytics, client: "AdminClient") -> Figures:
+    """Ask everybody. The queue and its dead letters are asked of the broker."""
+    from confluent_kafka import TopicPartition
+
+    from headwater.cli.position import offset_range
+    from headwater.cli.subscription_facts import subscription
+
+    queue = subscription(client, QUEUE)
+    letters = offset_range(client, [TopicPartition(DEAD_LETTERS, 0)])
+    status = analytics.status
+    return Figures(
+        at_s,
+        traffic.sent[CLICKS],
+        traffic.sent[ORDERS],
+        packers.packed,
+        queue.lag(ORDERS) if queue is not None else 0,
+        sum(end - first for first, end in letters.values()),
+        status.queries if status is not None else (),
+        analytics.results(),
+    )
+
+
+def rates(history: Sequence[Figures]) -> tuple[float, float]:
+    """Clicks and orders a second, lately."""
+    if len(history) < 2:
+        return 0.0, 0.0
+    before, now = history[-min(len(history), RATE_OVER + 1)], history[-1]
+    span_s = max(now.at_s - before.at_s, 0.001)
+    return (now.clicks - before.clicks) / span_s, (now.orders - before.orders) / span_s

@@ -1,0 +1,125 @@
+"""One run of the demo: everything is started, watched, and gone afterwards."""
+
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.demo.analytics import Analytics
+from headwater.demo.figures import Figures, look
+from headwater.demo.packers import DEAD_LETTERS, QUEUE, Packers
+from headwater.demo.shop import CLICKS, ORDERS
+from headwater.demo.traffic import Traffic
+from headwater.demo.view import Show
+from headwater.testing import Broker
+
+if TYPE_CHECKING:
+    from headwater.demo.background import Background
+
+LOOK_EVERY_S = 1.0
+SETTLE_TIMEOUT_S = 90.0
+"""For Spark and the workers to catch up after the last event: a slow machine may still be starting Spark."""
+STOP_TIMEOUT_S = 60.0
+REQUEST_TIMEOUT_S = 30.0
+PARTITIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seconds: float
+    """Of traffic; then everything that was sent is worked off."""
+    sessions_per_s: float = 40.0
+    workers: int = 3
+    seed: int = 2026
+
+
+@contextmanager
+def demo_broker() -> Iterator[Broker]:
+    """`headwater serve` as it comes, on a free port. A Ctrl-C of the terminal is for the demo, which stops it last."""
+    broker = Broker(subprocess=True, durability="sync")
+    interrupts = {signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)  # a child inherits what is blocked
+    try:
+        broker.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+def prepare(bootstrap: str) -> None:
+    """Topics, and a queue on the orders that is there before the first worker."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    from headwater.cli.group_config import KIND, TOPIC, alter_group_config
+    from headwater.cli.share_group import start_share_group
+    from headwater.cli.subscription import GROUP_ENABLE, QUEUE_KEYS
+    from headwater.cli.subscription_facts import QUEUE as A_QUEUE
+
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [NewTopic(name, PARTITIONS) for name in (CLICKS, ORDERS)]
+    wanted += [NewTopic(f"{name}.bad", 1) for name in (CLICKS, ORDERS)]
+    wanted.append(NewTopic(DEAD_LETTERS, 1, config={GROUP_ENABLE: "true"}))
+    for created in client.create_topics(wanted).values():
+        created.result(REQUEST_TIMEOUT_S)
+    settings = {TOPIC: ORDERS, KIND: A_QUEUE, QUEUE_KEYS["dead-letter"]: DEAD_LETTERS}
+    alter_group_config(client, QUEUE, bootstrap, set=settings)
+    start_share_group(client, QUEUE, ORDERS, dict.fromkeys(range(PARTITIONS), 0))
+
+
+def run_demo(broker: Broker, plan: Plan, stop_asked: threading.Event, show: Show) -> list[Figures]:
+    """The figures of the run, at least one. Everything but the broker has stopped when this returns or raises."""
+    from confluent_kafka.admin import AdminClient
+
+    bootstrap = broker.bootstrap
+    show("preparing topics and the queue", [])
+    prepare(bootstrap)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-demo-")))
+        traffic = Traffic(bootstrap, plan.seed, plan.sessions_per_s)
+        packers = Packers(bootstrap, plan.workers, plan.seed)
+        analytics = Analytics(bootstrap, directory)
+        backgrounds = [traffic.background, *packers.backgrounds, analytics.background]
+        stack.callback(_stop_all, backgrounds)
+        client = AdminClient({"bootstrap.servers": bootstrap})
+        history: list[Figures] = []
+        start_s = time.monotonic()
+
+        def watch(phase: str) -> Figures:
+            for background in backgrounds:
+                background.raise_failure()
+            history.append(look(time.monotonic() - start_s, traffic, packers, analytics, client))
+            show(phase, history)
+            return history[-1]
+
+        for background in backgrounds:
+            background.start()
+        while time.monotonic() - start_s < plan.seconds and not stop_asked.wait(LOOK_EVERY_S):
+            watch(f"live traffic for {plan.seconds:.0f} s")
+        traffic.background.stop(STOP_TIMEOUT_S)
+        give_up_s = time.monotonic() + SETTLE_TIMEOUT_S
+        while not watch("working off what was sent").is_settled and time.monotonic() < give_up_s:
+            if stop_asked.wait(LOOK_EVERY_S):
+                break
+        show("stopping", history)
+    return history
+
+
+def _stop_all(backgrounds: "list[Background]") -> None:
+    for background in backgrounds:
+        background.ask_to_stop()
+    failures: list[Any] = []
+    for background in backgrounds:
+        try:
+            background.stop(STOP_TIMEOUT_S)
+        except TimeoutError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
