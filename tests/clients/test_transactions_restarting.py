@@ -12,10 +12,11 @@ from transacting import (
     READ_COMMITTED,
     Place,
     Transactor,
+    poll_until,
     read_to_the_end,
     sent,
 )
-from transaction_wire import END_TXN, Code, Wire
+from transaction_wire import BUSY, END_TXN, Code, Wire
 from with_confluent import ConfluentClient
 
 OpenTransactor = Callable[[str, str], Transactor]
@@ -143,6 +144,10 @@ def test_ends_that_were_answered_are_completed_by_the_next_start(
     assert [answer.error_code for answer in answers] == [Code.NONE] * len(ends)
     broker.start()
     wire = Wire(broker.bootstrap)
+    for who, (is_commit, version) in zip(before, ends, strict=True):
+        wire.send_end(who, is_commit, version)
+        early = wire.answer(END_TXN, version).error_code
+        assert early in (Code.NONE, *BUSY), "a coordinator that has not loaded yet does not deny what it cannot know"
     for who, place, (is_commit, version) in zip(before, places, ends, strict=True):
         wire.wait_for_coordinator(who.transactional_id)
         word = "commit" if is_commit else "abort"
@@ -155,3 +160,30 @@ def test_ends_that_were_answered_are_completed_by_the_next_start(
         assert wire.add(following, [place]) == [Code.NONE], "the next transaction begins"
         wire.ended(following, False, version)
     wire.close()
+
+
+def test_readers_go_on_where_they_were_after_a_kill(
+    broker: Restartable, client: Client, open_transactor: OpenTransactor, places: list[Place], transactional_id: str
+) -> None:
+    """Some clients ask a broker with a new leader epoch where the last one ended, and go back if it was before."""
+    transactors = [open_transactor(name, broker.bootstrap) for name in TRANSACTORS]
+    producer = transactors[0].producer(transactional_id)
+    producer.begin()
+    producer.send(sent(places, *(b"%d" % number for number in range(50))))
+    producer.commit()
+    readers = [transactor.reader(places, READ_COMMITTED) for transactor in transactors]
+    try:
+        for reader in readers:
+            assert len(poll_until(reader, 150)) == 150
+        broker.kill()
+        broker.start()
+        producer.begin()
+        producer.send(sent(places, b"after"))
+        producer.commit()
+        for name, reader in zip(TRANSACTORS, readers, strict=True):
+            seen = [(record.partition, record.offset, record.value) for record in poll_until(reader, 3)]
+            assert sorted(seen) == [(partition, 51, b"after") for partition in range(3)], name
+    finally:
+        producer.close()
+        for reader in readers:
+            reader.close()
