@@ -219,13 +219,29 @@ def test_a_client_that_is_held_back_waits_and_goes_on(scripted: ScriptedCluster)
         right.throttle_time_ms = 10
         return right
 
-    scripted.misbehave(FETCH, *[hold_back] * (range_reader.MAX_EMPTY_ANSWERS + 1))
+    scripted.misbehave(FETCH, *[hold_back] * 3)
     assert offsets(reader(cluster_of(scripted.bootstrap), whole()).rows()) == list(range(100))
 
 
-def test_offsets_that_compaction_took_away_are_not_waited_for(scripted: ScriptedCluster) -> None:
+def test_offsets_that_compaction_took_away_are_not_waited_for_long(
+    scripted: ScriptedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(range_reader, "GAP_PATIENCE_MS", 100)
     scripted.topics["t"][0].end = 120
-    assert offsets(reader(cluster_of(scripted.bootstrap), whole(end=110)).rows()) == list(range(100))
+    with caplog.at_level(logging.WARNING, "headwater"):
+        assert offsets(reader(cluster_of(scripted.bootstrap), whole(end=110)).rows()) == list(range(100))
+    assert "no_records_in_range topic=t partition=0 first_offset=100 last_offset=109" in caplog.text
+
+
+def test_a_broker_that_needs_time_to_find_its_records_is_not_taken_for_one_that_has_none(
+    scripted: ScriptedCluster,
+) -> None:
+    def find_nothing_yet(request: Message, right: Message) -> Message:
+        right.responses[0].partitions[0].records = b""
+        return right
+
+    scripted.misbehave(FETCH, *[find_nothing_yet] * 5)
+    assert offsets(reader(cluster_of(scripted.bootstrap), whole()).rows()) == list(range(100))
 
 
 def test_a_log_that_ends_before_the_range_is_told(scripted: ScriptedCluster) -> None:

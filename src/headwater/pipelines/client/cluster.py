@@ -151,7 +151,8 @@ class Cluster:
         answer = self._any_connection().ask(METADATA, topics=asked, allow_auto_topic_creation=False)
         self._brokers = {node.node_id: Address(node.host, node.port) for node in answer.brokers or ()}
         found = {topic.name: _topic(topic) for topic in answer.topics or () if _exists(topic)}
-        self._topics = found if names is None else self._topics | found
+        kept = {} if names is None else {name: topic for name, topic in self._topics.items() if name not in names}
+        self._topics = kept | found
         return found
 
     def _any_connection(self) -> Connection:

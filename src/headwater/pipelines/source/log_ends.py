@@ -43,7 +43,8 @@ class LogEnds:
             reason = f"the log ends at {ends[partition]} now, where the query goes on; was the topic made again?"
             self._losses.report(partition, begun[partition], None, reason)
         for partition in sorted(begun.keys() - ends.keys()):
-            self._losses.report(partition, begun[partition], None, "the topic was deleted")
+            reason = "the topic was deleted, or the query does not name it any more"
+            self._losses.report(partition, begun[partition], None, reason)
         return ends
 
     def beginnings(self, partitions: set[TopicPartition]) -> Offsets:
@@ -78,17 +79,12 @@ class LogEnds:
             return
         self._looked_s = now_s
         self._partitions = self._subscription.find(self._cluster, must_exist=False)
-        for partition in sorted(self._partitions):
-            topic_id = self._cluster.topic_id(partition.topic)
-            if topic_id is None:
-                continue
-            if self._topic_ids.setdefault(partition.topic, topic_id) != topic_id and partition in begun:
-                self._losses.report(partition, begun[partition], None, "the topic was deleted and made again")
-        self._topic_ids |= {
-            topic: topic_id
-            for topic in {partition.topic for partition in self._partitions}
-            if (topic_id := self._cluster.topic_id(topic)) is not None
-        }
+        for topic in sorted({partition.topic for partition in self._partitions}):
+            topic_id = self._cluster.topic_id(topic)
+            if topic_id is not None and self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                self._topic_ids[topic] = topic_id
+                for partition in sorted(partition for partition in begun if partition.topic == topic):
+                    self._losses.report(partition, begun[partition], None, "the topic was deleted and made again")
 
 
 def _shrunk(begun: Offsets, ends: Offsets) -> list[TopicPartition]:

@@ -4,6 +4,7 @@ The next fetch is sent before the last one is decoded, so that broker and reader
 moves, a broker that restarts and a range that is no longer there are met here, and either overcome or told.
 """
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,13 +23,15 @@ from headwater.pipelines.errors import UnknownTopic, UnreadableRecords
 from headwater.pipelines.source.losses import Losses
 from headwater.records.batch import CorruptBatch, InvalidBatch
 from headwater.records.compression import DecompressedTooLarge
+from headwater.transport.facts import log_fact
 
 SMALLEST_FETCH_BYTES = 64 * 1024
 FIRST_GUESS_ROW_BYTES = 1024
 ROOM = 1.25
 """More is asked for than the rows that were seen would need, because a fetch for the rest costs a round trip."""
-MAX_EMPTY_ANSWERS = 3
-"""A broker that has offsets up to the range's end, and says so often that there are no records, has compacted them."""
+GAP_PATIENCE_MS = 20_000
+"""A broker that has offsets up to the range's end, and says for so long that there are no records, has compacted them.
+It may also wait for storage that is far away, which must not be taken for a gap."""
 MAX_THROTTLE_MS = 30_000
 NEW_TOPIC_PATIENCE_MS = 5_000
 """A broker may hear of a topic later than the one that told us of it."""
@@ -64,14 +67,14 @@ class RangeReader:
     def _next(self) -> Fetched | None:
         """What lies at the position, or None if the range has nothing more."""
         patience, topic_patience = Patience(self._poll_timeout_ms), Patience(NEW_TOPIC_PATIENCE_MS)
-        empty_answers = 0
+        gap_patience = Patience(min(GAP_PATIENCE_MS, self._poll_timeout_ms))
         while self._position < self._wanted.end:
             try:
                 fetched = self._exchange()
             except UnknownTopic as error:
                 self._look_again()
                 if not topic_patience.pause():
-                    self._give_up(str(error))
+                    self._give_up(str(error).rstrip("."))
             except ConnectionLost as error:
                 self._look_again()
                 if not patience.pause():
@@ -84,9 +87,8 @@ class RangeReader:
                 if fetched.records:
                     return fetched
                 if self._readable_end(fetched) >= self._wanted.end:
-                    empty_answers += 1
-                    if empty_answers == MAX_EMPTY_ANSWERS:
-                        return None
+                    if not gap_patience.pause():
+                        self._pass_gap()
                 elif not patience.pause():
                     self._give_up(f"the log ends at {self._readable_end(fetched)}, and did not grow")
         return None
@@ -147,6 +149,18 @@ class RangeReader:
     def _give_up(self, reason: str) -> None:
         self._losses.report(self._wanted.topic_partition, self._position, self._wanted.end, reason)
         self._position = self._wanted.end
+
+    def _pass_gap(self) -> None:
+        wanted = self._wanted
+        log_fact(
+            "no_records_in_range",
+            logging.WARNING,
+            topic=wanted.topic,
+            partition=wanted.partition,
+            first_offset=self._position,
+            last_offset=wanted.end - 1,
+        )
+        self._position = wanted.end
 
     def _readable_end(self, fetched: Fetched) -> int:
         return fetched.last_stable_offset if self._cluster.config.is_read_committed else fetched.high_watermark
