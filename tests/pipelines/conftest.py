@@ -25,7 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         patch.setenv("HEADWATER_CACHE", str(scratch / "cache"))
         settings = spark_settings(nobody, "local[2]", {"spark.sql.warehouse.dir": str(scratch / "warehouse")})
         try:
-            with spark_session(settings) as (session, _):
+            with spark_session(settings, Path(__file__).parent) as (session, _):
                 yield session
         except NoJava as error:
             pytest.skip(str(error))

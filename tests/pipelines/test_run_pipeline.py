@@ -1,6 +1,7 @@
 """Whole pipelines over files: into every kind of sink that needs nothing installed, stopped, repeated, restarted."""
 
 import json
+import os
 import sqlite3
 import sys
 import threading
@@ -24,6 +25,8 @@ from headwater.pipelines.spec.starts import EARLIEST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine takes its time
 
 NOBODY = "127.0.0.1:1"
 SOURCE = """
@@ -166,6 +169,71 @@ function = "own_sink:take"
         assert people.execute("select id, name from people order by id").fetchall() == [(1, "anna"), (3, "cid")]
     people.close()
     assert sys.modules["own_sink"].seen == [(0, 3), (1, 2)]
+
+
+STATEFUL = """
+[source.clicks]
+kind = "files"
+format = "json"
+path = "in"
+schema = "id string, at timestamp, n int"
+max_files = 1
+[step.totals]
+kind = "stateful"
+input = "clicks"
+processor = "click_totals:Totals"
+by = ["id"]
+output = "id string, total int"
+mode = "update"
+[step.once]
+kind = "deduplicate"
+input = "clicks"
+by = ["id", "n"]
+time = "at"
+watermark = "1h"
+[step.minutes]
+kind = "window"
+input = "clicks"
+time = "at"
+size = "1m"
+watermark = "30s"
+aggregates = { n = "sum(n)" }
+[step.pairs]
+kind = "join"
+left = "clicks"
+right = "once"
+on = "left.id = right.id and left.n < right.n"
+left_time = "at"
+right_time = "at"
+within = "5m"
+watermark = "1h"
+[step.pairs_shown]
+kind = "sql"
+sql = "select 'pair' as kind, id from pairs"
+[sink.show_totals]
+kind = "console"
+input = "totals"
+mode = "update"
+[sink.show_minutes]
+kind = "console"
+input = "minutes"
+[sink.show_pairs]
+kind = "console"
+input = "pairs_shown"
+"""
+
+
+def test_steps_with_state_remember_over_batches(run: Run, tmp_path: Path, emitted: list[str]) -> None:
+    clicks = [("a", "00:00:10", 1), ("a", "00:00:20", 2), ("a", "00:09:00", 4)]
+    for number, (id, at, n) in enumerate(clicks):
+        click = tmp_path / "in" / f"{number}.json"
+        click.write_text(json.dumps({"id": id, "at": f"2026-01-01T{at}Z", "n": n}) + "\n")
+        os.utime(click, (number + 1, number + 1))  # Spark takes the oldest first
+    assert run(STATEFUL).state is State.FINISHED
+    rows = [json.loads(line) for line in emitted]
+    assert [row["total"] for row in rows if "total" in row] == [1, 3, 7]
+    assert [(row["window_start"][11:16], row["n"]) for row in rows if "n" in row] == [("00:00", 3)]
+    assert [row["id"] for row in rows if row.get("kind") == "pair"] == ["a"], "the third is too far from the others"
 
 
 def test_a_running_pipeline_stops_when_it_is_asked(run: Run, tmp_path: Path) -> None:

@@ -180,6 +180,14 @@ def test_joins_of_streams_need_a_time(write: Write) -> None:
     assert isinstance(load(_joined(write, TABLE, 'using = ["id"]')), Graph)
 
 
+def test_a_second_watermark_is_refused(write: Write) -> None:
+    late = '[step.late]\nkind = "watermark"\ninput = "valid"\ntime = "at"\ndelay = "1h"\n'
+    text = GOOD.replace('input = "valid"', 'input = "late"') + late
+    line, what = only_mistake(write(text))
+    assert (line, "the watermark of step late already" in what) == (17, True)
+    assert isinstance(load(write(text.replace('watermark = "10m"\n', ""))), Graph)
+
+
 def test_a_stream_and_a_table_have_no_full_join(write: Write) -> None:
     line, what = only_mistake(_joined(write, TABLE, 'using = ["id"]\nhow = "full"'))
     assert (line, "no full join, but: inner, left, left_semi, left_anti" in what) == (14, True)

@@ -112,9 +112,9 @@ def _start_spark(
         note(f"The checkpoint {pipeline.checkpoint} is a local path: executors elsewhere need it on shared storage.")
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-pipeline-")))
     note("Starting Spark …")
-    spark, java = stack.enter_context(spark_session(settings, is_verbose=wanted.is_verbose))
+    spark, java = stack.enter_context(spark_session(settings, pipeline.directory, is_verbose=wanted.is_verbose))
     ship(pipeline, spark, scratch, is_local=is_local(wanted.master))
-    return Runner(graph, spark, options, topic, emit), java
+    return Runner(graph, spark, options, topic, emit, note), java
 
 
 def _reach_broker(pipeline: "Pipeline", bootstrap: str, stack: ExitStack) -> "StatusTopic | None":

@@ -76,8 +76,10 @@ def start_gateway(
     *,
     options: Sequence[str] = (),
     log: Path | None = None,
+    modules: Path | None = None,
 ) -> Gateway:
     """Start a JVM with these settings of Spark, and make PySpark use it. What it logs goes to a file, or to stderr.
+    Python processes on this machine that it starts find the modules in a directory.
 
     Raises JvmFailed, or ImportError if there is no PySpark."""
     home = spark_home()
@@ -91,6 +93,8 @@ def start_gateway(
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
     }
+    if modules is not None:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))
     command = gateway_command(java, home, settings, options)
     try:
         with log.open("wb") if log is not None else nullcontext() as out:

@@ -57,10 +57,10 @@ class NoJava(Exception):
     """There is no Java that Spark runs on. The message says what is there, and how to get one."""
 
 
-def find_java(environ: Mapping[str, str] = os.environ, places: Sequence[str] = SYSTEM_PLACES) -> Java:
+def find_java(environ: Mapping[str, str] = os.environ, places: Sequence[str] | None = None) -> Java:
     """Raises NoJava. A JAVA_HOME that does not fit is passed over: it may be there for something else."""
     seen: dict[Path, Java] = {}
-    for home in _candidates(environ, places):
+    for home in _candidates(environ, SYSTEM_PLACES if places is None else places):
         java = java_at(home)
         if java is None or java.home in seen:
             continue

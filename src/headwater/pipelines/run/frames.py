@@ -42,7 +42,7 @@ def build_frames(graph: Graph, spark: "SparkSession", reading: Reading) -> Frame
     for step in graph.steps_in_order:
         inputs = tuple(frames.by_name[name] for name in graph.reads[step.name])
         try:
-            frame = take_step(step, inputs, pipeline, spark)
+            frame = take_step(step, inputs, graph, spark)
             frame.createOrReplaceTempView(step.name)
             if isinstance(step.does, Parse) and step.does.dead_letters is not None:
                 whole = _whole_input(graph, step.name, inputs[0], spark, reading)

@@ -5,15 +5,15 @@ Whoever raises the result raises it from the error itself, for those who want al
 
 import re
 
-from headwater.pipelines import errors
-
-PERMANENT = frozenset({"InvalidOption", "InvalidColumns", "UnknownTopic", "DataLost", "UnreadableRecords"})
-"""Errors of topics that another try does not cure."""
-PASSING_SIGNS = ("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe")
+PASSING = frozenset({"BrokerUnreachable", "ConnectionLost", "Fenced"})
+"""Errors of topics that another try may cure."""
+PASSING_SIGNS = (
+    *("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe"),
+    "Python worker failed to connect back",  # within 10 s: a machine that has too much to do
+)
 MAX_CHARS = 1_000
 
-_OUR_ERRORS = {"PipelineFailed", *(name for name in vars(errors) if name[0].isupper())}
-_OURS = re.compile(rf"headwater\.pipelines\.[a-z_.]+\.(?P<kind>{'|'.join(sorted(_OUR_ERRORS))}): (?P<what>[^\n]*)")
+_OURS = re.compile(r"headwater\.pipelines\.[a-z_.]+\.(?P<kind>[A-Z]\w*): (?P<what>[^\n]*)")
 _RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<what>[^\n]*)$", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last)"
 _BEFORE = re.compile(
@@ -46,7 +46,7 @@ def explain(error: BaseException, subject: str = "") -> PipelineFailed:
     about = f"{subject}: " if subject else ""
     if ours := list(_OURS.finditer(said)):
         kind, what = ours[-1]["kind"], ours[-1]["what"]
-        return PipelineFailed(about + _cut(what), is_passing=kind not in {*PERMANENT, "PipelineFailed"})
+        return PipelineFailed(about + _cut(what), is_passing=kind in PASSING)
     is_passing = any(sign in said for sign in PASSING_SIGNS)
     if _TRACEBACK in said and (raised := list(_RAISED.finditer(said.rpartition(_TRACEBACK)[2]))):
         kind, what = raised[-1]["kind"].rpartition(".")[2], raised[-1]["what"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.run.frames import build_frames
+from headwater.pipelines.run.output_topics import create_missing_topics
 from headwater.pipelines.run.problems import PipelineFailed, explain
 from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch
 from headwater.pipelines.run.queries import Query, plan_queries
@@ -86,7 +87,8 @@ class _Reports:
 
 
 class Runner:
-    """A run of a pipeline in a Spark session. `topic` is where it tells how it is; None tells nobody."""
+    """A run of a pipeline in a Spark session. `topic` is where it tells how it is; None tells nobody. `emit` is given
+    the rows of console sinks, `note` what people might want to know."""
 
     def __init__(
         self,
@@ -95,12 +97,14 @@ class Runner:
         options: RunOptions,
         topic: StatusTopic | None,
         emit: Callable[[str], None],
+        note: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._graph = graph
         self._spark = spark.newSession()  # its views and its queries are its own
         self._options = options
         self._topic = topic
         self._emit = emit
+        self._note = note
         self._reports = _Reports()
         self._running: dict[str, _Running] = {}
         self._published_s = self._looked_s = float("-inf")
@@ -127,6 +131,8 @@ class Runner:
         try:
             queries = self.plan()
             self._refuse_second_start(queries)
+            for created in create_missing_topics(self._graph.pipeline, self._options.bootstrap):
+                self._note(f"Created topic {created}.")
             listener = _listener(self._reports)
             self._spark.streams.addListener(listener)
             try:

@@ -64,12 +64,16 @@ def spark_settings(pipeline: Pipeline, master: str, given: Mapping[str, str]) ->
 
 
 @contextmanager
-def spark_session(settings: Mapping[str, str], *, is_verbose: bool = False) -> "Iterator[tuple[SparkSession, Java]]":
-    """Raises PipelineFailed without PySpark, and NoJava or JvmFailed. The JVM ends with the session."""
+def spark_session(
+    settings: Mapping[str, str], modules: Path, *, is_verbose: bool = False
+) -> "Iterator[tuple[SparkSession, Java]]":
+    """A session whose Python processes on this machine find the modules in a directory. The JVM ends with it.
+
+    Raises PipelineFailed without PySpark, and NoJava or JvmFailed."""
     java = find_java()
     log = None if is_verbose else _new_log()
     try:
-        gateway = start_gateway(java, settings, options=archive_options(java), log=log)
+        gateway = start_gateway(java, settings, options=archive_options(java), log=log, modules=modules)
     except ImportError as error:
         raise no_spark() from error
     try:

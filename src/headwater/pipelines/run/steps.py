@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.run.parsing import fitting
+from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.spec.durations import interval
+from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.pipeline import Part, Pipeline
 from headwater.pipelines.spec.steps import (
     DecoratedStep,
@@ -34,9 +36,10 @@ PACE_S = 0.1
 
 
 def take_step(
-    step: Part[StepKind], inputs: "tuple[DataFrame, ...]", pipeline: Pipeline, spark: "SparkSession"
+    step: Part[StepKind], inputs: "tuple[DataFrame, ...]", graph: Graph, spark: "SparkSession"
 ) -> "DataFrame":
     """`inputs` are what the step reads, in its order. SQL finds its own: they are views of the session."""
+    pipeline = graph.pipeline
     match step.does:
         case Sql(sql=sql):
             return spark.sql(sql)
@@ -47,7 +50,9 @@ def take_step(
         case Window() as window:
             return _windowed(inputs[0], window)
         case Join() as join:
-            return _joined(inputs[0], inputs[1], join)
+            left, right = graph.reads[step.name]
+            has_watermark = graph.watermark_of(left) is not None, graph.watermark_of(right) is not None
+            return _joined(inputs[0], inputs[1], join, has_watermark)
         case Deduplicate() as deduplicate:
             return _deduplicated(inputs[0], deduplicate)
         case RateLimit(rows_per_second=limit):
@@ -93,12 +98,14 @@ def _windowed(frame: "DataFrame", window: Window) -> "DataFrame":
     return grouped.select(*times, *window.by, *window.aggregates)
 
 
-def _joined(left: "DataFrame", right: "DataFrame", join: Join) -> "DataFrame":
+def _joined(left: "DataFrame", right: "DataFrame", join: Join, has_watermark: tuple[bool, bool]) -> "DataFrame":
     from pyspark.sql import functions as f
 
     if join.watermark_ms is not None and join.left_time is not None and join.right_time is not None:
+        # A side that has a watermark keeps it: Spark refuses a second one.
         late = interval(join.watermark_ms)
-        left, right = left.withWatermark(join.left_time, late), right.withWatermark(join.right_time, late)
+        left = left if has_watermark[0] else left.withWatermark(join.left_time, late)
+        right = right if has_watermark[1] else right.withWatermark(join.right_time, late)
     left, right = left.alias("left"), right.alias("right")
     if join.on is not None:
         condition = f.expr(join.on)
@@ -135,6 +142,7 @@ def _deduplicated(frame: "DataFrame", deduplicate: Deduplicate) -> "DataFrame":
 
 
 def _stateful(frame: "DataFrame", stateful: Stateful, pipeline: Pipeline) -> "DataFrame":
+    _need_protobuf()
     processor = referenced(stateful.processor, pipeline.directory)
     timers = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}[stateful.timers]
     return frame.groupBy(*stateful.by).transformWithState(
@@ -143,6 +151,16 @@ def _stateful(frame: "DataFrame", stateful: Stateful, pipeline: Pipeline) -> "Da
         outputMode=stateful.mode.capitalize(),
         timeMode=timers,
     )
+
+
+def _need_protobuf() -> None:
+    """Spark's Python workers talk to the state in it, and say nothing of use when it is missing."""
+    try:
+        importlib.import_module("google.protobuf.runtime_version")
+    except ImportError:
+        raise PipelineFailed(
+            "Stateful steps need the package protobuf.", "Install it with `pip install protobuf`."
+        ) from None
 
 
 def _limited(frame: "DataFrame", rows_per_second: int) -> "DataFrame":

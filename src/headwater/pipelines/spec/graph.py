@@ -8,7 +8,7 @@ from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place, neare
 from headwater.pipelines.spec.pipeline import Part, Pipeline, SinkPart
 from headwater.pipelines.spec.sources import FilesSource, JdbcSource, PythonSource, TopicSource
 from headwater.pipelines.spec.sql_inputs import relations
-from headwater.pipelines.spec.steps import Reads, Sql
+from headwater.pipelines.spec.steps import Deduplicate, Join, Reads, Sql, Watermark, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,16 @@ class Graph:
                 found.add(name)
                 waiting += self.reads.get(name, ())
         return frozenset(found)
+
+    def watermark_of(self, name: str) -> str | None:
+        """The step that gives the rows of a source or step their watermark; None if none of these kinds does."""
+        step = next((each for each in self.steps_in_order if each.name == name), None)
+        if step is None:
+            return None
+        match step.does:
+            case Watermark() | Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Join(watermark_ms=int()):
+                return name
+        return next((found for each in self.reads[name] if (found := self.watermark_of(each)) is not None), None)
 
     @property
     def unused(self) -> tuple[str, ...]:

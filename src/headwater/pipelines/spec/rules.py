@@ -10,7 +10,16 @@ from headwater.pipelines.spec.pipeline import Part, Pipeline, parts_of
 from headwater.pipelines.spec.references import mistaken_reference
 from headwater.pipelines.spec.sinks import JdbcSink, PythonSink, TableSink, TopicSink, WebhookSink
 from headwater.pipelines.spec.sources import FilesSource, JdbcSource
-from headwater.pipelines.spec.steps import Deduplicate, Join, Parse, PythonStep, Stateful, Watermark, Window
+from headwater.pipelines.spec.steps import (
+    DecoratedStep,
+    Deduplicate,
+    Join,
+    Parse,
+    PythonStep,
+    Stateful,
+    Watermark,
+    Window,
+)
 
 STREAM_WITH_TABLE = {"left": ("inner", "left", "left_semi", "left_anti"), "right": ("inner", "right")}
 """Which joins Spark has for a stream and a table, by the side of the stream."""
@@ -97,18 +106,24 @@ def _mistaken_stream(step: Part[Any], graph: Graph) -> Iterator[Mistake]:
     if not any(streams):
         return
     match does:
-        case Window(watermark_ms=None) if not _has_watermark(graph, graph.reads[step.name][0]):
+        case Window(watermark_ms=None) if not _may_have_watermark(graph, graph.reads[step.name][0]):
             yield Mistake(
                 declared.place,
                 f'{step} needs a watermark, such as watermark = "10m": without, a window would never be complete, '
                 "and its state would grow for ever.",
             )
-        case Deduplicate(watermark_ms=None) if not _has_watermark(graph, graph.reads[step.name][0]):
+        case Deduplicate(watermark_ms=None) if not _may_have_watermark(graph, graph.reads[step.name][0]):
             yield Mistake(
                 declared.place,
                 f'{step} needs time and watermark, such as time = "at" and watermark = "1h": without, every key would '
                 "be remembered for ever.",
             )
+        case Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Watermark():
+            if (setter := graph.watermark_of(graph.reads[step.name][0])) is not None:
+                yield Mistake(
+                    declared.place_of("delay" if isinstance(does, Watermark) else "watermark"),
+                    f"{step}: its rows have the watermark of step {setter} already, and Spark allows only one.",
+                )
         case Join(within_ms=None) if streams == [True, True]:
             yield Mistake(
                 declared.place,
@@ -125,16 +140,12 @@ def _mistaken_stream(step: Part[Any], graph: Graph) -> Iterator[Mistake]:
                 )
 
 
-def _has_watermark(graph: Graph, name: str) -> bool:
-    """Whether rows come with a watermark; a Python function may have set one."""
+def _may_have_watermark(graph: Graph, name: str) -> bool:
+    """Whether rows come with one, or from a Python function that may have set one."""
+    if graph.watermark_of(name) is not None:
+        return True
     step = next((each for each in graph.steps_in_order if each.name == name), None)
     if step is None:
         return graph.is_stream[name] is None
-    match step.does:
-        case Watermark():
-            return True
-        case Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Join(watermark_ms=int()):
-            return True
-        case PythonStep() | Stateful():
-            return True
-    return any(_has_watermark(graph, each) for each in graph.reads[name])
+    is_python = isinstance(step.does, PythonStep | DecoratedStep)
+    return is_python or any(_may_have_watermark(graph, each) for each in graph.reads[name])

@@ -43,6 +43,7 @@ class TopicSink:
     )
     key: str | None = optional(text, "With json: an SQL expression for the record's key.")
     headers: Mapping[str, str] = mapping(expressions, "With json: SQL expressions for headers.")
+    partitions: int | None = optional(count, "Of the topic, if it has to be made; the broker's default, unless given.")
     exactly_once: bool = optional(switch, "One transaction for each batch; false is faster, at least once.", True)
     bootstrap: str | None = optional(text_with_variables, "Another cluster than the pipeline's.")
     options: Mapping[str, str] = mapping(option_table, "More options of the headwater sink.")

