@@ -16,7 +16,7 @@ from headwater.pipelines.errors import BrokerUnreachable, RequestRefused, Source
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack
 from headwater.pipelines.sink.columns import Columns
 from headwater.pipelines.sink.destinations import Destinations, partition_counter
-from headwater.pipelines.sink.errors import RecordTooLarge, Superseded
+from headwater.pipelines.sink.errors import Fenced, RecordTooLarge, Superseded
 from headwater.pipelines.sink.markers import MAX_EARLIER_RUNS, Marker, Markers, read_markers
 from headwater.pipelines.sink.transaction import BatchName, write_in_transaction
 
@@ -135,7 +135,7 @@ def test_two_runs_at_once_write_every_batch_once_and_at_most_one_stops(topics: T
     for thread in threads:
         thread.join()
     assert len(stopped) <= 1, "one of them comes to the end"
-    assert all(isinstance(error, Superseded) for error in stopped.values())
+    assert all(isinstance(error, Superseded | Fenced) for error in stopped.values())
     written = Counter(values_in(topics.bootstrap, topic))
     assert written == Counter(numbers(0, 10 * batches))
 

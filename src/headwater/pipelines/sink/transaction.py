@@ -20,6 +20,7 @@ from typing import Any, Final
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.cluster import Cluster
 from headwater.pipelines.client.offsets import TopicPartition
+from headwater.pipelines.client.patience import Patience
 from headwater.pipelines.errors import SourceError
 from headwater.pipelines.sink.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -36,7 +37,7 @@ from headwater.pipelines.sink.markers import Marker, Markers, read_markers
 from headwater.pipelines.sink.producer import REQUEST_BYTES, Producer, ProducerIdentity
 from headwater.wire.codec import Message
 
-MAX_ATTEMPTS: Final = 4
+MAX_ATTEMPTS: Final = 10
 """Each ends because somebody else began a transaction, or because it took longer than its timeout."""
 MARKER_PARTITION: Final = 0
 
@@ -61,10 +62,14 @@ def write_in_transaction(
     assert batches, "a batch without rows needs no transaction"
     with Coordinators(cluster) as coordinators:
         attempt = _Attempt(cluster, coordinators, name, transaction_timeout_ms)
+        patience = Patience(cluster.config.patience_ms)
         for _ in range(MAX_ATTEMPTS - 1):
-            with contextlib.suppress(Fenced):
+            try:
                 return attempt.write(batches)
-            attempt.check_replaced()
+            except Fenced:
+                attempt.check_replaced()
+                if not patience.pause():
+                    raise
         return attempt.write(batches)
 
 

@@ -1,0 +1,215 @@
+"""The sink in a real Spark: what arrives in topics, and that it arrives once, whatever fails and is run again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from reading_back import read_back, values_in
+from topics import Topics, numbered
+
+from headwater.pipelines import register
+from headwater.testing import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+WAIT_S = 100
+
+
+@pytest.fixture(scope="module")
+def topics() -> Iterator[Topics]:
+    with Broker(subprocess=True) as broker:
+        yield Topics(broker.bootstrap)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sinks(spark: "SparkSession") -> None:
+    from failing_sink import FailingSink
+
+    register(spark)
+    spark.dataSource.register(FailingSink)
+
+
+def save(frame: "DataFrame", topics: Topics, format_: str = "headwater", **options: str) -> None:
+    writer = frame.write.format(format_).mode("append").option("kafka.bootstrap.servers", topics.bootstrap)
+    writer.options(**options).save()
+
+
+def started(
+    frame: "DataFrame", topics: Topics, checkpoint: Path, format_: str = "headwater", **options: str
+) -> "StreamingQuery":
+    writer = frame.writeStream.format(format_).option("kafka.bootstrap.servers", topics.bootstrap).options(**options)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def rows_of(spark: "SparkSession", topics: Topics, topic: str, rows_at_once: int) -> "DataFrame":
+    options = topics.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(rows_at_once))
+    return spark.readStream.format("headwater").options(**options).load().select("key", "value")
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it happens in time"
+        time.sleep(0.05)
+
+
+def test_rows_arrive_with_all_that_they_say(spark: "SparkSession", topics: Topics) -> None:
+    first, second = topics.create(3), topics.create(1)
+    time_ = datetime(2024, 5, 6, 7, 8, 9, 123_000, tzinfo=UTC)
+    schema = (
+        "key string, value binary, topic string, partition int, timestamp timestamp, "
+        "headers array<struct<key: string, value: binary>>"
+    )
+    rows = [
+        ("k", b"one", first, 2, time_, [("trace", b"1"), ("empty", None)]),
+        (None, None, second, None, time_, None),
+        ("", b"", second, None, time_, []),
+    ]
+    save(spark.createDataFrame(rows, schema), topics, compression="zstd")
+    (one,) = read_back(topics.bootstrap, first)
+    assert (one.partition(), one.key(), one.value()) == (2, b"k", b"one")
+    assert one.headers() == [("trace", b"1"), ("empty", None)]
+    assert one.timestamp()[1] == time_.timestamp() * 1000
+    found = {(message.key(), message.value()) for message in read_back(topics.bootstrap, second)}
+    assert found == {(None, None), (b"", b"")}
+
+
+def test_keys_go_where_librdkafka_puts_them(spark: "SparkSession", topics: Topics) -> None:
+    ours, theirs = topics.create(5), topics.create(5)
+    keys = [f"customer {number}" for number in range(200)]
+    save(spark.createDataFrame([(key, "v") for key in keys], "key string, value string"), topics, topic=ours)
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "partitioner": "murmur2_random"})
+    for key in keys:
+        producer.produce(theirs, b"v", key)
+    assert producer.flush(30) == 0
+    places = [
+        {message.key(): message.partition() for message in read_back(topics.bootstrap, topic)}
+        for topic in (ours, theirs)
+    ]
+    assert places[0] == places[1]
+
+
+def test_a_job_of_many_tasks_is_one_transaction(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
+    topic, once = topics.create(2), tmp_path / "once"
+    frame = spark.range(0, 1_000, numPartitions=5).selectExpr("cast(id as string) as value")
+    once.touch()
+    with pytest.raises(Exception, match="Injected"):
+        save(frame, topics, "failing", topic=topic, failAt="task", once=str(once))
+    assert values_in(topics.bootstrap, topic, "read_uncommitted") == []
+    save(frame, topics, topic=topic, batchBytes="1000")
+    assert Counter(values_in(topics.bootstrap, topic)) == Counter(map(str, range(1_000)))
+
+
+def test_a_job_that_has_a_number_is_written_once(spark: "SparkSession", topics: Topics) -> None:
+    topic = topics.create()
+    for number in (0, 0, 1, 1):
+        frame = spark.createDataFrame([(f"job {number}",)], "value string")
+        save(frame, topics, topic=topic, transactionalId=f"jobs-of-{topic}", batchId=str(number))
+    assert values_in(topics.bootstrap, topic) == ["job 0", "job 1"]
+
+
+def test_at_least_once_needs_no_transaction(spark: "SparkSession", topics: Topics) -> None:
+    topic = topics.create(3)
+    save(spark.range(2_000).selectExpr("cast(id as string) as value"), topics, topic=topic, exactlyOnce="false")
+    messages = read_back(topics.bootstrap, topic, "read_uncommitted")
+    assert Counter(message.value() for message in messages) == Counter(b"%d" % number for number in range(2_000))
+    offsets = Counter(message.partition() for message in messages)
+    assert {message.offset() for message in messages if message.partition() == 0} == set(range(offsets[0]))
+
+
+def test_a_stream_writes_each_row_once_though_everything_fails(
+    spark: "SparkSession", topics: Topics, tmp_path: Path
+) -> None:
+    from_, to, once = topics.create(2), topics.create(2), tmp_path / "once"
+    topics.produce(from_, numbered(120))
+    topics.produce(from_, numbered(120, first=120), partition=1)
+    rows = rows_of(spark, topics, from_, rows_at_once=60)
+    failures = 0
+    for place in ("task", "before commit", "after commit", "nowhere"):
+        once.touch()
+        query = started(rows, topics, tmp_path / "checkpoint", "failing", topic=to, failAt=place, once=str(once))
+        try:
+            assert query.awaitTermination(WAIT_S), "the query ends"
+        except Exception as error:
+            assert "Injected" in str(error)
+            failures += 1
+    assert failures == 3
+    assert Counter(values_in(topics.bootstrap, to)) == Counter(value.decode() for value in numbered(240))
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(300)
+def test_a_driver_that_is_killed_leaves_nothing_twice_and_nothing_out(
+    spark: "SparkSession", topics: Topics, tmp_path: Path
+) -> None:
+    from copying_driver import copy
+
+    from_, to = topics.create(2), topics.create(2)
+    topics.produce(from_, numbered(300))
+    topics.produce(from_, numbered(300, first=300), partition=1)
+    arguments = (topics.bootstrap, from_, to, str(tmp_path / "checkpoint"))
+    command = [sys.executable, str(Path(__file__).with_name("copying_driver.py")), *arguments]
+    with (tmp_path / "driver.log").open("wb") as log:
+        driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_until(lambda: driver.poll() is not None or len(values_in(topics.bootstrap, to)) >= 100)
+        assert driver.poll() is None, (tmp_path / "driver.log").read_text()
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    assert len(values_in(topics.bootstrap, to)) < 600, "it was killed before its end"
+    assert copy(spark, *arguments).awaitTermination(WAIT_S), "the query ends"
+    assert Counter(values_in(topics.bootstrap, to)) == Counter(value.decode() for value in numbered(600))
+
+
+def test_of_two_queries_under_one_id_the_older_stops(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
+    from_, to = topics.create(), topics.create()
+    rows = rows_of(spark, topics, from_, rows_at_once=1_000)
+    options = {"kafka.bootstrap.servers": topics.bootstrap, "topic": to, "transactionalId": f"two-for-{to}"}
+    queries: list[StreamingQuery] = []
+    topics.produce(from_, [b"first"])
+    try:
+        for number, name in enumerate(("older", "newer")):
+            writer = rows.writeStream.format("headwater").options(**options)
+            writer = writer.option("checkpointLocation", str(tmp_path / name))
+            queries.append(writer.trigger(processingTime="50 milliseconds").start())
+            wait_until(lambda copies=number + 1: values_in(topics.bootstrap, to) == ["first"] * copies)  # type: ignore[misc]
+        topics.produce(from_, [b"second"])
+        wait_until(lambda: not queries[0].isActive)
+        assert "Another run writes as" in str(queries[0].exception())
+        wait_until(lambda: "second" in values_in(topics.bootstrap, to))
+        assert values_in(topics.bootstrap, to) == ["first", "first", "second"]
+        assert queries[1].isActive
+    finally:
+        for query in queries:
+            query.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"topic": "no-such-topic"}, "Topic no-such-topic does not exist. Create it first"),
+        ({"topik": "x"}, "topik is unknown"),
+        ({}, "set the option topic, or add a column topic"),
+        ({"topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1"}, "cannot be reached: 127.0.0.1:1"),
+    ],
+)
+def test_a_query_that_cannot_write_says_why(
+    spark: "SparkSession", topics: Topics, tmp_path: Path, options: dict[str, str], words: str
+) -> None:
+    from_ = topics.create()
+    topics.produce(from_, [b"row"])
+    query = started(rows_of(spark, topics, from_, 10), topics, tmp_path / "checkpoint", **options)
+    with pytest.raises(Exception, match="(?s)" + words.replace(".", r"\.")):
+        query.awaitTermination(WAIT_S)
