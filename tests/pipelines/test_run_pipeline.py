@@ -104,7 +104,7 @@ def test_rows_arrive_in_every_sink_and_a_repeated_batch_changes_nothing(
     spark: "SparkSession", run: Run, tmp_path: Path, emitted: list[str], webhook: tuple[str, list[Any]]
 ) -> None:
     url, posted = webhook
-    (tmp_path / "own_sink.py").write_text(
+    (tmp_path / "shop_own_sink.py").write_text(
         "seen = []\ndef take(batch, number):\n    seen.append((number, batch.count()))\n"
     )
     text = (
@@ -137,7 +137,7 @@ rows_per_request = 2
 [sink.own]
 kind = "python"
 input = "changes"
-function = "own_sink:take"
+function = "shop_own_sink:take"
 '''
     )
     with sqlite3.connect(tmp_path / "current.db") as people:
@@ -154,7 +154,7 @@ function = "own_sink:take"
     assert sorted(json.loads(line)["loud"] for line in emitted) == ["ANN", "ANNA", "BOB"]
     assert sorted(row["name"] for _, rows in posted for row in rows) == ["ann", "anna", "bob"]
     assert len({key for key, _ in posted}) == len(posted) == 2
-    assert sys.modules["own_sink"].seen == [(0, 3)]
+    assert sys.modules["shop_own_sink"].seen == [(0, 3)]
 
     # As if the process had been killed before Spark noted that the first batch is complete.
     for sink in ("lake", "current"):
@@ -168,7 +168,7 @@ function = "own_sink:take"
     with sqlite3.connect(tmp_path / "current.db") as people:
         assert people.execute("select id, name from people order by id").fetchall() == [(1, "anna"), (3, "cid")]
     people.close()
-    assert sys.modules["own_sink"].seen == [(0, 3), (1, 2)]
+    assert sys.modules["shop_own_sink"].seen == [(0, 3), (1, 2)]
 
 
 STATEFUL = """
@@ -258,9 +258,9 @@ def test_failures_are_told_in_a_sentence(run: Run, tmp_path: Path) -> None:
     counted = '[step.c]\nkind = "sql"\nsql = "select count(*) from changes"\n[sink.s]\nkind = "console"\ninput = "c"\n'
     with pytest.raises(PipelineFailed, match=r"sink s: Invalid streaming output mode: append\. This output mode"):
         run(SOURCE + counted)
-    (tmp_path / "failing_sink.py").write_text("def take(batch, number):\n    raise ValueError('not today')\n")
+    (tmp_path / "shop_failing_sink.py").write_text("def take(batch, number):\n    raise ValueError('not today')\n")
     with pytest.raises(PipelineFailed, match=r"^sink p: ValueError: not today$"):
-        run(SOURCE + '[sink.p]\nkind = "python"\ninput = "changes"\nfunction = "failing_sink:take"\n')
+        run(SOURCE + '[sink.p]\nkind = "python"\ninput = "changes"\nfunction = "shop_failing_sink:take"\n')
 
 
 def test_small_files_are_joined_and_a_join_that_was_cut_short_is_finished(

@@ -119,13 +119,13 @@ def test_duplicates_go_and_sql_reads_other_steps(build: Build) -> None:
 
 
 def test_python_steps_are_found_beside_the_file(build: Build, tmp_path: Path) -> None:
-    (tmp_path / "beside_steps.py").write_text(
+    (tmp_path / "shop_beside_steps.py").write_text(
         "def double(frame):\n    return frame.selectExpr('id', '2 * n as n')\ndef nothing(frame):\n    return 3\n"
     )
-    double = '[step.d]\nkind = "python"\nfunction = "beside_steps:double"\ninputs = ["e"]\n'
+    double = '[step.d]\nkind = "python"\nfunction = "shop_beside_steps:double"\ninputs = ["e"]\n'
     frames = build(double, e=EVENTS)
     assert rows(frames.by_name["d"]) == [("a", 2), ("a", 4), ("a", 16), ("b", 8)]
-    with pytest.raises(BadPipeline, match="step d: TypeError: beside_steps:nothing returned a int, not a DataFrame"):
+    with pytest.raises(BadPipeline, match="step d: TypeError: shop_beside_steps:nothing returned a int, not a DataFrame"):
         build(double.replace("double", "nothing"), e=EVENTS)
 
 

@@ -5,6 +5,7 @@ The JVM ends with this process: it watches its standard input.
 """
 
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -91,6 +92,7 @@ def start_gateway(
         "JAVA_HOME": str(home_for_spark(java)),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
         "SPARK_CONNECT_MODE": "0",
+        "SPARK_SCALA_VERSION": _scala_version(home),  # executors that this JVM starts ask for it
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
     }
     if modules is not None:
@@ -149,6 +151,12 @@ def jvm_options(heap: str) -> list[str]:
         "--enable-native-access=ALL-UNNAMED",
         f"-Xmx{heap}",
     ]
+
+
+def _scala_version(home: Path) -> str:
+    """It is part of the names of Spark's own jars."""
+    names = (re.fullmatch(r"spark-core_([\d.]+)-.*", jar.name) for jar in (home / "jars").glob("spark-core_*.jar"))
+    return next((name[1] for name in names if name is not None), "2.13")
 
 
 def _connection(gateway: Gateway, info: Path) -> tuple[int, str]:

@@ -32,6 +32,8 @@ def fitting(frame: "DataFrame", parse: Parse, subject: str) -> "DataFrame":
         shown = f.substring(f.coalesce(_text(parse), f.lit("no value")), 1, MAX_SHOWN_CHARS)
         complaint = f.raise_error(f.concat(f.lit(f"{subject}: a record is no {parse.format} of this schema: "), shown))
         read = read.where(f.when(is_unfit, complaint.cast("boolean")).otherwise(True))
+    if parse.schema is not None and (twice := set(parse.keep) & set(_schema(parse).names)):
+        raise ValueError(f"keep and schema both have a column {min(twice)}")
     kept = [f.col(_quoted(name)) for name in parse.keep]
     if parse.format == "text":
         return read.select(*kept, _text(parse).alias(parse.column))

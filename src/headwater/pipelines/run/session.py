@@ -82,7 +82,11 @@ def spark_session(
         if not is_verbose:
             for name in ERROR_LOGGERS:
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-        spark = SparkSession.builder.getOrCreate()
+        try:
+            spark = SparkSession.builder.getOrCreate()
+        except Exception as error:
+            where = f"; its log is {log}" if log is not None else ""
+            raise PipelineFailed(f"Spark does not start with the master {settings['spark.master']}{where}.") from error
         try:
             spark.sparkContext.setLogLevel("WARN" if is_verbose else "ERROR")
             yield spark, java

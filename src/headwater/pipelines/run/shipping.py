@@ -1,5 +1,9 @@
 """What executors need to have: the modules beside the pipeline's file, and on a cluster Headwater itself.
 
+A package travels as an archive of what is inside it, and is unpacked under its name in the directory where Spark keeps
+the files of a job. Python workers look for modules there, so it is imported from real files: Headwater reads some of
+its own (a zip on the path would hide them).
+
 Libraries that these import (pyarrow, numpy, cramjam, crc32c) are installed where executors run, as PySpark's are.
 """
 
@@ -15,16 +19,19 @@ from headwater.pipelines.spec.steps import PythonStep, Stateful
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SUFFIXES = (".py", ".json", ".typed")
+LEFT_OUT = ("__pycache__",)
 
 
 def ship(pipeline: Pipeline, spark: "SparkSession", scratch: Path, *, is_local: bool) -> None:
     """Archives are made in `scratch`, which stays until the session ends."""
     for source in modules_beside(pipeline):
-        spark.sparkContext.addPyFile(str(_archive(source, scratch) if source.is_dir() else source))
+        if source.is_dir():
+            _ship_package(source, spark, scratch)
+        else:
+            spark.sparkContext.addPyFile(str(source))
     if not is_local:
         for package in own_packages():
-            spark.sparkContext.addPyFile(str(_archive(package, scratch)))
+            _ship_package(package, spark, scratch)
 
 
 def modules_beside(pipeline: Pipeline) -> list[Path]:
@@ -53,10 +60,15 @@ def own_packages() -> Iterator[Path]:
         yield beside
 
 
-def _archive(package: Path, scratch: Path) -> Path:
+def package_archive(package: Path, scratch: Path) -> Path:
+    """A zip of what is inside the package."""
     archive = scratch / f"{package.name}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as writer:
         for file in sorted(package.rglob("*")):
-            if file.is_file() and file.suffix in SUFFIXES:
-                writer.write(file, file.relative_to(package.parent))
+            if file.is_file() and not set(LEFT_OUT) & set(file.parts):
+                writer.write(file, file.relative_to(package))
     return archive
+
+
+def _ship_package(package: Path, spark: "SparkSession", scratch: Path) -> None:
+    spark.sparkContext.addArchive(f"{package_archive(package, scratch)}#{package.name}")
