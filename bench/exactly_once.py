@@ -413,7 +413,8 @@ def main() -> None:
             chosen.seed,
             progress=lambda done: progress.update(task, completed=done),
         )
-    print(f"seed {chosen.seed}, {chosen.broker}, durability {chosen.durability}: {verdict}")
+    judged = chosen.broker if chosen.broker == "kafka" else f"{chosen.broker} {chosen.durability}"
+    print(f"seed {chosen.seed}, {judged}: {verdict}")
     for violation in verdict.violations[:20]:
         print(f"  {violation}")
     sys.exit(1 if verdict.violations else 0)
