@@ -135,3 +135,13 @@ def test_a_pipeline_that_never_ran_is_unknown(cli: Any, name: str) -> None:
         result = cli("pipeline", command, name)
         assert result.exit_code == 1
         assert result.stderr.startswith(f"headwater: Pipeline {name} has not run.")
+
+
+def test_what_a_file_can_say_is_shown(cli: Any) -> None:
+    assert {"source.topic", "step.parse", "sink.topic"} <= set(cli.json("pipeline", "kinds"))
+    shown = cli.ok("pipeline", "kinds", "topic").splitlines()
+    assert shown[0] == '[source.NAME] with kind = "topic"' and '[sink.NAME] with kind = "topic"' in shown
+    assert shown[2].split()[:2] == ["topic", "required"]
+    keys = {fact["name"]: fact["default"] for fact in cli.json("pipeline", "kinds", "sink.parquet")["sink.parquet"]}
+    assert keys["compact_below"] == "32MiB" and keys["input"] == "required"
+    assert cli("pipeline", "kinds", "nonsense").exit_code == 1

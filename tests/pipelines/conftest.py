@@ -23,7 +23,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADWATER_CLASS_CACHE", "off")  # nothing is left behind in the home directory
         patch.setenv("HEADWATER_CACHE", str(scratch / "cache"))
-        settings = spark_settings(nobody, "local[2]", {"spark.sql.warehouse.dir": str(scratch / "warehouse")})
+        derby = {"spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={scratch / 'derby.log'}"}
+        settings = spark_settings(nobody, "local[2]", derby)
         try:
             with spark_session(settings, Path(__file__).parent) as (session, _):
                 yield session

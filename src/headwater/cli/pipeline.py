@@ -85,6 +85,34 @@ def check(
 
 
 @app.command()
+def kinds(
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="For example parse, or sink.topic.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what a pipeline file can say: the kinds of sources, steps and sinks, or the keys of one."""
+    from headwater.pipelines.spec import kinds as catalog
+
+    if kind is None:
+        rows = [(f"{section}.{name}", doc) for section, name, doc in catalog.kinds()]
+        if json:
+            print_json(dict(rows))
+        else:
+            print_table(("kind", "meaning"), rows)
+        return
+    section, _, name = kind.rpartition(".")
+    chosen = [(each, known) for each, known, _ in catalog.kinds() if known == name and section in ("", each)]
+    if not chosen:
+        raise Problem(f"There is no kind {kind}.", "`headwater pipeline kinds` shows all.")
+    found = {f"{each}.{known}": catalog.facts_of(each, known) for each, known in chosen}
+    if json:
+        print_json({of: [asdict(fact) for fact in facts] for of, facts in found.items()})
+        return
+    for of, facts in found.items():
+        say(f'[{of.replace(f".{name}", ".NAME")}] with kind = "{name}"')
+        print_table(("key", "default", "meaning"), [(fact.name, fact.default, fact.doc) for fact in facts])
+
+
+@app.command()
 def run(
     file: File,
     once: Annotated[bool, typer.Option("--once", help="Process what is there now, and end.")] = False,

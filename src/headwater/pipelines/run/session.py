@@ -39,6 +39,7 @@ def spark_settings(pipeline: Pipeline, master: str, given: Mapping[str, str]) ->
         "spark.app.name": f"headwater {pipeline.name}",
         "spark.sql.session.timeZone": "UTC",  # the same rows on every machine
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.warehouse.dir": f"{pipeline.checkpoint}/warehouse",  # not where the command happens to run
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # State outside of the heap; stateful Python works with no other.

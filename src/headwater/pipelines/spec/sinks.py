@@ -37,6 +37,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
+    """Records of a topic, which is made if it is missing; readers of committed records see whole batches, once."""
+
     topic: str = required(topic_name, "The topic to write.")
     format: str = optional(
         choice("json", "raw"), "json makes each row the value; raw takes the columns key, value, headers.", "json"
@@ -66,6 +68,8 @@ class ParquetSink:
 
 @dataclass(frozen=True, slots=True)
 class DeltaSink:
+    """A table of Delta Lake, each batch once; needs the package deltalake."""
+
     path: str = required(text_with_variables, "The table's directory or URL.")
     partition_by: tuple[str, ...] = optional(identifiers, "Columns to partition a new table by.", ())
     options: Mapping[str, str] = mapping(option_table, "Storage options of the deltalake package.")
@@ -73,6 +77,8 @@ class DeltaSink:
 
 @dataclass(frozen=True, slots=True)
 class IcebergSink:
+    """A table of Iceberg, each batch once; needs the package pyiceberg."""
+
     table: str = required(text, 'The table, as in "shop.orders".')
     catalog: Mapping[str, str] = mapping(option_table, "Properties of pyiceberg's catalog.")
 

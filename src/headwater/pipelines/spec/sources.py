@@ -25,7 +25,7 @@ DEFAULT_MAX_FILES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicSource:
-    """Columns: key, value, topic, partition, offset, timestamp, timestampType, headers."""
+    """Records of a topic. Columns: key, value, topic, partition, offset, timestamp, timestampType, headers."""
 
     topic: str = required(topic_name, "The topic to read.")
     start: Start = optional(read_start, "Where to begin without a checkpoint.", LATEST, file_name="from")  # noqa: RUF009
@@ -41,6 +41,8 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
+    """Files of a directory, as a stream of new ones or as a table."""
+
     path: str = required(text_with_variables, "A directory or a pattern of files.")
     format: str = required(choice("json", "csv", "parquet"), "json, csv or parquet.")
     schema: str | None = optional(text, 'The columns, as in "id string, amount double"; a stream needs it.')

@@ -5,7 +5,7 @@ there in one statement (SQL:2003 MERGE, which PostgreSQL 15, Oracle, SQL Server,
 batch which is repeated changes nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.run.sinks.table import newest_of_each_key
@@ -27,7 +27,8 @@ def to_jdbc(sink: JdbcSink) -> "Callable[[DataFrame, int], None]":
         staging = sink.table + STAGING_SUFFIX
         rows = newest_of_each_key(batch, sink.key, sink.order)
         rows.write.format("jdbc").mode("overwrite").options(**options, dbtable=staging).save()
-        _execute(batch.sparkSession, options, staging, merge_statement(sink.table, staging, batch.columns, sink.key))
+        staged = staged_names(batch.sparkSession, sink.url, batch.columns)
+        execute(batch.sparkSession, options, staging, merge_statement(sink.table, staging, staged, sink.key))
 
     return write
 
@@ -37,17 +38,24 @@ def writer_options(sink: JdbcSink) -> dict[str, str]:
     return {**{name: value for name, value in given.items() if value is not None}, **sink.options}
 
 
-def merge_statement(table: str, staging: str, columns: Sequence[str], key: Sequence[str]) -> str:
-    """Names are not quoted: every database folds them its own way, as it did when the table was made."""
-    same = " AND ".join(f"t.{name} = s.{name}" for name in key)
-    rest = [f"{name} = s.{name}" for name in columns if name not in key]
+def staged_names(spark: "SparkSession", url: str, columns: Sequence[str]) -> dict[str, str]:
+    """The columns as Spark has called them when it made the table beside the target: quoted, as this database does."""
+    jvm: Any = spark._jvm
+    dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(url)
+    return {name: str(dialect.quoteIdentifier(name)) for name in columns}
+
+
+def merge_statement(table: str, staging: str, staged: Mapping[str, str], key: Sequence[str]) -> str:
+    """Names of the target are not quoted: every database folds them its own way, as it did when the table was made."""
+    same = " AND ".join(f"t.{name} = s.{staged[name]}" for name in key)
+    rest = [f"{name} = s.{quoted}" for name, quoted in staged.items() if name not in key]
     update = f"WHEN MATCHED THEN UPDATE SET {', '.join(rest)} " if rest else ""
-    values = ", ".join(f"s.{name}" for name in columns)
-    insert = f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({values})"
+    values = ", ".join(f"s.{quoted}" for quoted in staged.values())
+    insert = f"WHEN NOT MATCHED THEN INSERT ({', '.join(staged)}) VALUES ({values})"
     return f"MERGE INTO {table} t USING {staging} s ON {same} {update}{insert}"
 
 
-def _execute(spark: "SparkSession", options: dict[str, str], table: str, statement: str) -> None:
+def execute(spark: "SparkSession", options: dict[str, str], table: str, statement: str) -> None:
     """By Spark's own way to a connection: it finds drivers in spark.jars, which Java's does not."""
     jvm: Any = spark._jvm
     scala_options = jvm.PythonUtils.toScalaMap({**options, "dbtable": table})
