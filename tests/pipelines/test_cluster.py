@@ -1,6 +1,7 @@
 """The client in the executors, against brokers that restart, move leaders, hold back, lie and talk nonsense."""
 
 import os
+import resource
 import socket
 import struct
 import threading
@@ -12,6 +13,7 @@ from scripted_cluster import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Log, M
 
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client import cluster as cluster_module
+from headwater.pipelines.client import connection as connection_module
 from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster, shared_cluster
 from headwater.pipelines.client.config import ClientConfig, client_config
 from headwater.pipelines.client.news import News
@@ -149,6 +151,17 @@ def test_an_answer_that_does_not_come_is_not_waited_for_forever(brokers: Scripte
     brokers.misbehave(METADATA, lambda request, right: b"")
     with pytest.raises(BrokerUnreachable, match="no answer in time"):
         connected(brokers, **{"request.timeout.ms": "50", "default.api.timeout.ms": "0"}).topics()
+
+
+def test_a_length_that_is_only_announced_costs_no_memory(brokers: ScriptedCluster) -> None:
+    announced = struct.pack(">i", connection_module.MAX_RESPONSE_BYTES)
+    brokers.misbehave(METADATA, lambda request, right: announced)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(BrokerUnreachable, match="no answer in time"):
+        connected(brokers, **{"request.timeout.ms": "50", "default.api.timeout.ms": "0"}).topics()
+    assert (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    ) * 1024 < connection_module.MAX_RESPONSE_BYTES // 4
 
 
 def test_brokers_of_old_are_asked_in_their_versions() -> None:

@@ -38,7 +38,9 @@ def write_request(api_key: int, api_version: int, correlation_id: int, client_id
     return out
 
 
-def read_response(frame: bytes | bytearray, api_key: int, api_version: int, correlation_id: int) -> Message:
+def read_response(
+    frame: bytes | bytearray | memoryview, api_key: int, api_version: int, correlation_id: int
+) -> Message:
     """The response in a frame, which must be the one to that request."""
     cursor = Cursor(frame)
     cursor.elements_left = MAX_RESPONSE_ELEMENTS

@@ -12,6 +12,8 @@ import ssl
 import struct
 from typing import Any
 
+import numpy as np
+
 from headwater.pipelines.client.config import Address, ClientConfig, Tls
 from headwater.pipelines.errors import InvalidOption
 from headwater.wire.codec import Message
@@ -121,22 +123,22 @@ class Connection:
             raise self._lost(f"it refuses to say what it serves (error {answer.error_code})")
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys or ()}
 
-    def _receive_frame(self) -> bytearray:
+    def _receive_frame(self) -> memoryview:
         (length,) = _LENGTH.unpack(self._receive_exactly(_LENGTH.size))
         if not 0 <= length <= MAX_RESPONSE_BYTES:
             raise MalformedResponse("what answers there does not speak the Kafka protocol, or needs TLS")
         return self._receive_exactly(length)
 
-    def _receive_exactly(self, size: int) -> bytearray:
-        """Into memory that the system gives only when bytes arrive, whatever length was announced."""
-        received = bytearray(size)
-        with memoryview(received) as view:
-            filled = 0
-            while filled < size:
-                count = self._socket.recv_into(view[filled:])
-                if not count:
-                    raise ConnectionError("the broker closed the connection")
-                filled += count
+    def _receive_exactly(self, size: int) -> memoryview:
+        """Into an array that is not filled with zeros first: its memory is there when bytes arrive, whatever length was
+        announced."""
+        received = np.empty(size, np.uint8).data
+        filled = 0
+        while filled < size:
+            count = self._socket.recv_into(received[filled:])
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            filled += count
         return received
 
     def _lost(self, reason: Exception | str) -> ConnectionLost:
