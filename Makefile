@@ -28,7 +28,7 @@ demo: $(VENV)/.spark
 	exec $(BIN)/python -m headwater.demo --seconds $(SECONDS) --report $(REPORT)
 
 test: $(VENV)/.dev test-tools
-	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(TESTS)
 
 # Kafka clients that are not Python packages: kcat, and a JDK with Maven for the Java client. The tests that need one
 # are skipped where it is missing, so a machine without root still runs all the others.

@@ -13,6 +13,7 @@ import typer
 
 from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, client_config
 from headwater.cli.output import Problem, note, print_json, print_table, say
+from headwater.cli.pipeline_ready import ready
 from headwater.cli.pipeline_run import Wanted, dry_runner, load_graph, now_ms, pipeline_problems, ready_runner
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.pipelines.run.status_topic import StatusTopic
 
 app = typer.Typer(help="Check, run and watch pipelines on Spark.", no_args_is_help=True, add_completion=False)
+app.command()(ready)
 
 STOP_TIMEOUT_S = 60.0
 STOP_POLL_S = 0.5

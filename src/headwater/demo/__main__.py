@@ -24,10 +24,8 @@ def main() -> int:
     from headwater.demo.report import report
     from headwater.demo.run import Plan, demo_broker, run_demo
     from headwater.demo.view import demo_view, summary
-    from headwater.pipelines.jvm.gateway import JvmFailed
     from headwater.pipelines.jvm.java import NoJava, find_java
     from headwater.pipelines.run.problems import PipelineFailed
-    from headwater.pipelines.spec.mistakes import BadPipeline
 
     stop_asked = _stop_on_signals()
     try:
@@ -35,7 +33,7 @@ def main() -> int:
         plan = Plan(arguments.seconds, sessions_per_s=arguments.sessions)
         with demo_broker() as broker, demo_view(broker.bootstrap) as show:
             history = run_demo(broker, plan, stop_asked, show)
-    except (NoJava, JvmFailed, PipelineFailed, BadPipeline, Problem) as error:
+    except (NoJava, PipelineFailed, Problem) as error:
         return _problem(str(error))
     made = f"Made {time.strftime('%Y-%m-%d %H:%M %Z')} with Headwater {version('headwater')}"
     page = report(history, f"{made}, PySpark {version('pyspark')}, {java} and Python {sys.version.split()[0]}.")

@@ -1,20 +1,22 @@
-"""The ready pipeline `ecommerce` on a Spark of its own, and the tables that it fills."""
+"""The ready pipeline `ecommerce`, run by `headwater pipeline run`, and the tables that it fills."""
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.demo.background import Background, IsStopping
 from headwater.pipelines.ready.catalog import ready_pipeline
-from headwater.pipelines.run.progress import Status
-from headwater.pipelines.run.runner import Runner, RunOptions
-from headwater.pipelines.run.session import spark_session, spark_settings
-from headwater.pipelines.spec.check import load
+from headwater.pipelines.run.problems import PipelineFailed
+from headwater.pipelines.run.progress import QueryProgress
+from headwater.pipelines.run.status_topic import StatusTopic
 
 PIPELINE = "ecommerce"
 DATABASE = "shop.db"
 MASTER = "local[2]"
+LOG = "pipeline.log"
+SAID_LINES = 5
 LOCK_TIMEOUT_S = 10.0
 TOP = 5
 
@@ -49,17 +51,47 @@ class Results:
 
 
 class Analytics:
-    """Runs in `directory`. `status` is None until Spark has started."""
+    """Runs in `directory`, as somebody would run it there."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self._bootstrap = bootstrap
         self._file, tables = ready_pipeline(PIPELINE).copy_to(directory)
+        self._log = directory / LOG
         self._database = directory / DATABASE
         with closing(sqlite3.connect(self._database)) as connection:
             connection.execute("pragma journal_mode = wal")  # we read while Spark writes
             connection.executescript(tables.read_text())
-        self.status: Status | None = None
-        self.background = Background("analytics", self._run)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "headwater.cli.main", "pipeline", "run", str(self._file)]
+        command += ["--bootstrap", self._bootstrap, "--master", MASTER]
+        with self._log.open("wb") as log:
+            # In a process group of its own: Ctrl-C is for the demo, which stops it in order.
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
+
+    def stop(self, timeout_s: float) -> None:
+        """As Ctrl-C would. Its JVM ends with it, also when it has to be killed."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def raise_failure(self) -> None:
+        """Raises PipelineFailed with what it said last, if it ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            said = self._log.read_text(errors="replace").strip().splitlines()[-SAID_LINES:]
+            raise PipelineFailed("\n".join(["The pipeline has ended.", *said]))
+
+    def queries(self) -> tuple[QueryProgress, ...]:
+        """As the run tells in the topic of all pipelines; empty until Spark has started."""
+        with StatusTopic(self._bootstrap) as topic:
+            status = topic.statuses().get(PIPELINE)
+        return status.queries if status is not None else ()
 
     def results(self) -> Results:
         with closing(sqlite3.connect(self._database, timeout=LOCK_TIMEOUT_S)) as connection:
@@ -80,13 +112,3 @@ class Analytics:
             tuple((name, step or 0) for name, step in zip(names, steps, strict=True)),
             tuple(flags),
         )
-
-    def _run(self, is_stopping: IsStopping) -> None:
-        graph = load(self._file)
-        settings = spark_settings(graph.pipeline, MASTER, {})
-        with spark_session(settings, graph.pipeline.directory) as (spark, _):
-            runner = Runner(graph, spark, RunOptions(self._bootstrap), None, lambda line: None)
-            runner.run(is_stopping, self._tell)
-
-    def _tell(self, status: Status) -> None:
-        self.status = status

@@ -18,12 +18,9 @@ class Background:
     def start(self) -> None:
         self._thread.start()
 
-    def ask_to_stop(self) -> None:
-        self._stop_asked.set()
-
     def stop(self, timeout_s: float) -> None:
         """Ask, and wait. Raises TimeoutError if it does not end in time."""
-        self.ask_to_stop()
+        self._stop_asked.set()
         if self._thread.ident is None:
             return
         self._thread.join(timeout_s)

@@ -53,7 +53,6 @@ def look(at_s: float, traffic: Traffic, packers: Packers, analytics: Analytics, 
 
     queue = subscription(client, QUEUE)
     letters = offset_range(client, [TopicPartition(DEAD_LETTERS, 0)])
-    status = analytics.status
     return Figures(
         at_s,
         traffic.sent[CLICKS],
@@ -61,7 +60,7 @@ def look(at_s: float, traffic: Traffic, packers: Packers, analytics: Analytics, 
         packers.packed,
         queue.lag(ORDERS) if queue is not None else 0,
         sum(end - first for first, end in letters.values()),
-        status.queries if status is not None else (),
+        analytics.queries(),
         analytics.results(),
     )
 

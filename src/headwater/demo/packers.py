@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 
+from headwater.cli.client import client_config
 from headwater.demo.background import Background, IsStopping
 from headwater.demo.shop import ORDERS
 
@@ -63,8 +64,8 @@ class _Work:
         self._chance = chance
 
     def __call__(self, is_stopping: IsStopping) -> None:
-        config = {"bootstrap.servers": self._bootstrap, "group.id": QUEUE, "max.poll.records": ORDERS_AT_ONCE}
-        with ShareConsumer({**config, "share.acknowledgement.mode": "explicit", "log_level": 0}) as consumer:
+        config = {"group.id": QUEUE, "share.acknowledgement.mode": "explicit", "max.poll.records": ORDERS_AT_ONCE}
+        with ShareConsumer({**client_config(self._bootstrap), **config}) as consumer:
             consumer.subscribe([ORDERS])
             while not is_stopping():
                 lent = [message for message in consumer.poll(POLL_S) if message.error() is None]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from headwater.demo.analytics import Analytics
 from headwater.demo.figures import Figures, look
@@ -17,9 +17,6 @@ from headwater.demo.shop import CLICKS, ORDERS
 from headwater.demo.traffic import Traffic
 from headwater.demo.view import Show
 from headwater.testing import Broker
-
-if TYPE_CHECKING:
-    from headwater.demo.background import Background
 
 LOOK_EVERY_S = 1.0
 SETTLE_TIMEOUT_S = 90.0
@@ -36,6 +33,15 @@ class Plan:
     sessions_per_s: float = 40.0
     workers: int = 3
     seed: int = 2026
+
+
+class Started(Protocol):
+    """What a run starts, watches and stops."""
+
+    def start(self) -> None: ...
+    def stop(self, timeout_s: float) -> None: ...
+    def raise_failure(self) -> None:
+        """Why it ended, if it did and nobody asked."""
 
 
 @contextmanager
@@ -56,27 +62,28 @@ def demo_broker() -> Iterator[Broker]:
 
 def prepare(bootstrap: str) -> None:
     """Topics, and a queue on the orders that is there before the first worker."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
+    from headwater.cli.client import admin
     from headwater.cli.group_config import KIND, TOPIC, alter_group_config
     from headwater.cli.share_group import start_share_group
     from headwater.cli.subscription import GROUP_ENABLE, QUEUE_KEYS
     from headwater.cli.subscription_facts import QUEUE as A_QUEUE
 
-    client = AdminClient({"bootstrap.servers": bootstrap})
     wanted = [NewTopic(name, PARTITIONS) for name in (CLICKS, ORDERS)]
     wanted += [NewTopic(f"{name}.bad", 1) for name in (CLICKS, ORDERS)]
     wanted.append(NewTopic(DEAD_LETTERS, 1, config={GROUP_ENABLE: "true"}))
-    for created in client.create_topics(wanted).values():
-        created.result(REQUEST_TIMEOUT_S)
     settings = {TOPIC: ORDERS, KIND: A_QUEUE, QUEUE_KEYS["dead-letter"]: DEAD_LETTERS}
-    alter_group_config(client, QUEUE, bootstrap, set=settings)
-    start_share_group(client, QUEUE, ORDERS, dict.fromkeys(range(PARTITIONS), 0))
+    with admin(bootstrap) as client:
+        for created in client.create_topics(wanted).values():
+            created.result(REQUEST_TIMEOUT_S)
+        alter_group_config(client, QUEUE, bootstrap, set=settings)
+        start_share_group(client, QUEUE, ORDERS, dict.fromkeys(range(PARTITIONS), 0))
 
 
 def run_demo(broker: Broker, plan: Plan, stop_asked: threading.Event, show: Show) -> list[Figures]:
     """The figures of the run, at least one. Everything but the broker has stopped when this returns or raises."""
-    from confluent_kafka.admin import AdminClient
+    from headwater.cli.client import admin
 
     bootstrap = broker.bootstrap
     show("preparing topics and the queue", [])
@@ -86,21 +93,22 @@ def run_demo(broker: Broker, plan: Plan, stop_asked: threading.Event, show: Show
         traffic = Traffic(bootstrap, plan.seed, plan.sessions_per_s)
         packers = Packers(bootstrap, plan.workers, plan.seed)
         analytics = Analytics(bootstrap, directory)
-        backgrounds = [traffic.background, *packers.backgrounds, analytics.background]
-        stack.callback(_stop_all, backgrounds)
-        client = AdminClient({"bootstrap.servers": bootstrap})
+        started: list[Started] = [analytics, *packers.backgrounds, traffic.background]
+        for each in started:
+            stack.callback(each.stop, STOP_TIMEOUT_S)
+        client = stack.enter_context(admin(bootstrap))
         history: list[Figures] = []
         start_s = time.monotonic()
 
         def watch(phase: str) -> Figures:
-            for background in backgrounds:
-                background.raise_failure()
+            for each in started:
+                each.raise_failure()
             history.append(look(time.monotonic() - start_s, traffic, packers, analytics, client))
             show(phase, history)
             return history[-1]
 
-        for background in backgrounds:
-            background.start()
+        for each in started:
+            each.start()
         while time.monotonic() - start_s < plan.seconds and not stop_asked.wait(LOOK_EVERY_S):
             watch(f"live traffic for {plan.seconds:.0f} s")
         traffic.background.stop(STOP_TIMEOUT_S)
@@ -110,16 +118,3 @@ def run_demo(broker: Broker, plan: Plan, stop_asked: threading.Event, show: Show
                 break
         show("stopping", history)
     return history
-
-
-def _stop_all(backgrounds: "list[Background]") -> None:
-    for background in backgrounds:
-        background.ask_to_stop()
-    failures: list[Any] = []
-    for background in backgrounds:
-        try:
-            background.stop(STOP_TIMEOUT_S)
-        except TimeoutError as error:
-            failures.append(error)
-    if failures:
-        raise failures[0]

@@ -30,7 +30,7 @@ BROKEN_SHARE = 0.002
 """Of clicks: the browser sent something else."""
 NO_ADDRESS_SHARE = 0.01
 """Of orders: nobody can send those anything."""
-STOLEN_SHARE = 0.01
+STOLEN_SHARE = 0.03
 """Of ordering sessions: one of a few stolen cards goes round the world."""
 STOLEN_CARDS = ("card-900001", "card-900002", "card-900003")
 
@@ -73,10 +73,9 @@ class Shop:
         for action in ("cart", "checkout", "order"):
             if self._random.random() >= GOES_ON_TO[action]:
                 return
+            self._click(at_ms, session, action, seen[-1])
             if action == "order":
                 self._order(at_ms, session, seen)
-            else:
-                self._click(at_ms, session, action, seen[-1])
             at_ms = self._later(at_ms)
 
     def _click(self, at_ms: int, session: str, action: str, product: str) -> None:
