@@ -157,9 +157,7 @@ def _answer(
         answer = client.ask(what, **about, **options)
     found = load.ask("count", **about, messages=sent)
     if (found["messages"], found["ends"]) != (sent, partitions):
-        read = (
-            f"{found['messages']} are committed, and {found['ends']} of {partitions} partitions were read to their end"
-        )
+        read = f"{found['messages']} are committed; {found['ends']} of {partitions} partitions were read to the end"
         raise WrongCount(f"{server.name}, {what} with {client.name}: of {sent} records {read}")
     delete_topic(server, topic)
     return {**answer, "cpu_s": cpu()}
