@@ -25,6 +25,12 @@ def test_an_epoch_ends_where_the_next_one_that_wrote_began(epoch: int, answer: t
     assert end_of_epoch(STARTS, log_start=100, log_end=200, epoch=epoch) == answer
 
 
+def test_an_epoch_before_all_that_are_known_ends_where_the_first_of_them_begins() -> None:
+    """A tail that was carried over lies before the beginning of its segment's epoch: nothing of it was truncated."""
+    assert end_of_epoch([EpochStart(1, 50)], log_start=0, log_end=60, epoch=0) == (0, 50)
+    assert end_of_epoch([EpochStart(1, 50)], log_start=55, log_end=60, epoch=0) == (0, 55)
+
+
 def test_an_epoch_whose_records_are_gone_ends_where_the_log_starts() -> None:
     assert end_of_epoch(STARTS, log_start=190, log_end=200, epoch=3) == (3, 190)
 

@@ -14,12 +14,13 @@ def end_of_epoch(
 ) -> tuple[LeaderEpoch, Offset]:
     """The last epoch not after `epoch`, and the offset at which it ended.
 
-    `starts` is in order, and its last epoch is the one in which `log_end` still moves. An epoch older than all that is
-    kept ended where the log starts; of one that is yet to come nothing is known."""
+    `starts` is in order, and its last epoch is the one in which `log_end` still moves. An epoch older than all that are
+    known ended where the first of these begins: a tail that was carried over is older than the epoch of its segment. Of
+    one that is yet to come nothing is known."""
     if epoch < 0 or epoch > starts[-1].epoch:
         return UNDEFINED
     if epoch < starts[0].epoch:
-        return epoch, log_start
+        return epoch, max(starts[0].start, log_start)
     for current, following in pairwise(starts):
         if epoch < following.epoch:
             return current.epoch, max(following.start, log_start)
