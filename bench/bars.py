@@ -35,13 +35,15 @@ def draw(comparisons: Iterable[Comparison], beside: Path, without: tuple[str, ..
 
 def _bars(axes: Any, comparison: Comparison, name: str) -> None:
     brokers = [broker for broker in comparison.brokers() if comparison.values(broker, name)]
+    labels = []
     for at, broker in enumerate(brokers):
         found = comparison.values(broker, name)
         middle = median(found)
         around = [[middle - min(found)], [max(found) - middle]]
         axes.bar(at, middle, color=COLOURS[broker], yerr=around, capsize=4)
-        axes.annotate(number(middle), (at, middle), ha="center", va="bottom", fontsize=8)
-    axes.set_xticks(range(len(brokers)), [broker.replace(" ", "\n") for broker in brokers], fontsize=8)
+        # The number stands below, where the range does not cross it out; names in two lines do not overlap.
+        labels.append("\n".join([*broker.split(), number(middle)]))
+    axes.set_xticks(range(len(brokers)), labels, fontsize=8)
     kind = comparison.kind_of(name)
-    axes.set_title(f"{name}, {kind.unit} ({kind.arrow})", fontsize=9)
+    axes.set_title(f"{name}, {kind.unit} ({kind.arrow})", fontsize=8)
     axes.grid(axis="y", alpha=0.2)
