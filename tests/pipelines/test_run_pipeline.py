@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import sys
 import threading
@@ -160,9 +161,13 @@ function = "shop_own_sink:take"
     for sink in ("lake", "current"):
         for name in ("0", ".0.crc"):
             (tmp_path / "shop.checkpoint" / sink / "commits" / name).unlink(missing_ok=True)
+    query = json.loads((tmp_path / "shop.checkpoint" / "lake" / "metadata").read_text())["id"][:8]
+    left_behind = tmp_path / "lake" / "_headwater" / f"{query}-joined-x.parquet"
+    left_behind.mkdir(parents=True)
     write_rows(tmp_path, "2", (2, "tu", "bob", 2, True), (3, "tu", "cid", 1, False))
     status = run(text)
     assert {query.query: query.batch for query in status.queries}["lake"] == 1
+    assert not left_behind.exists()
     names = spark.read.parquet(str(tmp_path / "lake")).select("day", "name").collect()
     assert sorted(map(tuple, names)) == [("mo", "ann"), ("mo", "anna"), ("tu", "bob"), ("tu", "bob"), ("tu", "cid")]
     with sqlite3.connect(tmp_path / "current.db") as people:
@@ -263,50 +268,54 @@ def test_failures_are_told_in_a_sentence(run: Run, tmp_path: Path) -> None:
         run(SOURCE + '[sink.p]\nkind = "python"\ninput = "changes"\nfunction = "shop_failing_sink:take"\n')
 
 
-def test_small_files_are_joined_and_a_join_that_was_cut_short_is_finished(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
+@pytest.fixture
+def small_files(spark: "SparkSession", tmp_path: Path) -> HadoopFiles:
+    """Four files of one row each: three in one directory, one in another."""
     for number in range(4):
-        frame = spark.range(number, number + 1).coalesce(1)
-        frame.write.parquet(str(tmp_path / "staged" / str(number)))
-        (part,) = (tmp_path / "staged" / str(number)).glob("*.parquet")
-        directory = tmp_path / "lake" / f"d={number // 3}"
-        directory.mkdir(parents=True, exist_ok=True)
-        part.rename(directory / f"q-{number}.parquet")
-    files = HadoopFiles(spark, str(tmp_path / "lake"))
-    read = lambda: sorted(row.id for row in spark.read.parquet(str(tmp_path / "lake")).collect())  # noqa: E731
-    assert (
-        join_small_files(spark, files, "_headwater", "q", lambda path: not path.endswith("q-0.parquet"), 10**6, 10**9)
-        == 2
-    )
-    assert sorted(path for path, _ in files.walk()) == [
-        "d=0/q-0.parquet",
-        *(p for p, _ in files.walk() if "joined" in p),
-        "d=1/q-3.parquet",
-    ]
-    assert read() == [0, 1, 2, 3]
+        place_file(spark, [number], tmp_path / "lake" / f"d={number // 3}" / f"q-{number}.parquet")
+    return HadoopFiles(spark, str(tmp_path / "lake"))
 
-    # A crash after the note: the joined file is not in its place, or is, and what it replaces is still there.
-    (joined,) = (path for path, _ in files.walk() if "joined" in path)
-    for staged_is_left in (True, False):
-        note = {
-            "staged": "_headwater/x/part.parquet",
-            "joined": "d=0/q-joined-x.parquet",
-            "replaces": ["d=0/q-0.parquet", joined],
-        }
-        both = spark.read.parquet(str(tmp_path / "lake" / "d=0")).coalesce(1)
-        both.write.mode("overwrite").parquet(str(tmp_path / "lake" / "_headwater" / "x"))
-        (part,) = (tmp_path / "lake" / "_headwater" / "x").glob("*.parquet")
-        part.rename(tmp_path / "lake" / (note["staged"] if staged_is_left else note["joined"]))  # type: ignore[arg-type]
-        files.write_json("_headwater/joins/x.json", note)
-        finish_joins(files, "_headwater")
-        assert read() == [0, 1, 2, 3]
-        assert not files.exists("_headwater/joins/x.json")
-        joined = "d=0/q-joined-x.parquet"
-        note["replaces"] = []
-        if staged_is_left:
-            (tmp_path / "lake" / joined).rename(tmp_path / "lake" / "d=0" / "q-0.parquet")
-            joined = "d=0/q-0.parquet"
+
+def place_file(spark: "SparkSession", ids: list[int], file: Path) -> None:
+    """Rows as one Parquet file of this name."""
+    staged = file.with_name("staged")
+    spark.createDataFrame([(id,) for id in ids], "id int").coalesce(1).write.parquet(str(staged))
+    (part,) = staged.glob("*.parquet")
+    part.rename(file)
+    shutil.rmtree(staged)
+
+
+def ids_in(spark: "SparkSession", tmp_path: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.parquet(str(tmp_path / "lake")).collect())
+
+
+def test_small_files_are_joined_within_their_directory(
+    spark: "SparkSession", small_files: HadoopFiles, tmp_path: Path
+) -> None:
+    def may_join(path: str) -> bool:
+        return not path.endswith("q-0.parquet")
+
+    assert join_small_files(spark, small_files, "_headwater", "q", may_join, 10**6, 10**9) == 2
+    (joined,) = (path for path, _ in small_files.walk() if "joined" in path)
+    assert sorted(path for path, _ in small_files.walk()) == ["d=0/q-0.parquet", joined, "d=1/q-3.parquet"]
+    assert ids_in(spark, tmp_path) == [0, 1, 2, 3]
+    assert join_small_files(spark, small_files, "_headwater", "q", may_join, 10, 10**9) == 0, "none is that small"
+
+
+@pytest.mark.parametrize("is_in_place", [False, True], ids=["before it took its place", "after"])
+def test_a_join_that_was_cut_short_is_finished(
+    spark: "SparkSession", small_files: HadoopFiles, tmp_path: Path, is_in_place: bool
+) -> None:
+    staged, joined = "_headwater/q-joined-x.parquet", "d=0/q-joined-x.parquet"
+    place_file(spark, [0, 1], tmp_path / "lake" / (joined if is_in_place else staged))
+    note = {"staged": staged, "joined": joined, "replaces": ["d=0/q-0.parquet", "d=0/q-1.parquet"]}
+    small_files.write_json("_headwater/joins/q-x.json", note)
+    finish_joins(small_files, "_headwater", "somebody-else")
+    assert small_files.exists("d=0/q-0.parquet"), "only its own"
+    finish_joins(small_files, "_headwater", "q")
+    assert sorted(path for path, _ in small_files.walk()) == ["d=0/q-2.parquet", joined, "d=1/q-3.parquet"]
+    assert ids_in(spark, tmp_path) == [0, 1, 2, 3]
+    assert small_files.names("_headwater/joins") == []
 
 
 def test_two_processes_do_not_share_a_checkpoint(tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ class HadoopFiles:
                 else:
                     yield below, int(status.getLen())
 
+    def names(self, path: str) -> list[str]:
+        """What lies in a directory; nothing if there is none."""
+        if not self.exists(path):
+            return []
+        return [str(status.getPath().getName()) for status in self._files.listStatus(self._at(path))]
+
     def rename(self, old: str, new: str) -> None:
         """Replaces what is there."""
         target = self._at(new)

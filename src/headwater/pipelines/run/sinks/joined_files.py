@@ -45,11 +45,13 @@ def join_small_files(
     return gone
 
 
-def finish_joins(files: HadoopFiles, own: str) -> None:
-    """What a crash left half done."""
-    for path in _notes(files, own):
-        note = files.read_json(path)
-        _publish(files, path, note["staged"], note["joined"], note["replaces"])
+def finish_joins(files: HadoopFiles, own: str, query: str) -> None:
+    """What a crash of this query left half done; another one may be at work in the same directory."""
+    for name in files.names(f"{own}/{NOTES}"):
+        if name.startswith(f"{query}-") and name.endswith(".json"):
+            path = f"{own}/{NOTES}/{name}"
+            note = files.read_json(path)
+            _publish(files, path, note["staged"], note["joined"], note["replaces"])
 
 
 def _groups(small: Iterable[tuple[str, int]], to_bytes: int) -> Iterator[tuple[str, list[str]]]:
@@ -91,7 +93,3 @@ def _publish(files: HadoopFiles, note: str, staged: str, joined: str, replaces: 
     for path in replaces:
         files.delete(path)
     files.delete(note)
-
-
-def _notes(files: HadoopFiles, own: str) -> list[str]:
-    return [path for path, _ in files.walk(f"{own}/{NOTES}") if path.endswith(".json")]

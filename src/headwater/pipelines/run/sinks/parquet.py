@@ -42,10 +42,7 @@ class ToParquet:
         query = self._query_id()[:ID_CHARS]
         prefix = f"{query}-{batch_id:010d}-"
         if self._is_first:
-            finish_joins(files, OWN)
-            for path, _ in list(files.walk()):
-                if path.rpartition("/")[2].startswith(prefix):
-                    files.delete(path)
+            _clean_up(files, query, prefix)
         staging = f"{OWN}/{prefix}staged"
         writer = batch.write.mode("overwrite")
         if self._sink.partition_by:
@@ -72,3 +69,14 @@ class ToParquet:
         limits = self._sink.compact_below_bytes, self._sink.compact_to_bytes
         join_small_files(batch.sparkSession, files, OWN, query, is_settled, *limits)
         self._joined_s = time.monotonic()
+
+
+def _clean_up(files: HadoopFiles, query: str, prefix: str) -> None:
+    """After a crash: finish what was begun, and remove what was written of the batch that comes again."""
+    finish_joins(files, OWN, query)
+    for name in files.names(OWN):
+        if name.startswith(f"{query}-"):
+            files.delete(f"{OWN}/{name}")
+    for path, _ in list(files.walk()):
+        if path.rpartition("/")[2].startswith(prefix):
+            files.delete(path)
