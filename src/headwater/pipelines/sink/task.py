@@ -66,6 +66,13 @@ def write_rows(iterator: Iterator[pa.RecordBatch], columns: Columns, options: Si
     )
 
 
+def new_producer(cluster: Cluster) -> ProducerIdentity:
+    """For each task another one: what a task that died has sent late does not disturb the sequence of the next."""
+    with Coordinators(cluster) as coordinators:
+        answer = coordinators.ask(None, INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0)
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+
 def _stage(packed: Iterator[list[PackedBatch]], max_bytes: int) -> tuple[PackedBatch, ...]:
     staged: list[PackedBatch] = []
     size_bytes = 0
@@ -87,17 +94,10 @@ def _send(packed: Iterator[list[PackedBatch]], cluster: Cluster) -> None:
     try:
         for batches in packed:
             if producer is None:
-                producer = Producer(cluster, _new_producer(cluster))
+                producer = Producer(cluster, new_producer(cluster))
             producer.send(batches)
         if producer is not None:
             producer.flush()
     finally:
         if producer is not None:
             producer.close()
-
-
-def _new_producer(cluster: Cluster) -> ProducerIdentity:
-    """For each task another one: what a task that died has sent late does not disturb the sequence of the next."""
-    with Coordinators(cluster) as coordinators:
-        answer = coordinators.ask(None, INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0)
-    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
