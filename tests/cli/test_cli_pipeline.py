@@ -1,7 +1,10 @@
 """`headwater pipeline`: what it says before Spark is there, and about runs elsewhere."""
 
 import json
+import socket
+import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +126,17 @@ def test_a_second_run_is_refused_wherever_the_first_one_is(cli: Any, bootstrap: 
     refused = cli("pipeline", "run", str(file))
     assert refused.exit_code == 1
     assert f"The pipeline {name} is running already, on elsewhere (process 42)." in refused.stderr
+
+
+def test_a_run_of_this_machine_that_was_killed_does_not_count(
+    cli: Any, bootstrap: str, name: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.pipelines.jvm.java._candidates", lambda environ, places: iter(()))
+    cli.ok("topic", "create", name)
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    publish(bootstrap, replace(status_of(name, State.RUNNING), host=socket.gethostname(), pid=gone.pid))
+    assert "Spark needs Java" in cli("pipeline", "run", str(file)).stderr, "it comes as far as that"
 
 
 def test_stopping_asks_the_run_and_need_not_wait(cli: Any, bootstrap: str, name: str) -> None:

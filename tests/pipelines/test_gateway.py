@@ -8,7 +8,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from headwater.pipelines.jvm import class_cache
-from headwater.pipelines.jvm.gateway import JvmFailed, class_path, gateway_command, spark_home, start_gateway
+from headwater.pipelines.jvm.gateway import (
+    JvmFailed,
+    class_path,
+    gateway_command,
+    properties_text,
+    spark_home,
+    start_gateway,
+)
 from headwater.pipelines.jvm.java import Java
 
 
@@ -25,22 +32,45 @@ def pretend(java: Java, script: str) -> None:
     java.executable.chmod(0o755)
 
 
-def test_the_command_has_settings_memory_and_a_class_path_in_order(java: Java) -> None:
-    settings = {"spark.master": "local[2]", "spark.driver.memory": "3g", "spark.driver.extraJavaOptions": "-Da=b -Dc=d"}
-    command = gateway_command(java, spark_home(), settings, ["-Xshare:auto"])
+def test_the_command_has_memory_options_and_a_class_path_in_order(java: Java) -> None:
+    command = gateway_command(java, spark_home(), "3g", Path("/p"), ["-Xshare:auto"])
     assert command[0] == str(java.executable)
-    assert {"-Xmx3g", "-Xshare:auto", "-Da=b", "-Dc=d"} <= set(command)
+    assert {"-Xmx3g", "-Xshare:auto"} <= set(command)
     assert not [word for word in command if "jdk.incubator.vector" in word]
     jars = command[command.index("-cp") + 1].split(os.pathsep)
     assert jars == sorted(jars) == class_path(spark_home()) and len(jars) > 100
-    assert command[-3:] == ["--conf", "spark.master=local[2]", "pyspark-shell"]
+    assert command[-4:] == ["--properties-file", "/p", "--load-spark-defaults", "pyspark-shell"]
+
+
+def test_settings_go_through_a_file_that_only_we_may_read(java: Java, tmp_path: Path) -> None:
+    """They may hold passwords, and anybody can list the arguments of a process."""
+    pretend(
+        java,
+        f"""
+        for argument do
+            case "$argument" in *spark.properties) cp -p "$argument" {tmp_path}/seen;; esac
+            echo "$argument" >> {tmp_path}/arguments
+        done
+        exit 1""",
+    )
+    settings = {"spark.secret": "s3cret", "spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-Da=b -Dc=d"}
+    with pytest.raises(JvmFailed):
+        start_gateway(java, settings, log=tmp_path / "log")
+    assert "spark.secret=s3cret\n" in (tmp_path / "seen").read_text()
+    assert (tmp_path / "seen").stat().st_mode & 0o077 == 0
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    assert {"-Xmx2g", "-Da=b", "-Dc=d"} <= set(arguments)
+    assert not [argument for argument in arguments if "s3cret" in argument]
+
+
+def test_settings_are_written_as_java_reads_them() -> None:
+    assert properties_text({"a": "1", "b c=d": " x\\y\nz=#!"}) == "a=1\nb\\ c\\=d=\\ x\\\\y\\nz=#!\n"
 
 
 def test_a_jvm_that_ends_at_its_start_is_told_with_its_last_words(java: Java, tmp_path: Path) -> None:
     pretend(java, "echo 'noise'; echo 'Error: could not reserve enough space' >&2; exit 7")
     with pytest.raises(JvmFailed, match=r"ended at its start \(exit code 7\)\. It said: Error: could not reserve"):
         start_gateway(java, {}, log=tmp_path / "log")
-    assert "PYSPARK_GATEWAY_PORT" not in os.environ or os.environ["PYSPARK_GATEWAY_PORT"]
 
 
 def test_without_an_archive_there_are_no_options_for_it(java: Java) -> None:
@@ -90,3 +120,4 @@ def test_a_training_that_fails_leaves_no_archive_and_drops_the_oldest_others(jav
         class_cache.build(java)
     assert sorted(each.name for each in directory.parent.iterdir()) == sorted([directory.name, "old-0", "old-1"])
     assert not (directory / "spark.jsa").exists()
+    assert class_cache.build_in_background(java) is None, "not again on the same day"

@@ -73,6 +73,11 @@ def test_what_is_no_status_is_none(content: bytes) -> None:
     assert Status.from_json(content) is None
 
 
+@pytest.mark.parametrize("nonsense", [{"pid": "42"}, {"host": None}, {"queries": [{"query": "out", "rows": "many"}]}])
+def test_a_status_with_a_field_of_another_kind_is_none(nonsense: dict[str, Any]) -> None:
+    assert Status.from_json(json.dumps({**json.loads(STATUS.to_json()), **nonsense}).encode()) is None
+
+
 def test_a_run_that_tells_nothing_any_more_is_lost() -> None:
     assert STATUS.state_at(STATUS.updated_ms + STALE_MS) is State.RUNNING
     assert STATUS.state_at(STATUS.updated_ms + STALE_MS + 1) is State.LOST
@@ -112,6 +117,11 @@ def test_a_request_to_stop_reaches_the_run_that_it_names(topic: StatusTopic, hea
         while not runner.is_asked_to_stop("s", "run-1"):
             assert time.monotonic() < until_s, "the request arrives"
             time.sleep(0.05)
+
+
+def test_while_no_broker_answers_nobody_asks_to_stop() -> None:
+    with StatusTopic("127.0.0.1:1") as topic:
+        assert not topic.is_asked_to_stop("s", "run-1")
 
 
 def test_without_the_topic_there_are_no_pipelines() -> None:

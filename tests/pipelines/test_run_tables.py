@@ -23,7 +23,7 @@ from headwater.pipelines.run.sinks.table import (
     to_table,
     upsert_statement,
 )
-from headwater.pipelines.run.sinks.webhook import bodies
+from headwater.pipelines.run.sinks.webhook import bodies, shown_url
 from headwater.pipelines.spec.sinks import DeltaSink, IcebergSink, JdbcSink, TableSink
 
 if TYPE_CHECKING:
@@ -114,3 +114,7 @@ def test_requests_to_a_webhook_hold_so_many_rows_and_not_too_many_bytes() -> Non
     assert list(bodies(iter([]), 2)) == []
     large = "9" * (5 * 1024 * 1024)
     assert [len(body) for body in bodies(iter([large, large, "1"]), 10)] == [len(large) + 2, len(large) + 4]
+
+
+def test_an_address_is_shown_without_its_secrets() -> None:
+    assert shown_url("https://user:pw@host:8443/hook/a?token=x#y") == "https://host:8443/hook/a"

@@ -227,3 +227,11 @@ def test_files_that_cannot_be_read_are_mistakes_too(tmp_path: Path) -> None:
     assert "larger than" in mistakes(tmp_path / "large.toml")[0][1]
     (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
     assert len(mistakes(tmp_path / "deep.toml")) == 1
+
+
+def test_many_joins_of_joins_are_judged_at_once(write: Write) -> None:
+    text = '[source.j0]\nkind = "topic"\ntopic = "a"\n[sink.x]\nkind = "console"\ninput = "j100"\n'
+    for number in range(100):
+        sides = f'left = "j{number}"\nright = "j{number}"\n'
+        text += f'[step.j{number + 1}]\nkind = "join"\n{sides}using = ["id"]\n{TIMES}\n'
+    assert len(load(write(text)).steps_in_order) == 100

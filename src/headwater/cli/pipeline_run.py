@@ -1,5 +1,7 @@
 """What has to be there before a pipeline runs, each with its own message: a broker, topics, Java, Spark."""
 
+import os
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -133,12 +135,27 @@ def _reach_broker(pipeline: "Pipeline", bootstrap: str, stack: ExitStack) -> "St
     topic = stack.enter_context(StatusTopic(bootstrap))
     topic.create()
     other = topic.statuses().get(pipeline.name)
-    if other is not None and other.state_at(now_ms()) == "running":
+    if other is not None and _is_alive(other):
         raise Problem(
             f"The pipeline {pipeline.name} is running already, on {other.host} (process {other.pid}).",
             f"`headwater pipeline stop {pipeline.name}` stops it.",
         )
     return topic
+
+
+def _is_alive(other: "Status") -> bool:
+    """A run of this machine whose process is gone was killed; of others we only know when they told last."""
+    if other.state_at(now_ms()) != "running":
+        return False
+    if other.host != socket.gethostname():
+        return True
+    try:
+        os.kill(other.pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def _check_topics(pipeline: "Pipeline", bootstrap: str) -> None:

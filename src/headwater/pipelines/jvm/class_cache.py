@@ -18,11 +18,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headwater.pipelines.jvm.cache import cache_directory
 from headwater.pipelines.jvm.gateway import class_path, spark_home, start_gateway
 from headwater.pipelines.jvm.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FORMAT = "1"
 """Counts up when the command line of the JVM changes in a way that makes older archives useless."""
@@ -32,6 +37,9 @@ NEEDED_BYTES = 1024**3
 DUMP_TIMEOUT_S = 900.0
 """At the lowest priority, on a machine that has other things to do."""
 LOWEST_PRIORITY = 19
+FAILED = "failed"
+"""There while an archive is made, and after that if it could not be."""
+TRY_AGAIN_S = 86_400.0
 
 
 def is_wanted() -> bool:
@@ -57,7 +65,8 @@ def archive_options(java: Java) -> list[str]:
 
 def build_in_background(java: Java) -> "subprocess.Popen[bytes] | None":
     """Make the archive, unless it is there or not wanted. Whoever calls need not wait: the process outlives it."""
-    if not is_wanted() or (archive_directory(java) / "spark.jsa").is_file():
+    directory = archive_directory(java)
+    if not is_wanted() or (directory / "spark.jsa").is_file() or _failed_lately(directory):
         return None
     return subprocess.Popen(
         [sys.executable, "-m", "headwater.pipelines.jvm.class_cache"],
@@ -86,9 +95,19 @@ def build(java: Java) -> Path | None:
         _prune(directory)
         _dump_base(java, directory)
         unfinished = directory / "spark.unfinished"
+        (directory / FAILED).touch()
         _train(java, directory, unfinished)
         unfinished.rename(archive)
+        (directory / FAILED).unlink()
         return archive
+
+
+def _failed_lately(directory: Path) -> bool:
+    """What did not work is not tried again at every start."""
+    try:
+        return time.time() - (directory / FAILED).stat().st_mtime < TRY_AGAIN_S
+    except OSError:
+        return False
 
 
 def _archives(directory: Path, java: Java) -> str:
@@ -127,11 +146,9 @@ def _train(java: Java, directory: Path, archive: Path) -> None:
         gateway.close(DUMP_TIMEOUT_S)
 
 
-def _do_a_little_of_everything(spark: "object", scratch: Path) -> None:
-    from pyspark.sql import SparkSession
+def _do_a_little_of_everything(spark: "SparkSession", scratch: Path) -> None:
     from pyspark.sql import functions as f
 
-    assert isinstance(spark, SparkSession), "training needs a session"
     rows = spark.range(100).select("id", f.current_timestamp().alias("at"), f.lit('{"n": 1}').alias("text"))
     rows.write.json(str(scratch / "in"))
     stream = spark.readStream.schema("id long, at timestamp, text string").json(str(scratch / "in"))

@@ -97,8 +97,14 @@ def start_gateway(
     }
     if modules is not None:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))
-    command = gateway_command(java, home, settings, options)
+    properties = scratch / "spark.properties"
+    heap = settings.get("spark.driver.memory", DEFAULT_HEAP)
+    options = [*options, *settings.get("spark.driver.extraJavaOptions", "").split()]
+    command = gateway_command(java, home, heap, properties, options)
     try:
+        # In a file that only we may read: settings hold secrets, and anybody can list the arguments of a process.
+        properties.touch(mode=0o600)
+        properties.write_text(properties_text(settings), encoding="utf-8")
         with log.open("wb") if log is not None else nullcontext() as out:
             process = subprocess.Popen(
                 command,
@@ -124,19 +130,22 @@ def start_gateway(
     return gateway
 
 
-def gateway_command(java: Java, home: Path, settings: Mapping[str, str], options: Sequence[str]) -> list[str]:
-    submitted = [word for name, value in sorted(settings.items()) for word in ("--conf", f"{name}={value}")]
+def gateway_command(java: Java, home: Path, heap: str, properties: Path, options: Sequence[str]) -> list[str]:
     return [
         str(java.executable),
-        *jvm_options(settings.get("spark.driver.memory", DEFAULT_HEAP)),
+        *jvm_options(heap),
         *options,
-        *settings.get("spark.driver.extraJavaOptions", "").split(),
         "-cp",
         os.pathsep.join(class_path(home)),
         "org.apache.spark.deploy.SparkSubmit",
-        *submitted,
+        *("--properties-file", str(properties), "--load-spark-defaults"),
         "pyspark-shell",
     ]
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """As Java's Properties read it."""
+    return "".join(f"{_escaped(name, ' :=#!')}={_escaped(value, '')}\n" for name, value in sorted(settings.items()))
 
 
 def jvm_options(heap: str) -> list[str]:
@@ -151,6 +160,12 @@ def jvm_options(heap: str) -> list[str]:
         "--enable-native-access=ALL-UNNAMED",
         f"-Xmx{heap}",
     ]
+
+
+def _escaped(text: str, also: str) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    text = "".join(f"\\{letter}" if letter in also else letter for letter in text)
+    return f"\\{text}" if text.startswith(" ") else text
 
 
 def _scala_version(home: Path) -> str:

@@ -4,10 +4,9 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from headwater.pipelines.run.problems import PipelineFailed
-from headwater.pipelines.run.session import is_local_path
+from headwater.pipelines.run.session import is_local_path, local_path
 
 LOCK = "headwater.lock"
 
@@ -20,7 +19,7 @@ def only_run(pipeline: str, checkpoint: str) -> Iterator[None]:
     if not is_local_path(checkpoint):
         yield
         return
-    directory = Path(checkpoint.removeprefix("file://"))
+    directory = local_path(checkpoint)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / LOCK).open("a+")

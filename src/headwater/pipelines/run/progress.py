@@ -73,10 +73,9 @@ class Status:
             values["state"] = State(values["state"])
             values["queries"] = tuple(QueryProgress(**_known(QueryProgress, each)) for each in values["queries"])
             status = cls(**values)
-            is_whole = isinstance(status.pipeline, str) and isinstance(status.updated_ms, int)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
-        return status if is_whole else None
+        return status if _is_sound(status) and all(_is_sound(query) for query in status.queries) else None
 
 
 def after_batch(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
@@ -123,6 +122,15 @@ def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
 def _rate(value: object) -> float:
     """Spark writes NaN and Infinity for batches that took no time."""
     return round(float(value), 1) if isinstance(value, int | float) and 0 <= value < float("inf") else 0.0
+
+
+def _is_sound(value: "Status | QueryProgress") -> bool:
+    """Whether every field holds what it is declared to hold."""
+    for each in fields(value):
+        kind: Any = int | float if each.type is float else tuple if each.name == "queries" else each.type
+        if not isinstance(getattr(value, each.name), kind):
+            return False
+    return True
 
 
 def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Runs a pipeline: starts its queries, watches them, starts again what failed for a passing reason, stops them.
 
-One thread does all of it. Spark reports progress from threads of its own; those only leave the newest report of each
-query behind.
+One thread does all of it. Spark reports progress from threads of its own; those only leave their reports behind.
 """
 
 import json
@@ -10,6 +9,7 @@ import socket
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ MAX_RESTARTS = 5
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 LAST_REPORT_TIMEOUT_S = 5.0
+MAX_REPORTS = 10_000
+"""Of Spark's that wait; when the runner is held up for so long, the oldest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class _Reports:
     """What Spark's threads left behind. They lag: a query may be over before its last report is here."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
-    waiting: list[dict[str, Any]] = field(default_factory=list)
-    ended: set[str] = field(default_factory=set)
+    waiting: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_REPORTS))
+    ended: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_REPORTS))
     """Ids of runs of queries; nothing more comes from them."""
 
     def put(self, report: dict[str, Any]) -> None:
@@ -73,12 +75,13 @@ class _Reports:
 
     def end(self, run_id: str) -> None:
         with self.changed:
-            self.ended.add(run_id)
+            self.ended.append(run_id)
             self.changed.notify_all()
 
     def take(self) -> list[dict[str, Any]]:
         with self.changed:
-            taken, self.waiting = self.waiting, []
+            taken = list(self.waiting)
+            self.waiting.clear()
         return taken
 
     def wait_for_end(self, run_id: str) -> None:

@@ -22,7 +22,6 @@ from headwater.pipelines.spec.pipeline import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULT_MASTER = "local[*]"
 MAX_SOCKET_DIRECTORY_CHARS = 60
 """A Unix socket's path has about 100 characters, and Spark adds some 40 to the directory."""
 MAX_LOGS = 20
@@ -109,6 +108,11 @@ def is_local_path(path: str) -> bool:
     return "://" not in path or path.startswith("file://")
 
 
+def local_path(path: str) -> Path:
+    """Of a path or URL that `is_local_path`."""
+    return Path(path.removeprefix("file://").removeprefix("file:"))
+
+
 def _cores(master: str) -> int:
     number = master.removeprefix("local").strip("[]").partition(",")[0]
     return int(number) if number.isdigit() else len(os.sched_getaffinity(0)) if number == "*" else 1
@@ -119,6 +123,6 @@ def _new_log() -> Path:
     directory = cache_directory() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
     logs = sorted(directory.glob("spark-*.log"))
-    for old in logs[: len(logs) - MAX_LOGS + 1]:
+    for old in logs[: max(0, len(logs) - MAX_LOGS + 1)]:
         old.unlink(missing_ok=True)
     return directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"

@@ -24,6 +24,7 @@ TOPIC = "headwater.pipelines"
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024), "min.cleanable.dirty.ratio": "0.1"}
 STOP_PREFIX = "stop:"
 REQUEST_TIMEOUT_S = 10.0
+LOOK_TIMEOUT_S = 2.0
 READ_AT_ONCE = 1_000
 MAX_RECORDS = 1_000_000
 """That are read to find the status of all pipelines; compaction keeps them far below."""
@@ -90,18 +91,29 @@ class StatusTopic:
             raise PipelineFailed(f"No broker answers at {self._bootstrap}.", "Start one with `headwater serve`.")
 
     def is_asked_to_stop(self, pipeline: str, run: str) -> bool:
-        """Whether a request came since the first call. Does not wait."""
-        from confluent_kafka import TopicPartition
-
+        """Whether a request came since the first call that reached a broker. Does not wait for requests."""
         if self._requests is None:
-            self._requests = self._consumer()
-            _, end = self._requests.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=REQUEST_TIMEOUT_S)
-            self._requests.assign([TopicPartition(TOPIC, 0, end)])
+            self._requests = self._at_the_end()
+        if self._requests is None:
+            return False
         for message in self._requests.consume(READ_AT_ONCE, timeout=0):
             is_request = message.error() is None and message.key() == (STOP_PREFIX + pipeline).encode()
             if is_request and _run_of(message.value()) == run:
                 return True
         return False
+
+    def _at_the_end(self) -> "Consumer | None":
+        """A consumer of what comes from now on; None while no broker answers."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        consumer = self._consumer()
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=LOOK_TIMEOUT_S)
+        except KafkaException:
+            consumer.close()
+            return None
+        consumer.assign([TopicPartition(TOPIC, 0, end)])
+        return consumer
 
     def _read_all(self) -> "Iterator[Message]":
         from confluent_kafka import KafkaError, KafkaException, TopicPartition

@@ -51,8 +51,7 @@ def take_step(
             return _windowed(inputs[0], window)
         case Join() as join:
             left, right = graph.reads[step.name]
-            has_watermark = graph.watermark_of(left) is not None, graph.watermark_of(right) is not None
-            return _joined(inputs[0], inputs[1], join, has_watermark)
+            return _joined(inputs[0], inputs[1], join, (left in graph.watermarks, right in graph.watermarks))
         case Deduplicate() as deduplicate:
             return _deduplicated(inputs[0], deduplicate)
         case RateLimit(rows_per_second=limit):

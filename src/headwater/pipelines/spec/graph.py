@@ -22,6 +22,8 @@ class Graph:
     """What each step and sink reads, under the names as they are declared."""
     is_stream: Mapping[str, bool | None]
     """Of each source and step; None if only the Python function knows."""
+    watermarks: Mapping[str, str]
+    """The step that gives the rows of a source or step their watermark, where one does."""
 
     def needed_by(self, sink: SinkPart) -> frozenset[str]:
         """The sources and steps that a sink rests on."""
@@ -33,16 +35,6 @@ class Graph:
                 found.add(name)
                 waiting += self.reads.get(name, ())
         return frozenset(found)
-
-    def watermark_of(self, name: str) -> str | None:
-        """The step that gives the rows of a source or step their watermark; None if none of these kinds does."""
-        step = next((each for each in self.steps_in_order if each.name == name), None)
-        if step is None:
-            return None
-        match step.does:
-            case Watermark() | Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Join(watermark_ms=int()):
-                return name
-        return next((found for each in self.reads[name] if (found := self.watermark_of(each)) is not None), None)
 
     @property
     def unused(self) -> tuple[str, ...]:
@@ -56,7 +48,7 @@ def connect(pipeline: Pipeline) -> Graph:
     if unknown:
         raise BadPipeline(unknown)
     in_order = _in_order(pipeline, reads)
-    return Graph(pipeline, in_order, reads, _streams(pipeline, in_order, reads))
+    return Graph(pipeline, in_order, reads, _streams(pipeline, in_order, reads), _watermarks(in_order, reads))
 
 
 def _links(pipeline: Pipeline) -> tuple[dict[str, tuple[str, ...]], list[Mistake]]:
@@ -128,4 +120,16 @@ def _streams(
     for step in in_order:
         sides = [found[name] for name in reads[step.name]]
         found[step.name] = True if True in sides else None if None in sides else False
+    return found
+
+
+def _watermarks(in_order: tuple[Part[Any], ...], reads: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for step in in_order:
+        match step.does:
+            case Watermark() | Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Join(watermark_ms=int()):
+                found[step.name] = step.name
+            case _:
+                setters = [found[name] for name in reads[step.name] if name in found]
+                found |= {step.name: setters[0]} if setters else {}
     return found

@@ -28,7 +28,7 @@ from headwater.pipelines.spec.steps import STEP_KINDS, DecoratedStep, StepKind
 from headwater.pipelines.spec.triggers import DEFAULT_TRIGGER, Trigger, read_trigger
 
 Does = TypeVar("Does", covariant=True)
-MAX_PARTS = 1_000
+MAX_PARTS = 500
 """Sources, steps and sinks of one file."""
 KIND = frozenset({"kind"})
 

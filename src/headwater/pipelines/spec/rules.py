@@ -88,8 +88,9 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
 
 
 def mistaken_streams(graph: Graph) -> Iterator[Mistake]:
+    may_have_watermark = _may_have_watermark(graph)
     for step in graph.steps_in_order:
-        yield from _mistaken_stream(step, graph)
+        yield from _mistaken_stream(step, graph, may_have_watermark)
     for sink in graph.pipeline.sinks:
         (read,) = graph.reads[sink.name]
         if graph.is_stream[read] is False:
@@ -100,26 +101,26 @@ def mistaken_streams(graph: Graph) -> Iterator[Mistake]:
             )
 
 
-def _mistaken_stream(step: Part[Any], graph: Graph) -> Iterator[Mistake]:
-    does, declared = step.does, step.declared
-    streams = [graph.is_stream[name] for name in graph.reads[step.name]]
+def _mistaken_stream(step: Part[Any], graph: Graph, may_have_watermark: frozenset[str]) -> Iterator[Mistake]:
+    does, declared, reads = step.does, step.declared, graph.reads[step.name]
+    streams = [graph.is_stream[name] for name in reads]
     if not any(streams):
         return
     match does:
-        case Window(watermark_ms=None) if not _may_have_watermark(graph, graph.reads[step.name][0]):
+        case Window(watermark_ms=None) if reads[0] not in may_have_watermark:
             yield Mistake(
                 declared.place,
                 f'{step} needs a watermark, such as watermark = "10m": without, a window would never be complete, '
                 "and its state would grow for ever.",
             )
-        case Deduplicate(watermark_ms=None) if not _may_have_watermark(graph, graph.reads[step.name][0]):
+        case Deduplicate(watermark_ms=None) if reads[0] not in may_have_watermark:
             yield Mistake(
                 declared.place,
                 f'{step} needs time and watermark, such as time = "at" and watermark = "1h": without, every key would '
                 "be remembered for ever.",
             )
         case Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Watermark():
-            if (setter := graph.watermark_of(graph.reads[step.name][0])) is not None:
+            if (setter := graph.watermarks.get(reads[0])) is not None:
                 yield Mistake(
                     declared.place_of("delay" if isinstance(does, Watermark) else "watermark"),
                     f"{step}: its rows have the watermark of step {setter} already, and Spark allows only one.",
@@ -140,12 +141,10 @@ def _mistaken_stream(step: Part[Any], graph: Graph) -> Iterator[Mistake]:
                 )
 
 
-def _may_have_watermark(graph: Graph, name: str) -> bool:
-    """Whether rows come with one, or from a Python function that may have set one."""
-    if graph.watermark_of(name) is not None:
-        return True
-    step = next((each for each in graph.steps_in_order if each.name == name), None)
-    if step is None:
-        return graph.is_stream[name] is None
-    is_python = isinstance(step.does, PythonStep | DecoratedStep)
-    return is_python or any(_may_have_watermark(graph, each) for each in graph.reads[name])
+def _may_have_watermark(graph: Graph) -> frozenset[str]:
+    """Sources and steps whose rows come with one, or through a Python function that may have set one."""
+    found = {name for name, is_stream in graph.is_stream.items() if is_stream is None} | set(graph.watermarks)
+    for step in graph.steps_in_order:
+        if isinstance(step.does, PythonStep | DecoratedStep) or found & set(graph.reads[step.name]):
+            found.add(step.name)
+    return frozenset(found)

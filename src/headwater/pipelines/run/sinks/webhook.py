@@ -8,6 +8,7 @@ same order. A request that fails is tried again with growing pauses; a request t
 import itertools
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -78,10 +79,16 @@ def post(sink: WebhookSink, body: bytes, key: str, sleep: Callable[[float], None
             answer = error.read(SHOWN_ANSWER_BYTES).decode(errors="replace")
             problem = f"answered {error.code} {error.reason}: {' '.join(answer.split())}".rstrip(": ")
             if error.code < 500 and error.code not in WORTH_ANOTHER_TRY:
-                raise PipelineFailed(f"The webhook {sink.url} {problem}.") from None
+                raise PipelineFailed(f"The webhook {shown_url(sink.url)} {problem}.") from None
         except (OSError, ValueError) as error:
             problem = f"does not answer: {getattr(error, 'reason', error)}"
         if attempt < sink.max_attempts:
             sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-    raise PipelineFailed(f"The webhook {sink.url} {problem}, after {sink.max_attempts} attempts.")
+    raise PipelineFailed(f"The webhook {shown_url(sink.url)} {problem}, after {sink.max_attempts} attempts.")
+
+
+def shown_url(url: str) -> str:
+    """Without what may be secret: user, password, and the query."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
