@@ -125,7 +125,9 @@ def test_python_steps_are_found_beside_the_file(build: Build, tmp_path: Path) ->
     double = '[step.d]\nkind = "python"\nfunction = "shop_beside_steps:double"\ninputs = ["e"]\n'
     frames = build(double, e=EVENTS)
     assert rows(frames.by_name["d"]) == [("a", 2), ("a", 4), ("a", 16), ("b", 8)]
-    with pytest.raises(BadPipeline, match="step d: TypeError: shop_beside_steps:nothing returned a int, not a DataFrame"):
+    with pytest.raises(
+        BadPipeline, match="step d: TypeError: shop_beside_steps:nothing returned a int, not a DataFrame"
+    ):
         build(double.replace("double", "nothing"), e=EVENTS)
 
 
