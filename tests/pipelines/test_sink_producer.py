@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from reading_back import read_back
-from scripted_cluster import Log, Misdeed, ScriptedCluster, running
+from scripted_cluster import METADATA, Log, Misdeed, ScriptedCluster, running
 from topics import Topics
 
 from headwater.model.errors import ErrorCode
@@ -102,6 +102,18 @@ def test_a_batch_follows_its_leader(brokers: Written) -> None:
     producer.send([batch(P0, b"a")])
     producer.flush()
     assert brokers.came == [(0, P0, 0), (1, P0, 0)]
+
+
+def test_a_leader_that_is_not_elected_yet_is_waited_for(brokers: Written) -> None:
+    def not_ready(request: Message, right: Message) -> Message:
+        right.topics[0].error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        return right
+
+    brokers.misbehave(METADATA, not_ready, not_ready)
+    producer = producer_for(brokers)
+    producer.send([batch(P0, b"a"), batch(P1, b"x")])
+    producer.flush()
+    assert sorted(brokers.came) == [(0, P0, 0), (1, P1, 0)]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import threading
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -145,6 +146,43 @@ def test_a_job_without_a_number_is_written_each_time(topics: Topics) -> None:
     for _ in range(2):
         assert write(topics, BatchName(new_id()), topic, ["job"])
     assert values_in(topics.bootstrap, topic) == ["job", "job"]
+
+
+class Interrupted(list[PackedBatch]):
+    """Batches; while they are sent, somebody else begins a transaction under the same id, once."""
+
+    def __init__(self, batches: list[PackedBatch], other: Producer) -> None:
+        super().__init__(batches)
+        self._other: Producer | None = other
+        self._is_sending = False
+
+    def __iter__(self) -> Iterator[PackedBatch]:
+        if self._is_sending and self._other is not None:
+            other, self._other = self._other, None
+            other.init_transactions(TIMEOUT_S)
+        self._is_sending = True  # the first pass only asks which partitions there are
+        return super().__iter__()
+
+
+def interrupted(topics: Topics, cluster: Cluster, topic: str, transactional_id: str) -> Interrupted:
+    config = {"bootstrap.servers": topics.bootstrap, "transactional.id": transactional_id, "log_level": 0}
+    return Interrupted(packed(cluster, topic, ["row"]), Producer(config))
+
+
+def test_a_batch_that_was_fenced_by_nobody_newer_is_tried_again(topics: Topics) -> None:
+    topic, transactional_id, cluster = topics.create(), new_id(), cluster_of(topics)
+    batches = interrupted(topics, cluster, topic, transactional_id)
+    assert write_in_transaction(cluster, BatchName(transactional_id, "q", "r", 0), batches, TIMEOUT_MS)
+    assert values_in(topics.bootstrap, topic) == ["row"]
+
+
+def test_a_job_without_a_number_that_was_fenced_is_not_tried_again(topics: Topics) -> None:
+    """Nothing tells whether it was committed all the same."""
+    topic, transactional_id, cluster = topics.create(), new_id(), cluster_of(topics)
+    batches = interrupted(topics, cluster, topic, transactional_id)
+    with pytest.raises(Fenced):
+        write_in_transaction(cluster, BatchName(transactional_id), batches, TIMEOUT_MS)
+    assert values_in(topics.bootstrap, topic) == []
 
 
 def test_a_batch_that_is_refused_leaves_nothing_and_blocks_nobody(topics: Topics) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import PASSING, Cluster, error_name
+from headwater.pipelines.client.cluster import PASSING, Cluster, NotNow, error_name
 from headwater.pipelines.client.config import Address
 from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.offsets import TopicPartition
@@ -97,6 +97,8 @@ class Producer:
                 self._send_request(connection, batches)
         except ConnectionLost as error:
             self._try_again(self._cluster.unreachable(error), self._take_back())
+        except NotNow as error:
+            self._try_again(error, self._take_back())
 
     def _send_request(self, connection: Connection, batches: dict[TopicPartition, bytearray]) -> None:
         topics: dict[str, list[Message]] = {}

@@ -9,7 +9,8 @@
 
 It all happens in one call, in the driver, with batches that tasks have packed. So it can also happen again: when
 somebody else began a transaction meanwhile, the markers tell whether that was a newer run, which wins, or an older one
-that does not know better.
+that does not know better. A batch without a number has no marker that could tell whether it was committed in spite of
+that, so it is tried once.
 """
 
 import contextlib
@@ -63,7 +64,7 @@ def write_in_transaction(
     with Coordinators(cluster) as coordinators:
         attempt = _Attempt(cluster, coordinators, name, transaction_timeout_ms)
         patience = Patience(cluster.config.patience_ms)
-        for _ in range(MAX_ATTEMPTS - 1):
+        for _ in range(MAX_ATTEMPTS - 1 if name.batch_id is not None else 0):
             try:
                 return attempt.write(batches)
             except Fenced:
