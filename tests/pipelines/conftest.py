@@ -23,8 +23,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADWATER_CLASS_CACHE", "off")  # nothing is left behind in the home directory
         patch.setenv("HEADWATER_CACHE", str(scratch / "cache"))
-        derby = {"spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={scratch / 'derby.log'}"}
-        settings = spark_settings(nobody, "local[2]", derby)
+        # A JVM that lives for a minute does not get back what its second compiler costs.
+        options = f"-Dderby.stream.error.file={scratch / 'derby.log'} -XX:TieredStopAtLevel=1"
+        settings = spark_settings(nobody, "local[2]", {"spark.driver.extraJavaOptions": options})
         try:
             with spark_session(settings, Path(__file__).parent) as (session, _):
                 yield session
