@@ -338,7 +338,7 @@ def test_a_topic_is_filtered_enriched_and_keyed_anew(run: Run, headwater: Broker
             expected[row["id"]] = (row["customer"], row["total"], name, country, tier)
     sent = list(consumed(bootstrap, "orders.by_country"))
     found = {}
-    partition_of = {}
+    partition_of: dict[str, int | None] = {}
     for message in sent:
         row = json.loads(message.value() or b"")
         found[row["id"]] = tuple(row[name] for name in ("customer", "total", "name", "country", "tier"))

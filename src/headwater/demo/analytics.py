@@ -1,5 +1,7 @@
 """The ready pipeline `ecommerce`, run by `headwater pipeline run`, and the tables that it fills."""
 
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -7,6 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwater.pipelines.jvm.class_cache import archive_options
+from headwater.pipelines.jvm.java import find_java
 from headwater.pipelines.ready.catalog import ready_pipeline
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.run.progress import QueryProgress
@@ -68,15 +72,20 @@ class Analytics:
     def start(self) -> None:
         command = [sys.executable, "-m", "headwater.cli.main", "pipeline", "run", str(self._file)]
         command += ["--bootstrap", self._bootstrap, "--master", MASTER, "--conf", QUICK_START]
+        environment = dict(os.environ)
+        if not archive_options(find_java()):
+            environment["HEADWATER_CLASS_CACHE"] = "off"  # making one would outlive us
         with self._log.open("wb") as log:
             # In a process group of its own: Ctrl-C is for the demo, which stops it in order.
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, process_group=0
+            )
 
     def stop(self, timeout_s: float) -> None:
-        """As Ctrl-C would. Its JVM ends with it, also when it has to be killed."""
+        """As Ctrl-C does, also while Spark starts. Its JVM ends with it, even when it has to be killed."""
         if self._process is None:
             return
-        self._process.terminate()
+        self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 RATE_OVER = 5
 """Rates are over so many looks."""
+READ_CLICKS = ("funnel", "clicks_dead_letters")
+"""Queries of the pipeline; the others read orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,14 @@ class Figures:
     @property
     def is_settled(self) -> bool:
         """Whether everything that was sent has been counted, and packed or given up."""
-        is_counted = self.results.orders == self.orders and self.lag == 0
+        is_counted = (
+            self.results.orders == self.orders and bool(self.queries) and all(map(self._has_read_all, self.queries))
+        )
         return is_counted and self.queue_depth == 0 and self.packed.orders + self.dead_letters >= self.orders
+
+    def _has_read_all(self, query: QueryProgress) -> bool:
+        """By its rows: a lag of 0 may be told of a batch that was long, and is over."""
+        return query.rows >= (self.clicks if query.query in READ_CLICKS else self.orders)
 
 
 def look(at_s: float, traffic: Traffic, packers: Packers, analytics: Analytics, client: "AdminClient") -> Figures:
