@@ -19,7 +19,7 @@ from headwater.demo.view import Show
 from headwater.testing import Broker
 
 LOOK_EVERY_S = 1.0
-SETTLE_TIMEOUT_S = 90.0
+SETTLE_TIMEOUT_S = 120.0
 """For Spark and the workers to catch up after the last event: a slow machine may still be starting Spark."""
 STOP_TIMEOUT_S = 60.0
 REQUEST_TIMEOUT_S = 30.0
