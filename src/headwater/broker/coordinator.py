@@ -44,7 +44,7 @@ from headwater.groups.views import DescribedConsumerGroup, DescribedGroup, Liste
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId, TopicId
-from headwater.model.moment import Moment
+from headwater.model.moment import Moment, moment
 
 OFFSETS_TOPIC = "__consumer_offsets"
 EXPIRY_INTERVAL_S = 600.0
@@ -383,7 +383,7 @@ class GroupCoordinator:
             await self.expire()
 
     def _now(self) -> Moment:
-        return Moment(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+        return moment(self._clock)
 
 
 def _positions(logs: Iterable[GroupLog]) -> Iterator[GroupPosition]:

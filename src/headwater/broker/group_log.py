@@ -7,20 +7,20 @@ the log has them.
   coordinator again, and the shard is replayed from the log.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from headwater.broker.partition import Partition
 from headwater.broker.record_log import RecordLog, Spawn
-from headwater.groups.effects import Effects, Reply
+from headwater.broker.replies import give
+from headwater.groups.effects import Effects
 from headwater.groups.event_records import decode, encode
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.topics import TopicTable
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.moment import Moment
+from headwater.model.moment import Moment, moment
 from headwater.records.record import Record
 from headwater.transport.facts import log_fact
 
@@ -61,7 +61,7 @@ class GroupLog:
 
     def release(self, effects: Effects) -> None:
         """Log the events; give the replies when they, and all decided before them, are committed."""
-        self._log.write([Record(*encode(event)) for event in effects.events], partial(_give, effects.replies))
+        self._log.write([Record(*encode(event)) for event in effects.events], partial(give, effects.replies))
         for each in effects.departures:
             log_fact("member_removed", group=each.group_id, member=each.member_id, reason=each.reason.value)
         if self._shard is not None and (next_ms := self._shard.next_deadline_ms()) is not None:
@@ -88,26 +88,14 @@ class GroupLog:
         """The log is behind what was decided, and it is the log that is right."""
         shard, self._shard = self._shard, None
         if shard is not None:
-            _give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
+            give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
         self._spawn(self.load())
 
     def _now(self) -> Moment:
-        return Moment(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+        return moment(self._clock)
 
 
 def _replay(shard: GroupShard, record: Record) -> None:
     event = decode(record.key or b"", record.value)
     if event is not None:
         shard.apply(event)
-
-
-def _give(replies: Sequence[Reply], error: RequestError | None) -> None:
-    for reply in replies:
-        waiting = reply.to
-        assert isinstance(waiting, asyncio.Future), "who waits here waits for a future"
-        if waiting.done():
-            continue
-        if error is None:
-            waiting.set_result(reply.answer)
-        else:
-            waiting.set_exception(RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message))

@@ -15,7 +15,7 @@ from headwater.broker.partition import Partition
 from headwater.model.clock import Clock
 from headwater.model.errors import RequestError
 from headwater.model.replica import StoreError, StoreFailed
-from headwater.records.batch import CorruptBatch, parse_header, split
+from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
 from headwater.records.build import build_batch, chunked
 from headwater.records.record import Record, records
 from headwater.transport.facts import log_fact
@@ -118,15 +118,14 @@ class RecordLog:
                 if header.last_offset < offset:
                     continue
                 if not header.is_control:
-                    self._take_all(batch, take)
+                    self._take_all(header, batch, take)
                     count += header.record_count
                 offset = header.last_offset + 1
             await asyncio.sleep(0)
         return count
 
-    def _take_all(self, batch: memoryview, take: Callable[[Record], None]) -> None:
+    def _take_all(self, header: BatchHeader, batch: memoryview, take: Callable[[Record], None]) -> None:
         """What cannot be read is left out: one bad record must not take the rest of the state with it."""
-        header = parse_header(batch)
         try:
             for record in records(batch, header):
                 try:

@@ -5,18 +5,18 @@ leaves before every event decided up to then is committed. When the log does not
 sent to look for the coordinator again, and the shard is replayed from the log.
 """
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from headwater.broker.partition import Partition
 from headwater.broker.record_log import RecordLog, Spawn
+from headwater.broker.replies import give
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.moment import Moment
+from headwater.model.moment import Moment, moment
 from headwater.records.record import Record
 from headwater.transactions.connections import Connections
-from headwater.transactions.effects import Effects, Markers, Reply
+from headwater.transactions.effects import Effects, Markers
 from headwater.transactions.event_bytes import decode, encode
 from headwater.transactions.settings import TransactionSettings
 from headwater.transactions.shard import TransactionShard
@@ -66,7 +66,7 @@ class TransactionLog:
         return self._shard is shard
 
     def now(self) -> Moment:
-        return Moment(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+        return moment(self._clock)
 
     def release(self, effects: Effects) -> None:
         """Log the events; replies and markers follow when they, and all decided before them, are committed."""
@@ -91,7 +91,7 @@ class TransactionLog:
         self.release(effects)
 
     def _committed(self, effects: Effects, error: RequestError | None) -> None:
-        _give(effects.replies, error)
+        give(effects.replies, error)
         if error is None and self._shard is not None:
             for markers in effects.markers:
                 self._on_markers(self, self._shard, markers)
@@ -100,7 +100,7 @@ class TransactionLog:
         """The log is behind what was decided, and it is the log that is right."""
         shard, self._shard = self._shard, None
         if shard is not None:
-            _give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
+            give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
         self._spawn(self.load())
 
 
@@ -108,15 +108,3 @@ def _replay(shard: TransactionShard, record: Record) -> None:
     event = decode(record.key or b"", record.value)
     if event is not None:
         shard.apply(event)
-
-
-def _give(replies: Sequence[Reply], error: RequestError | None) -> None:
-    for reply in replies:
-        waiting = reply.to
-        assert isinstance(waiting, asyncio.Future), "who waits here waits for a future"
-        if waiting.done():
-            continue
-        if error is None:
-            waiting.set_result(reply.answer)
-        else:
-            waiting.set_exception(RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message))
