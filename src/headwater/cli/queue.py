@@ -13,7 +13,7 @@ from headwater.cli.consume import stop_signals
 from headwater.cli.output import Problem, note, print_json, print_table, say
 from headwater.cli.redrive import Redrive, RedriveOptions, Tally
 from headwater.cli.subscription import Name, show_subscription
-from headwater.cli.subscription_facts import QUEUE, all_subscriptions, subscription
+from headwater.cli.subscription_facts import QUEUE, readers, subscription
 
 app = typer.Typer(help="Look at queues, and send dead letters back.", no_args_is_help=True, add_completion=False)
 
@@ -38,10 +38,8 @@ def list_queues(
                 "lag": facts.lag(each),
                 "dead_letters": facts.config.values.get(DEAD_LETTERS, ""),
             }
-            for facts in all_subscriptions(client)
+            for facts, each in readers(client, topic)
             if facts.kind == QUEUE
-            for each in facts.topics
-            if topic in (None, each)
         ]
     if json:
         print_json(rows)

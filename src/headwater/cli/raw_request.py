@@ -1,7 +1,4 @@
-"""Requests that librdkafka has no call for, sent to a broker on a connection of their own.
-
-length int32 | api key int16 | version int16 | correlation id int32 | client id string | (tags) | the request
-"""
+"""Requests that librdkafka has no call for, sent to a broker on a connection of their own."""
 
 import socket
 import struct
@@ -16,11 +13,10 @@ if TYPE_CHECKING:
     from headwater.wire.codec import Message
 
 CORRELATION_ID = 1
-CLIENT_ID = b"headwater-cli"
+CLIENT_ID = "headwater-cli"
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 FIND_COORDINATOR = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-NO_TAGS = b"\0"
 
 Address: TypeAlias = tuple[str, int]
 
@@ -31,19 +27,13 @@ class NoAnswer(Problem):
 
 def ask(broker: Address, api_key: int, version: int, **fields: Any) -> "Message":
     """Ask one broker for one thing. Raises NoAnswer."""
-    from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
-    from headwater.wire.schema import request_schema, response_schema
+    from headwater.wire.codec import Message
+    from headwater.wire.requests import MalformedResponse, read_response, write_request
 
-    schema, answer_schema = request_schema(api_key, version), response_schema(api_key, version)
-    request = bytearray(struct.pack(">hhih", api_key, version, CORRELATION_ID, len(CLIENT_ID)) + CLIENT_ID)
-    if schema.is_flexible:
-        request += NO_TAGS
-    struct_writer(schema)(request, Message(**fields))
+    request = write_request(api_key, version, CORRELATION_ID, CLIENT_ID, Message(**fields))
     try:
-        answer = _exchange(broker, request)
-        # The header of an answer is its correlation id, with tags (none of them known) where the format has them.
-        return struct_reader(answer_schema, answer_schema)(Cursor(answer, 5 if answer_schema.is_flexible else 4))
-    except (OSError, ValueError, struct.error, MalformedRequest) as error:
+        return read_response(_exchange(broker, request), api_key, version, CORRELATION_ID)
+    except (OSError, ValueError, MalformedResponse) as error:
         host, port = broker
         raise NoAnswer(
             f"The broker at {host}:{port} does not answer request {api_key}: {error}.", "Is it older than this command?"
@@ -86,7 +76,7 @@ def message(**fields: object) -> object:
 def _exchange(broker: Address, request: bytearray) -> bytes:
     with socket.create_connection(broker, CONNECT_TIMEOUT_S) as connection:
         connection.settimeout(REQUEST_TIMEOUT_S)
-        connection.sendall(struct.pack(">i", len(request)) + request)
+        connection.sendall(request)
         (length,) = struct.unpack(">i", _exactly(connection, 4))
         if not 4 <= length <= MAX_RESPONSE_BYTES:
             raise ValueError(f"an answer of {length} bytes")

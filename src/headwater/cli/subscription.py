@@ -32,7 +32,7 @@ from headwater.cli.subscription_facts import (
     STREAM,
     UNUSED,
     SubscriptionFacts,
-    all_subscriptions,
+    readers,
     subscription,
 )
 from headwater.cli.topic import topic_config
@@ -146,9 +146,7 @@ def list_subscriptions(
                 "lag": facts.lag(each),
                 "retention_ms": facts.retention_ms if facts.explicit_topic in ("", each) else 0,
             }
-            for facts in all_subscriptions(client)
-            for each in facts.topics
-            if topic in (None, each)
+            for facts, each in readers(client, topic)
         ]
     if json:
         print_json(rows)

@@ -1,6 +1,6 @@
 """What is known of subscriptions: groups of every kind with their settings, where they are, and what they lack."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,14 @@ def all_subscriptions(client: "AdminClient") -> list[SubscriptionFacts]:
     """Every group that has a position or an explicit subscription, by name."""
     listed = list_groups(client)
     return _facts(client, sorted(listed.keys() | set(configured_groups(client))), listed)
+
+
+def readers(client: "AdminClient", topic: str | None) -> Iterator[tuple[SubscriptionFacts, str]]:
+    """Each subscription with each topic that it reads, or with this one alone."""
+    for facts in all_subscriptions(client):
+        for each in facts.topics:
+            if topic in (None, each):
+                yield facts, each
 
 
 def subscription(client: "AdminClient", name: str) -> SubscriptionFacts | None:
