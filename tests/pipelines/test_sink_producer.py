@@ -8,11 +8,11 @@ from scripted_cluster import METADATA, Log, Misdeed, ScriptedCluster, running
 from topics import Topics
 
 from headwater.model.errors import ErrorCode
+from headwater.pipelines.client.apis import PRODUCE
 from headwater.pipelines.client.cluster import Cluster
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused
-from headwater.pipelines.sink.apis import PRODUCE
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.errors import Fenced, RecordTooLarge
 from headwater.pipelines.sink.producer import Producer, ProducerIdentity

@@ -16,8 +16,9 @@ from typing import TypeVar
 from uuid import UUID
 
 from headwater.model.errors import ErrorCode
+from headwater.pipelines.client.apis import LIST_OFFSETS, METADATA
 from headwater.pipelines.client.config import Address, ClientConfig
-from headwater.pipelines.client.connection import LIST_OFFSETS, METADATA, Connection, ConnectionLost
+from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.client.patience import Patience
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused, SourceError, UnknownTopic

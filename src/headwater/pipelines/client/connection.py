@@ -14,20 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from headwater.pipelines.client.apis import SUPPORTED
 from headwater.pipelines.client.config import Address, ClientConfig, Tls
 from headwater.pipelines.errors import InvalidOption
 from headwater.wire.codec import Message
 from headwater.wire.messages import API_VERSIONS
 from headwater.wire.requests import MalformedResponse, read_response, write_request
-
-FETCH = 1
-LIST_OFFSETS = 2
-METADATA = 3
-
-SUPPORTED = {FETCH: (4, 13), LIST_OFFSETS: (2, 7), METADATA: (4, 12)}
-"""The versions that are written and read here. From the oldest on, records come in batches, a broker tells the last
-stable offset, and a topic is not created by asking for it."""
-FIRST_TOPIC_ID_FETCH = 13
 
 MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
 MAX_CORRELATION_ID = 2**31

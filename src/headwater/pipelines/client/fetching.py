@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from headwater.pipelines.client.connection import FETCH, FIRST_TOPIC_ID_FETCH, Connection
+from headwater.pipelines.client.apis import FETCH, FIRST_TOPIC_ID_FETCH
+from headwater.pipelines.client.connection import Connection
 from headwater.pipelines.client.offsets import OffsetRange, TopicPartition
 from headwater.wire.codec import Message
 

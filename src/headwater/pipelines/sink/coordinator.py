@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from headwater.model.errors import ErrorCode
+from headwater.pipelines.client.apis import FIND_COORDINATOR
 from headwater.pipelines.client.cluster import Cluster, error_name
 from headwater.pipelines.client.config import Address
 from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.patience import Patience
 from headwater.pipelines.errors import RequestRefused, SourceError
-from headwater.pipelines.sink.apis import FIND_COORDINATOR
 from headwater.pipelines.sink.errors import Fenced
 from headwater.pipelines.sink.producer import FENCES
 from headwater.wire.codec import Message

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater.model.errors import ErrorCode
+from headwater.pipelines.client.apis import PRODUCE
 from headwater.pipelines.client.cluster import PASSING, Cluster, NotNow, error_name
 from headwater.pipelines.client.config import Address
 from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.client.patience import Patience
 from headwater.pipelines.errors import RequestRefused, SourceError
-from headwater.pipelines.sink.apis import PRODUCE
 from headwater.pipelines.sink.batches import PackedBatch, stamp_producer
 from headwater.pipelines.sink.errors import Fenced, RecordTooLarge
 from headwater.wire.codec import Message

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from headwater.pipelines.client.apis import INIT_PRODUCER_ID
 from headwater.pipelines.client.cluster import Cluster, shared_cluster
-from headwater.pipelines.sink.apis import INIT_PRODUCER_ID
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack
 from headwater.pipelines.sink.columns import Columns
 from headwater.pipelines.sink.coordinator import Coordinators

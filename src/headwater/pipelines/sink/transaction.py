@@ -19,11 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import Cluster
-from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.client.patience import Patience
-from headwater.pipelines.errors import SourceError
-from headwater.pipelines.sink.apis import (
+from headwater.pipelines.client.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -31,6 +27,10 @@ from headwater.pipelines.sink.apis import (
     OFFSET_FETCH,
     TXN_OFFSET_COMMIT,
 )
+from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.offsets import TopicPartition
+from headwater.pipelines.client.patience import Patience
+from headwater.pipelines.errors import SourceError
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, Coordinators
 from headwater.pipelines.sink.errors import Fenced, Superseded
