@@ -20,8 +20,15 @@ from storage_samples import (
     segment,
 )
 
-from headwater.model.replica import Durability, Fenced, OutOfSequence, StoreFailed, UnknownSegment
-from headwater.storage.batches import AppendTooLarge, UnsoundBatch
+from headwater.model.replica import (
+    AppendTooLarge,
+    Durability,
+    Fenced,
+    OutOfSequence,
+    StoreFailed,
+    UnknownSegment,
+    UnsoundBatch,
+)
 from headwater.storage.files import DirectoryInUse
 from headwater.storage.identity import UnreadableStore
 from headwater.storage.options import StoreOptions

@@ -25,7 +25,7 @@ from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, NodeId, Offset, PartitionId, SegmentId
-from headwater.model.replica import Buffer, Durability, Fenced, NoSpace, Store, StoreError, UnknownSegment
+from headwater.model.replica import Buffer, Durability, Fenced, LocalStore, NoSpace, StoreError, UnknownSegment
 from headwater.records.batch import BatchHeader, headers, parse_header, stamp, stamp_log_append_time
 from headwater.records.control import Marker, build_marker
 from headwater.replication.ack_tracker import AckTracker
@@ -51,7 +51,7 @@ class Environment:
     """What a partition needs of the node it lives on."""
 
     node_id: NodeId
-    store: Store
+    store: LocalStore
     clock: Clock
     tail_cache: TailCache
     spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
@@ -152,7 +152,7 @@ class Partition:
         return self.register.head.leader
 
     @property
-    def store(self) -> Store:
+    def store(self) -> LocalStore:
         return self._store
 
     @property

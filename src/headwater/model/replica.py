@@ -2,7 +2,7 @@
 
 `Store` is the port: the leader calls its own store directly, and a remote one through the same calls
 over the network. Every mutating call returns only when its effect is durable in the sense of the
-segment's `Durability`.
+segment's `Durability`. `LocalStore` adds what only the node that has the disk can do.
 """
 
 import enum
@@ -48,6 +48,22 @@ class CorruptReplica(StoreError):
 
 class StoreFailed(StoreError):
     """A flush failed, so what the disk holds is unknown. The store answers nothing more; the process must stop."""
+
+
+class UnsoundBatch(StoreError):
+    """What was to be written is not a row of whole record batches in the order of their offsets."""
+
+
+class AppendTooLarge(StoreError):
+    """One append must fit into a file of the journal."""
+
+
+class WrongStore(StoreError):
+    """This address is another store: the disk was replaced, or the address belongs to another node now."""
+
+
+class StoreUnreachable(StoreError):
+    """No answer from a remote store. The outcome is unknown; to send the same call again is harmless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +137,13 @@ class Store(Protocol):
 
     async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
         """Nothing at or past `end` belongs to the segment: drop it, flush the rest, and measure."""
+
+    async def state(self, segment: SegmentId) -> ReplicaState:
+        """One replica as its store knows it. Raises UnknownSegment."""
+
+
+class LocalStore(Store, Protocol):
+    """The store of this node: what it knows from memory, and what no peer may ask for."""
 
     async def delete(self, segment: SegmentId, instance: int) -> None:
         """Forget a replica, if it is still the one that was looked at. Called by this node's own garbage

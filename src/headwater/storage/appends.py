@@ -8,8 +8,8 @@ import logging
 from collections.abc import Sequence
 
 from headwater.model.ids import Offset, SegmentId
-from headwater.model.replica import Buffer, Durability, NoSpace, OutOfSequence, StoreFailed
-from headwater.storage.batches import AppendTooLarge, Run, check
+from headwater.model.replica import AppendTooLarge, Buffer, Durability, NoSpace, OutOfSequence, StoreFailed
+from headwater.storage.batches import Run, check
 from headwater.storage.engine import Engine
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.files import is_no_space

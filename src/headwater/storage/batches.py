@@ -4,16 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headwater.model.ids import Offset
-from headwater.model.replica import Buffer, StoreError
+from headwater.model.replica import Buffer, UnsoundBatch
 from headwater.records.batch import CorruptBatch, check_crc, parse_header
-
-
-class UnsoundBatch(StoreError):
-    """What was to be appended is not a row of whole record batches in the order of their offsets."""
-
-
-class AppendTooLarge(StoreError):
-    """One append must fit into a file of the journal."""
 
 
 class Run(NamedTuple):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
 from headwater.model.replica import (
+    AppendTooLarge,
     Buffer,
     CorruptReplica,
     Durability,
@@ -28,7 +29,6 @@ from headwater.model.replica import (
     SealedReplica,
 )
 from headwater.storage.appends import Appends
-from headwater.storage.batches import AppendTooLarge
 from headwater.storage.block_index import BlockIndex
 from headwater.storage.engine import Engine
 from headwater.storage.entry import Entry, Kind
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class SegmentStore:
-    """The `Store` of headwater.model.replica, on local files."""
+    """The `LocalStore` of headwater.model.replica, on local files."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -171,6 +171,9 @@ class SegmentStore:
         if replica.end != end:
             raise OutOfSequence(f"segment {segment} is sealed at {replica.end}, not at {end}")
         return replica.sealed()
+
+    async def state(self, segment: SegmentId) -> ReplicaState:
+        return self._engine.known(segment).state()
 
     async def delete(self, segment: SegmentId, instance: int) -> None:
         self._queue.check()
