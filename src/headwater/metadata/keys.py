@@ -18,7 +18,10 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.model.ids import LeaderEpoch, NodeId, Offset, PartitionId, SegmentId, StoreId, TopicId
+from headwater.model.ids import PartitionId, SegmentId, TopicId
+from headwater.model.segments import Head as Head
+from headwater.model.segments import OpenSegment as OpenSegment
+from headwater.model.segments import SealedSegment as SealedSegment
 
 CLUSTER = "cluster"
 TOPICS = "topics/"
@@ -69,42 +72,6 @@ class Topic:
     partitions: int
     replication_factor: int
     config: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSegment:
-    id: SegmentId
-    base: Offset
-    epoch: LeaderEpoch
-    epoch_start: Offset
-    """First offset written in this epoch; past `base` when a tail was carried over from the segment before."""
-    replicas: tuple[StoreId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    leader: NodeId
-    epoch: LeaderEpoch
-    start: Offset
-    open: OpenSegment | None
-
-
-@dataclass(frozen=True, slots=True)
-class SealedSegment:
-    id: SegmentId
-    base: Offset
-    end: Offset
-    epoch: LeaderEpoch
-    epoch_start: Offset
-    replicas: tuple[StoreId, ...]
-    size_bytes: int
-    max_timestamp: int
-    crc32c: int | None
-    """Of the whole segment; None until the store has flushed and measured it."""
-    compacted: bool = False
-    earlier_epochs: tuple[tuple[LeaderEpoch, Offset], ...] = ()
-    """Epochs before `epoch` and where they began, in a segment that compaction made of several."""
-    adding: tuple[StoreId, ...] = ()
 
 
 def encode(value: Cluster | Topic | Head | SealedSegment) -> bytes:
