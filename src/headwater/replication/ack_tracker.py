@@ -27,6 +27,14 @@ class AckTracker:
         self._acked[store] = end
         return self._advance()
 
+    def acked(self, store: StoreId) -> Offset:
+        return self._acked[store]
+
+    @property
+    def first(self) -> Offset:
+        """At least one store holds everything below."""
+        return max(self._acked.values())
+
     def freeze(self) -> Offset:
         self._is_frozen = True
         return self.high_watermark
