@@ -18,7 +18,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-tools check format clean schemas bench bench-quick bench-queues bench-transactions bench-tools crash exactly-once
+.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-tools crash exactly-once
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -30,8 +30,8 @@ demo: $(VENV)/.spark
 test: $(VENV)/.dev test-tools
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(TESTS)
 
-# Kafka clients that are not Python packages: kcat, and a JDK with Maven for the Java client. The tests that need one
-# are skipped where it is missing, so a machine without root still runs all the others.
+# Kafka clients that are not Python packages: kcat, and a JDK with Maven for the Java client; and etcd. The tests that need
+# one are skipped where it is missing, so a machine without root still runs all the others.
 test-tools:
 	@./.ci/test-tools
 
@@ -96,3 +96,9 @@ $(VENV)/.bench: $(VENV)/.dev
 
 schemas: $(VENV)/.dev
 	$(BIN)/python tools/generate_schemas.py
+
+# Made by a pinned generator in an environment of its own: code that protobuf 6.31 made runs with every later 6 and 7.
+etcd-stubs: | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/stubs
+	$(VENV)/stubs/bin/python -m pip --disable-pip-version-check --quiet install grpcio-tools==1.76.0
+	$(VENV)/stubs/bin/python -m grpc_tools.protoc -I src --python_out src --pyi_out src src/headwater/metadata/etcd.proto

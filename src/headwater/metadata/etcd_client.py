@@ -1,0 +1,86 @@
+"""The members of one etcd cluster as one partner: which of them is asked, how long, and when the next one is.
+
+All calls go to one member until it fails, times out, or whoever waited for it was cancelled; then to the next. What may
+be repeated is, within ASK_S. What may not goes to one member only: only one that certainly did not get it is
+followed by another.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+from headwater.metadata.etcd_member import AnswerT, EtcdMember, Method, NoAnswer, QuestionT
+from headwater.metadata.etcd_url import EtcdAddress
+from headwater.metadata.store import Unavailable, Unknown
+
+ASK_S: Final = 8.0
+"""Longer than an election takes, so that a reader does not notice one."""
+MEMBER_ASK_S: Final = 1.5
+MEMBER_TELL_S: Final = 3.0
+PAUSE_S: Final = 0.05
+"""Between a member that failed and the next."""
+
+
+class EtcdClient:
+    """Made and used on one event loop."""
+
+    def __init__(self, address: EtcdAddress) -> None:
+        self._address = address
+        self._members = [EtcdMember(endpoint, address) for endpoint in address.endpoints]
+        self._current = 0
+        self.is_closed = False
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    @property
+    def member(self) -> EtcdMember:
+        return self._members[self._current]
+
+    def rotate(self, failed: EtcdMember) -> None:
+        """Go on with the next member, unless another call that failed has seen to it already."""
+        if failed is self.member:
+            self._current = (self._current + 1) % len(self._members)
+
+    async def ask(self, method: Method[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
+        """For what may be repeated. Raises Unavailable, or what the member raised that answered."""
+        deadline = time.monotonic() + ASK_S
+        while True:
+            member = self._open_member()
+            try:
+                return await member.ask(method, question, MEMBER_ASK_S)
+            except NoAnswer as error:
+                self.rotate(member)
+                if time.monotonic() >= deadline:
+                    raise Unavailable(f"{self} cannot be reached: {error}") from error
+            except asyncio.CancelledError:
+                self.rotate(member)
+                raise
+            await asyncio.sleep(PAUSE_S)
+
+    async def tell_once(self, method: Method[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
+        """For what must not happen twice. Raises Unavailable when it did not happen, Unknown when it may have."""
+        failure: NoAnswer | None = None
+        for _ in self._members:
+            member = self._open_member()
+            try:
+                await member.connect()
+                return await member.ask(method, question, MEMBER_TELL_S)
+            except NoAnswer as error:
+                self.rotate(member)
+                if error.is_sent:
+                    raise Unknown(f"{self}: unclear whether the change was kept: {error}") from error
+                failure = error
+            except asyncio.CancelledError:
+                self.rotate(member)
+                raise
+        raise Unavailable(f"{self} cannot be reached: {failure}") from failure
+
+    async def close(self) -> None:
+        self.is_closed = True
+        await asyncio.gather(*(member.close() for member in self._members))
+
+    def _open_member(self) -> EtcdMember:
+        if self.is_closed:
+            raise Unavailable(f"the connection to {self} is closed")
+        return self.member
