@@ -1,29 +1,49 @@
 """What lies under which key, and in which shape (REPLICATION.md, 1.2). Values are JSON objects.
 
-    cluster                       Cluster
-    ids/<kind>                    next free number of a counter (producer ids, node epochs)
-    topics/<topic_id>             Topic
-    names/<topic name>            the topic id
-    p/<topic_id>.<index>          Head: who leads a partition, and its open segment
-    s/<topic_id>.<index>/<seg>    SealedSegment
-    config/<kind>/<name>          overrides for a broker or a group
+    cluster                           Cluster
+    secret                            what nodes prove to each other that they know
+    ids/<kind>                        next free number of a counter (producer ids, node epochs)
+    ctl/epoch                         Controller: the last one elected; its version fences the ones before
+    ctl/leader                        Controller: the present one, as long as its session lives
+    nodes/<node_id>-<node_epoch>      Node, as long as its session lives
+    stores/<store_id>                 StoreRecord
+    topics/<topic_id>                 Topic
+    names/<topic name>                the topic id
+    p/<topic_id>.<index>              Head: who leads a partition, and its open segment
+    s/<topic_id>.<index>/<seg>        SealedSegment
+    staged/<topic_id>.<index>/<seg>   SealedSegment that compaction is making: garbage collection spares it
+    reassign/<topic_id>.<index>       Reassignment
+    config/<kind>/<name>              overrides for a broker or a group
 
 Only the leader of the current epoch changes Head.open and Head.start; only the controller changes
 Head.leader and Head.epoch; both by compare-and-set on the head's version. Read a head before its list of
-sealed segments, never after.
+sealed segments, never after; and what is staged before what is sealed.
+
+A field that this version does not know is ignored, so that nodes of two versions can share a cluster.
 """
 
 import json
 import uuid
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
-from headwater.model.ids import PartitionId, SegmentId, TopicId
+from headwater.model.cluster import Controller, Node, NodeStore, Reassignment, Role, StoreRecord, StoreState
+from headwater.model.cluster import Topic as Topic
+from headwater.model.ids import NodeId, PartitionId, SegmentId, StoreId, TopicId
 from headwater.model.segments import Head as Head
 from headwater.model.segments import OpenSegment as OpenSegment
 from headwater.model.segments import SealedSegment as SealedSegment
 
 CLUSTER = "cluster"
+SECRET = "secret"
+CONTROLLERS = "ctl/"
+CONTROLLER_EPOCH = "ctl/epoch"
+CONTROLLER_LEADER = "ctl/leader"
+NODES = "nodes/"
+STORES = "stores/"
+STAGED = "staged/"
+REASSIGNMENTS = "reassign/"
 TOPICS = "topics/"
 NAMES = "names/"
 HEADS = "p/"
@@ -51,6 +71,26 @@ def sealed_key(partition: PartitionId, segment: SegmentId) -> str:
     return f"{sealed_prefix(partition)}{segment}"
 
 
+def staged_prefix(partition: PartitionId) -> str:
+    return f"{STAGED}{partition}/"
+
+
+def staged_key(partition: PartitionId, segment: SegmentId) -> str:
+    return f"{staged_prefix(partition)}{segment}"
+
+
+def reassignment_key(partition: PartitionId) -> str:
+    return f"{REASSIGNMENTS}{partition}"
+
+
+def node_key(node_id: NodeId, epoch: int) -> str:
+    return f"{NODES}{node_id}-{epoch}"
+
+
+def store_key(store_id: StoreId) -> str:
+    return f"{STORES}{store_id}"
+
+
 def counter_key(kind: str) -> str:
     return f"ids/{kind}"
 
@@ -65,41 +105,61 @@ class Cluster:
     format: int = FORMAT
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    topic_id: TopicId
-    name: str
-    partitions: int
-    replication_factor: int
-    config: dict[str, str] = field(default_factory=dict)
+Value: TypeAlias = (
+    Cluster | Topic | Head | SealedSegment | Node | NodeStore | StoreRecord | Controller | Reassignment | OpenSegment
+)
+_T = TypeVar("_T")
 
 
-def encode(value: Cluster | Topic | Head | SealedSegment) -> bytes:
+def encode(value: Value) -> bytes:
     return json.dumps(_plain(value), separators=(",", ":"), default=_plain).encode()
 
 
 def decode_cluster(data: bytes) -> Cluster:
-    return Cluster(**json.loads(data))
+    return _made(Cluster, json.loads(data))
 
 
 def decode_topic(data: bytes) -> Topic:
-    fields = json.loads(data)
-    return Topic(**{**fields, "topic_id": uuid.UUID(hex=fields["topic_id"])})
+    plain = json.loads(data)
+    return _made(Topic, {**plain, "topic_id": uuid.UUID(hex=plain["topic_id"])})
 
 
 def decode_head(data: bytes) -> Head:
-    fields = json.loads(data)
-    open_fields = fields["open"]
-    open_segment = OpenSegment(**_with_tuples(open_fields)) if open_fields is not None else None
-    return Head(**{**fields, "open": open_segment})
+    plain = json.loads(data)
+    open_plain = plain["open"]
+    return _made(Head, {**plain, "open": _made(OpenSegment, open_plain) if open_plain is not None else None})
 
 
 def decode_sealed(data: bytes) -> SealedSegment:
-    return SealedSegment(**_with_tuples(json.loads(data)))
+    return _made(SealedSegment, json.loads(data))
 
 
-def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: _tuple(value) for name, value in fields.items()}
+def decode_node(data: bytes) -> Node:
+    plain = json.loads(data)
+    known = {role.value for role in Role}
+    roles = tuple(Role(role) for role in plain["roles"] if role in known)
+    stores = tuple(_made(NodeStore, store) for store in plain["stores"])
+    return _made(Node, {**plain, "roles": roles, "stores": stores})
+
+
+def decode_store(data: bytes) -> StoreRecord:
+    plain = json.loads(data)
+    return _made(StoreRecord, {**plain, "state": StoreState(plain["state"])})
+
+
+def decode_controller(data: bytes) -> Controller:
+    return _made(Controller, json.loads(data))
+
+
+def decode_reassignment(data: bytes) -> Reassignment:
+    return _made(Reassignment, json.loads(data))
+
+
+def _made(kind: type[_T], plain: Mapping[str, Any]) -> _T:
+    """Of the fields that this version knows."""
+    untyped: Any = kind
+    known = untyped.__slots__
+    return kind(**{name: _tuple(value) for name, value in plain.items() if name in known})
 
 
 def _tuple(value: Any) -> Any:

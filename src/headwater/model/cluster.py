@@ -1,0 +1,99 @@
+"""What the metadata says of the cluster: who is alive, which stores there are, who is the controller, which topics
+exist, and what was asked to move.
+
+A node is alive as long as its record is there: the record is a session's. A store outlives its node's process, so its
+record is persistent, and says what people decided about it.
+"""
+
+import enum
+from dataclasses import dataclass, field
+
+from headwater.model.ids import NodeId, StoreId, TopicId
+
+NO_LEADER: NodeId = -1
+
+
+class Role(enum.StrEnum):
+    BROKER = "broker"
+    """Leads partitions and serves clients."""
+    STORE = "store"
+    """Keeps replicas."""
+    CONTROLLER = "controller"
+    """May be elected controller."""
+
+
+class StoreState(enum.StrEnum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+    """Gets nothing new, and gives up what it has as soon as others have it."""
+    LOST = "lost"
+    """Somebody decided that its data will not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStore:
+    """One store as its living node reports it."""
+
+    store_id: StoreId
+    free_bytes: int
+    total_bytes: int
+    in_doubt: bool = False
+    """It restarted with open replicas that may have lost acknowledged bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    node_id: NodeId
+    epoch: int
+    """Grows with every registration; part of the record's key, so that no key is used twice."""
+    host: str
+    port: int
+    peer_host: str
+    peer_port: int
+    """Where the other nodes reach its store."""
+    rack: str | None = None
+    roles: tuple[Role, ...] = (Role.BROKER, Role.STORE, Role.CONTROLLER)
+    stores: tuple[NodeStore, ...] = ()
+    is_leaving: bool = False
+    """It is about to stop and wants others to lead what it leads."""
+
+    @property
+    def store_ids(self) -> tuple[StoreId, ...]:
+        return tuple(store.store_id for store in self.stores)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRecord:
+    store_id: StoreId
+    node_id: NodeId
+    state: StoreState = StoreState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    epoch: int
+    """The number of elections so far. The version of the key that keeps it fences earlier controllers."""
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """Where somebody wants the replicas of a partition. It stays after it was carried out, as the place that new
+    segments prefer, until another one or a cancellation replaces it."""
+
+    nodes: tuple[NodeId, ...]
+    """The first one is the leader that is wanted."""
+    is_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    topic_id: TopicId
+    name: str
+    partitions: int
+    replication_factor: int
+    config: dict[str, str] = field(default_factory=dict)
