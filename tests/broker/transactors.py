@@ -68,8 +68,8 @@ class Transactor:
     async def write(self, *values: bytes, **more: Any) -> int:
         """Returns when the batch is committed: its base offset."""
         appended = self.send(*values, **more)
-        assert appended.committed is not None
-        await appended.committed
+        if appended.committed is not None:
+            await appended.committed
         return appended.base_offset
 
     def mark(self, is_commit: bool) -> Appended | None:
@@ -87,8 +87,9 @@ class Transactor:
 
     async def _end(self, is_commit: bool) -> int:
         appended = self.mark(is_commit)
-        assert appended is not None and appended.committed is not None
-        await appended.committed
+        assert appended is not None
+        if appended.committed is not None:
+            await appended.committed
         return appended.base_offset
 
 

@@ -36,7 +36,7 @@ class GroupLog:
         on_deadline: Callable[[int], None],
     ) -> None:
         """`on_deadline` is told of the shard's next deadline after every decision."""
-        self._log = RecordLog(partition, clock, spawn, self._start_over)
+        self._log = RecordLog(partition, clock, self._start_over)
         self._settings = settings
         self._topics = topics
         self._clock = clock

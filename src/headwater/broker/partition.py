@@ -1,8 +1,10 @@
 """One partition, led by this node: it assigns offsets, writes through the store, and serves what is committed.
 
-Appends are taken in the order of the calls. One writer at a time sends everything that waits to the open segment's
-store; what the store acknowledges becomes readable. A write that fails (full disk) fails everything behind it, and the
-log end goes back to what is on disk, so that no offset is promised twice with different content to a reader.
+Appends are taken in the order of the calls. One that the store takes without waiting (small, `durability=os`, nothing
+before it) is committed when the call returns. Of the others one writer at a time sends everything that waits to the
+open segment's store; what the store acknowledges becomes readable. A write that fails (full disk) fails everything
+behind it, and the log end goes back to what is on disk, so that no offset is promised twice with different content to a
+reader.
 
 Three offsets bound what is read: the log start, the high watermark up to which everything is committed, and
 between them the last stable offset, up to which every transaction has ended. Readers of committed records stop there,
@@ -140,6 +142,11 @@ class Partition:
         return self.transactions.has_open(producer_id, producer_epoch)
 
     @property
+    def commits_at_once(self) -> bool:
+        """Whether a small append, made now, can be expected to be committed when the call returns."""
+        return self._writer is None and self._open_durability is Durability.OS
+
+    @property
     def log_start(self) -> Offset:
         return self.register.head.start
 
@@ -217,9 +224,11 @@ class Partition:
                 self.transactions.end(placed, marker, now_ms)
         self.log_end = end
         self._appended_bytes += len(batch)
+        self._environment.tail_cache.add(self._tail, base, end, batch)
+        if self._write_now(batch, base, end, header.max_timestamp):
+            return Appended(base, append_time, None)
         committed = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(base, end, batch, header.max_timestamp, committed))
-        self._environment.tail_cache.add(self._tail, base, end, batch)
         self._wake_writer()
         return Appended(base, append_time, committed)
 
@@ -231,6 +240,21 @@ class Partition:
             committed = original.committed
         return Appended(base_offset, -1, committed)
 
+    def _write_now(self, batch: Buffer, base: Offset, end: Offset, max_timestamp: int) -> bool:
+        """Whether the store could take the batch at once; it is committed then. Raises RequestError if it was refused,
+        and nothing of it is left."""
+        if not self.commits_at_once or self._is_roll_due(len(batch)):
+            return False
+        assert base == self._sent, "without a writer nothing waits"
+        try:
+            acked = self._store.append_now(self.register.chain.open.id, base, end, self.high_watermark, [batch])
+        except StoreError as error:
+            raise self._give_up(error) from error
+        if acked is None:
+            return False
+        self._acknowledged(acked, end, len(batch), max(self._open_max_timestamp, max_timestamp))
+        return True
+
     def _wake_writer(self) -> None:
         if self._writer is None:
             self._writer = self._environment.spawn(self._write())
@@ -239,7 +263,7 @@ class Partition:
         """Send everything that waits, in order, then end. Entries leave the queue when they are committed."""
         try:
             while self._queue or self._roll_asked:
-                if self._is_roll_due():
+                if self._is_roll_due(len(self._queue[0].batch) if self._queue else 0):
                     await self._roll()
                 if self._queue:
                     await self._write_some()
@@ -261,6 +285,10 @@ class Partition:
             end = entry.end
             max_timestamp = max(max_timestamp, entry.max_timestamp)
         acked = await self._store.append(self.register.chain.open.id, first, end, self.high_watermark, batches)
+        self._acknowledged(acked, end, size, max_timestamp)
+
+    def _acknowledged(self, acked: Offset, end: Offset, size: int, max_timestamp: int) -> None:
+        """The store has what it was given."""
         assert acked >= end, f"the store holds {acked}, less than the {end} it was given"
         self._sent = end
         self._open_bytes += size
@@ -285,8 +313,8 @@ class Partition:
             for watcher in tuple(self.stable_watchers):
                 watcher.grew(stabilised_bytes)
 
-    def _give_up(self, error: StoreError) -> None:
-        """Nothing that waits was kept: forget it everywhere and tell its producers."""
+    def _give_up(self, error: StoreError) -> RequestError:
+        """Nothing that waits was kept: forget it everywhere and tell its producers. Returns what they are told."""
         log_fact("append_failed", partition=self.id, error=f"{type(error).__name__}: {error}")
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if isinstance(error, Fenced) else ErrorCode.KAFKA_STORAGE_ERROR
         waiting, self._queue = self._queue, deque()
@@ -294,10 +322,12 @@ class Partition:
         self._appended_bytes = self._committed_bytes
         self.transactions.truncate(self._sent)
         self._environment.tail_cache.clear(self._tail)
+        refusal = RequestError(code, f"The disk did not take the batch: {error}")
         for entry in waiting:
             if not entry.committed.done():
-                entry.committed.set_exception(RequestError(code, f"The disk did not take the batch: {error}"))
+                entry.committed.set_exception(RequestError(code, refusal.message))
                 entry.committed.exception()  # nobody may be waiting (acks=0)
+        return refusal
 
     # Rolling
 
@@ -307,7 +337,7 @@ class Partition:
             self._roll_asked = True
             self._wake_writer()
 
-    def _is_roll_due(self) -> bool:
+    def _is_roll_due(self, next_bytes: int) -> bool:
         now_ms = self._environment.clock.now_ms()
         if now_ms < self._next_roll_ms:
             self._roll_asked = False
@@ -317,7 +347,6 @@ class Partition:
         if not self._open_bytes:
             self._roll_asked = False
             return False
-        next_bytes = len(self._queue[0].batch) if self._queue else 0
         return (
             self._roll_asked
             or self._open_bytes + next_bytes > self.config.segment_bytes

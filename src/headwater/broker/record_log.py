@@ -2,13 +2,15 @@
 
 - Records are written in the order of the calls. One append is under way at a time; what is asked for meanwhile is
   written together by the next one.
-- Whoever writes is called back when its records, and all before them, are committed.
+- Whoever writes is called back when its records, and all before them, are committed: before `write` returns where the
+  partition takes them at once, unless others are being called back right then. They write, too, and the order stays.
 - When the partition does not take an append, memory is ahead of the truth. `on_lost` is told first, then everyone who
   waits; what was not written is dropped. Whoever owns the state must read it again.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from headwater.broker.partition import Partition
@@ -32,12 +34,9 @@ Then: TypeAlias = Callable[[RequestError | None], None]
 
 
 class RecordLog:
-    def __init__(
-        self, partition: Partition, clock: Clock, spawn: Spawn, on_lost: Callable[[RequestError], None]
-    ) -> None:
+    def __init__(self, partition: Partition, clock: Clock, on_lost: Callable[[RequestError], None]) -> None:
         self.partition = partition
         self._clock = clock
-        self._spawn = spawn
         self._on_lost = on_lost
         self._records: list[Record] = []
         self._waiting: list[Then] = []
@@ -46,47 +45,65 @@ class RecordLog:
     # Writing
 
     def write(self, written: Sequence[Record], then: Then) -> None:
-        """Without records: `then` follows what others wrote before, which may be at once."""
+        """Without records: `then` follows what others wrote before."""
         self._records += written
-        if not self._records and not self._is_writing:
-            then(None)
-            return
         self._waiting.append(then)
-        if not self._is_writing:
+        if self._is_writing:
+            return
+        if self.partition.commits_at_once:
+            self._write()
+        else:  # in the next turn, together with whatever else is decided in this one
             self._is_writing = True
-            self._spawn(self._write())
+            asyncio.get_running_loop().call_soon(self._write)
 
-    async def _write(self) -> None:
+    def _write(self) -> None:
+        """Append what waits, and call back, until there is a commit to wait for."""
+        self._is_writing = True
+        committed = None
         try:
-            while self._records or self._waiting:
-                batch, self._records = self._records, []
-                waiting, self._waiting = self._waiting, []
-                try:
-                    await self._append(batch)
-                except RequestError as error:
-                    self._lose(waiting, error)
-                else:
-                    for then in waiting:
-                        then(None)
+            while self._waiting and committed is None:
+                committed = self._write_some()
         finally:
-            self._is_writing = False
+            self._is_writing = committed is not None
 
-    async def _append(self, written: Sequence[Record]) -> None:
-        appended = []
+    def _write_some(self) -> "asyncio.Future[None] | None":
+        batch, self._records = self._records, []
+        waiting, self._waiting = self._waiting, []
+        try:
+            committed = self._append(batch)
+        except RequestError as error:
+            self._lose(waiting, error)
+            return None
+        if committed is None:
+            _call(waiting, None)
+        else:
+            committed.add_done_callback(partial(self._committed, waiting))
+        return committed
+
+    def _append(self, written: Sequence[Record]) -> "asyncio.Future[None] | None":
+        """What to wait for, if anything: batches are committed in their order, so it is the last one."""
+        committed = None
         for chunk in chunked(written, MAX_BATCH_BYTES):
             batch = build_batch(chunk, timestamp=self._clock.now_ms())
-            appended.append(self.partition.append(batch, parse_header(batch)))
-        for each in appended:
-            if each.committed is not None:
-                await each.committed
+            committed = self.partition.append(batch, parse_header(batch)).committed
+        return committed
+
+    def _committed(self, waiting: list[Then], committed: "asyncio.Future[None]") -> None:
+        error = committed.exception()
+        try:
+            if isinstance(error, RequestError):
+                self._lose(waiting, error)
+            else:
+                _call(waiting, None)
+        finally:
+            self._write()
 
     def _lose(self, waiting: list[Then], error: RequestError) -> None:
         waiting += self._waiting
         self._records, self._waiting = [], []
         log_fact("state_log_lost", topic=self.partition.topic_name, partition=self.partition.id.index, error=error)
         self._on_lost(error)
-        for then in waiting:
-            then(error)
+        _call(waiting, error)
 
     # Reading
 
@@ -137,3 +154,8 @@ class RecordLog:
 
     def _log_unreadable(self, offset: int, error: Exception) -> None:
         log_fact("state_unreadable", topic=self.partition.topic_name, offset=offset, error=error)
+
+
+def _call(waiting: Sequence[Then], error: RequestError | None) -> None:
+    for then in waiting:
+        then(error)

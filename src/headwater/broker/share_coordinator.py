@@ -185,9 +185,7 @@ class ShareCoordinator:
 
     def _open(self, topic: Topic) -> "list[asyncio.Task[None]]":
         settings = self._group_configs.settings
-        self._logs = [
-            ShareLog(partition, settings, self._clock, self.spawn, self._lost) for partition in topic.partitions
-        ]
+        self._logs = [ShareLog(partition, settings, self._clock, self._lost) for partition in topic.partitions]
         return [self.spawn(self._load(log)) for log in self._logs]
 
     def _log(self, key: ShareKey) -> ShareLog:

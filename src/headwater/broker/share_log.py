@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headwater.broker.partition import Partition
-from headwater.broker.record_log import RecordLog, Spawn
+from headwater.broker.record_log import RecordLog
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
@@ -67,11 +67,10 @@ class ShareLog:
         partition: Partition,
         settings: Callable[[str], QueueSettings],
         clock: Clock,
-        spawn: Spawn,
         on_lost: Callable[["ShareLog"], None],
     ) -> None:
         """`on_lost` is told when the log did not take an append: it must drop what it knows, and call `load`."""
-        self._log = RecordLog(partition, clock, spawn, self._lost)
+        self._log = RecordLog(partition, clock, self._lost)
         self._settings = settings
         self._on_lost = on_lost
         self._logged: dict[ShareKey, _Logged] = {}

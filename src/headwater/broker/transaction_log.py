@@ -35,7 +35,7 @@ class TransactionLog:
     ) -> None:
         """`on_deadline` is told of the shard's next deadline after every decision; `on_markers` of markers that are due
         now, and must report each that is written."""
-        self._log = RecordLog(partition, clock, spawn, self._start_over)
+        self._log = RecordLog(partition, clock, self._start_over)
         self._settings = settings
         self._clock = clock
         self._spawn = spawn

@@ -6,7 +6,7 @@ segment's `Durability`. `LocalStore` adds what only the node that has the disk c
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -99,6 +99,26 @@ class SealedReplica:
     max_timestamp: int
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """A sealed segment as metadata describes it: all that a store needs to know to take a copy of it, and to tell
+    whether the copy is right."""
+
+    segment: SegmentId
+    partition: str
+    base: Offset
+    end: Offset
+    epoch: LeaderEpoch
+    header: bytes
+    durability: Durability
+    crc32c: int
+    size_bytes: int
+
+
+Source: TypeAlias = Callable[[Offset], Awaitable[Buffer]]
+"""Where a copy comes from: whole batches from an offset on, as a donor's `read` gives them; empty behind the last."""
+
+
 class Store(Protocol):
     @property
     def store_id(self) -> StoreId: ...
@@ -123,6 +143,11 @@ class Store(Protocol):
         (compaction leaves them) but `first` must not be past the replica's end. What the replica
         already holds is compared, not written again, so that resending is harmless."""
 
+    def append_now(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset | None:
+        """As `append`, where nothing has to be waited for; None, and nothing has happened, where something has."""
+
     async def fence(self, segment: SegmentId) -> ReplicaState:
         """Refuse all later appends, durably, then tell what is here. An unknown segment leaves a fenced,
         doubtful tombstone, so that a late create cannot bring it to life."""
@@ -145,6 +170,11 @@ class Store(Protocol):
 class LocalStore(Store, Protocol):
     """The store of this node: what it knows from memory, and what no peer may ask for."""
 
+    async def copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
+        """Have a complete, sealed replica of the segment under a new instance, whatever was here before. Reads from
+        the source unless a complete one is here. Raises CorruptReplica if the source gives something else than the
+        facts say; what was here before then stays."""
+
     async def delete(self, segment: SegmentId, instance: int) -> None:
         """Forget a replica, if it is still the one that was looked at. Called by this node's own garbage
         collection only, never by a peer."""
@@ -154,3 +184,12 @@ class LocalStore(Store, Protocol):
 
     def replicas(self) -> list[ReplicaState]:
         """The inventory, from memory."""
+
+    def free_bytes(self) -> int:
+        """Room on the disk that is left."""
+
+    def capacity_bytes(self) -> int:
+        """The size of the disk."""
+
+    def used_bytes(self) -> int:
+        """Of all replicas together, from memory."""

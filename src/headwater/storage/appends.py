@@ -31,10 +31,35 @@ class Appends:
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset:
         await self._queue.room()
+        acked = self.append_now(segment, first, end, lac, batches)
+        if acked is not None:
+            return acked
         replica = self._engine.writable(segment)
         if replica.turn is None and first >= replica.queued_end:
             return await self._append(replica, first, end, lac, batches)
         return await self._append_in_turn(replica, first, end, lac, batches)
+
+    def append_now(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset | None:
+        """A small append in `os` mode is a copy into the page cache, which takes less than handing it over. None if it
+        is not that, or if something is before it."""
+        replica = self._engine.writable(segment)
+        if (
+            replica.durability is not Durability.OS
+            or replica.pending
+            or replica.turn is not None
+            or not batches
+            or not first == replica.queued_end <= end
+            or sum(map(len, batches)) >= self._options.inline_write_bytes
+            or not self._queue.has_room
+        ):
+            return None
+        runs = check(batches, first, end, self._options.block_bytes)
+        self._load_now(replica)
+        self._write_now(replica, [run.data for run in runs], replica.queued_bytes)
+        self._appended(replica, end, lac, runs)
+        return replica.end
 
     async def _append(
         self, replica: Replica, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
@@ -54,10 +79,6 @@ class Appends:
         self._load_now(replica)
         buffers = [run.data for run in runs]
         position = replica.queued_bytes
-        if is_os and not replica.pending and size < self._options.inline_write_bytes:
-            self._write_now(replica, buffers, position)
-            self._appended(replica, end, lac, runs)
-            return replica.end
 
         def done(work: Work) -> None:
             self._appended(replica, end, lac, runs)

@@ -35,9 +35,14 @@ class CommitQueue:
         if self._failure is not None:
             raise StoreFailed(str(self._failure)) from self._failure
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `room` would return at once."""
+        return not self._waiting and self._queued_bytes < self._max_queued_bytes
+
     async def room(self) -> None:
         """Return at once, or in the order of the calls, when not too much is waiting for the writer."""
-        if not self._waiting and self._queued_bytes < self._max_queued_bytes:
+        if self.has_room:
             return
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(turn)

@@ -27,14 +27,17 @@ from headwater.model.replica import (
     OutOfSequence,
     ReplicaState,
     SealedReplica,
+    SegmentFacts,
+    Source,
 )
 from headwater.storage.appends import Appends
 from headwater.storage.block_index import BlockIndex
+from headwater.storage.copies import Copies
 from headwater.storage.engine import Engine
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.files import Files, SystemFiles
 from headwater.storage.options import StoreOptions
-from headwater.storage.replica import Replica
+from headwater.storage.replica import Replica, check_id
 from headwater.storage.segment_file import execute, find_in_block, measure, plan
 from headwater.storage.writer import Work
 
@@ -51,6 +54,7 @@ class SegmentStore:
         self._queue = engine.queue
         self._shelf = engine.shelf
         self._appends = Appends(engine)
+        self._copies = Copies(engine, self.read)
 
     @classmethod
     async def open(
@@ -81,6 +85,15 @@ class SegmentStore:
         replica = self._replicas.get(segment)
         return None if replica is None else replica.state()
 
+    def free_bytes(self) -> int:
+        return self._engine.low_water.room().free_bytes
+
+    def capacity_bytes(self) -> int:
+        return self._engine.low_water.room().total_bytes
+
+    def used_bytes(self) -> int:
+        return sum(replica.size_bytes for replica in self._replicas.values())
+
     def size_bytes(self, segment: SegmentId) -> int:
         return self._engine.known(segment).size_bytes
 
@@ -98,7 +111,7 @@ class SegmentStore:
         durability: Durability,
     ) -> None:
         self._queue.check()
-        _check_id(segment)
+        check_id(segment)
         existing = self._replicas.get(segment)
         if existing is not None and existing.is_deleted:
             await self._queue.idle(existing)
@@ -120,9 +133,14 @@ class SegmentStore:
     ) -> Offset:
         return await self._appends.append(segment, first, end, lac, batches)
 
+    def append_now(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset | None:
+        return self._appends.append_now(segment, first, end, lac, batches)
+
     async def fence(self, segment: SegmentId) -> ReplicaState:
         self._queue.check()
-        _check_id(segment)
+        check_id(segment)
         replica = self._replicas.get(segment)
         if replica is None:
             replica = Replica(segment, self._engine.checkpoints.next_instance(), "", 0, -1, b"", Durability.SYNC)
@@ -145,6 +163,8 @@ class SegmentStore:
         try:
             batches = await self._read(replica, offset, limit, max_bytes)
         except CorruptReplica as error:
+            if self._is_replaced(replica):
+                return await self.read(segment, offset, limit, max_bytes)
             self._damaged(replica, error)
             raise
         return batches
@@ -161,6 +181,8 @@ class SegmentStore:
                 return None
             return find_in_block(block, await self._engine.read(replica, block.position, block.length), timestamp)
         except CorruptReplica as error:
+            if self._is_replaced(replica):
+                return await self.find_timestamp(segment, timestamp)
             self._damaged(replica, error)
             raise
 
@@ -174,6 +196,9 @@ class SegmentStore:
 
     async def state(self, segment: SegmentId) -> ReplicaState:
         return self._engine.known(segment).state()
+
+    async def copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
+        return await self._copies.copy(facts, source)
 
     async def delete(self, segment: SegmentId, instance: int) -> None:
         self._queue.check()
@@ -246,7 +271,8 @@ class SegmentStore:
         self._engine.checkpoints.changed(work.replica)
 
     def _deleted(self, work: Work) -> None:
-        self._replicas.pop(work.replica.segment, None)
+        if not self._is_replaced(work.replica):
+            self._replicas.pop(work.replica.segment, None)
         self._engine.forget(work.replica)
 
     async def _seal(self, replica: Replica, end: Offset) -> None:
@@ -296,6 +322,10 @@ class SegmentStore:
         if error is not None:
             self._shelf.drop(replica)  # the file of the index has the blocks of the seal that failed: look again
 
+    def _is_replaced(self, replica: Replica) -> bool:
+        """Whether a copy took its place. Its file is gone then, and what was not read of it is in the copy."""
+        return self._replicas.get(replica.segment, replica) is not replica
+
     def _damaged(self, replica: Replica, error: CorruptReplica) -> None:
         """Acknowledged bytes cannot be read: the replica has no say any more in what was committed."""
         log.error("replica_corrupt segment=%s error=%s", replica.segment, error)
@@ -306,11 +336,6 @@ class SegmentStore:
 
     def _doubt_durable(self, work: Work) -> None:
         self._engine.checkpoints.changed(work.replica)
-
-
-def _check_id(segment: SegmentId) -> None:
-    if len(segment) != 32 or not set(segment) <= set("0123456789abcdef"):
-        raise ValueError(f"a segment id has 32 hex digits, not {segment!r}")
 
 
 def _check_complete(replica: Replica, index: BlockIndex) -> None:
