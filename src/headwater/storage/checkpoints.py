@@ -81,9 +81,12 @@ class Checkpoints:
         self._unsynced.discard(replica)
 
     def forgotten(self, replica: Replica) -> None:
-        self._changed.pop(replica.segment, None)
+        """It was deleted, or another instance took its place."""
         self._unsynced.discard(replica)
-        self._forgotten[replica.segment] = replica.instance
+        if self._changed.get(replica.segment) is replica:
+            del self._changed[replica.segment]
+        if replica.segment not in self._replicas:
+            self._forgotten[replica.segment] = replica.instance
 
     def request(self, first_generation: int, first_group: int) -> None:
         """In the writer's thread: earlier generations of the journal are full."""

@@ -176,6 +176,16 @@ class Engine:
             return function(*args, **kwargs)
         return await self._loop.run_in_executor(self._readers, functools.partial(function, *args, **kwargs))
 
+    def in_background(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Have something done that nobody waits for, and that the next start does if it does not come to it."""
+        if self.options.runs_inline:
+            function(*args, **kwargs)
+            return
+        try:
+            self._background.submit(function, *args, **kwargs)
+        except RuntimeError as error:
+            log.info("not_done_after_close function=%s error=%s", function, error)
+
     async def read(self, replica: Replica, position: int, length: int) -> Buffer:
         """Bytes of a segment file: at once if they are in memory and not many, else in a thread."""
         if length <= self.options.inline_read_bytes:
@@ -240,16 +250,13 @@ class Engine:
         """The replica was deleted: its files may go."""
         self.shelf.drop(replica)
         self.checkpoints.forgotten(replica)
-        if self.options.runs_inline:
-            self._remove_files(replica)
-        else:
-            self._background.submit(self._remove_files, replica)
+        self.in_background(self.remove_files, replica)
 
     async def flush_segment(self, replica: Replica, index: BlockIndex) -> None:
         """Flush the segment, and its index in complete blocks."""
         if replica.size_bytes:
             try:
-                await self.run(self._flush_segment, replica, index)
+                await self.run(self.flush_files, replica, index)
             except FlushFailed as error:
                 failure = StoreFailed(str(error))
                 self.fail(failure)
@@ -265,7 +272,8 @@ class Engine:
         except FileNotFoundError:
             return
 
-    def _flush_segment(self, replica: Replica, index: BlockIndex) -> None:
+    def flush_files(self, replica: Replica, index: BlockIndex) -> None:
+        """Flush the segment, its index and their names. Any thread."""
         with self.descriptors.borrow(self.paths.segment(replica.name)) as fd:
             flush(self.files, fd)
         try:
@@ -278,7 +286,7 @@ class Engine:
             log.warning("index_not_written segment=%s error=%s", replica.segment, error)
         flush_directory(self.files, self.paths.directory)
 
-    def _remove_files(self, replica: Replica) -> None:
+    def remove_files(self, replica: Replica) -> None:
         """Any thread. What a crash leaves behind is removed when the store opens."""
         for path in (self.paths.segment(replica.name), self.paths.index(replica.name)):
             self.descriptors.forget(path)

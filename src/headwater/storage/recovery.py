@@ -79,8 +79,7 @@ class Recovery:
             self._distrust(damage)
         for_each(list(self._missing_bytes), self._restore, self.flush_threads)
         self._scan_unjournaled(state)
-        if not damage:
-            self._remove_orphans()
+        self._remove_orphans(are_wanted=bool(damage))
         checkpoint = Checkpoint(replay.next_generation, replay.next_group, self._next_instance, self.boot_id)
         if self._is_changed or replay.entries or self.state_log.must_rewrite:
             flush_directory(self.files, self.paths.directory)
@@ -95,6 +94,8 @@ class Recovery:
         if entry.kind == Kind.STATE:
             if replica is None or replica.instance < entry.instance:
                 self._replicas[entry.segment] = Replica.from_entry(entry)
+                if replica is not None:
+                    self._missing_bytes.pop(replica, None)  # a copy took its place
             return
         if replica is None or replica.instance != entry.instance:
             return  # deleted later on, as the checkpoint knows
@@ -209,10 +210,21 @@ class Recovery:
         finally:
             self.files.close(fd)
 
-    def _remove_orphans(self) -> None:
-        """Files of replicas that were deleted. After damage they stay: they may be all that is left of one."""
+    def _remove_orphans(self, are_wanted: bool) -> None:
+        """Files of replicas that were deleted, and of copies that were not finished. After damage they stay: they may
+        be all that is left of a replica. A new one must not meet them, so their instances are not given out again."""
         names = {replica.name for replica in self._replicas.values()}
         for file_name in self.files.list(self.paths.directory):
-            if file_name.rpartition(".")[0] not in names:
+            name = file_name.rpartition(".")[0]
+            if are_wanted:
+                self._next_instance = max(self._next_instance, _instance_in(name) + 1)
+            elif name not in names:
                 log.info("orphan_removed file=%s", file_name)
                 self.files.unlink(self.paths.directory / file_name)
+
+
+def _instance_in(name: str) -> int:
+    try:
+        return int(name.rpartition("-")[2], 16)
+    except ValueError:
+        return 0

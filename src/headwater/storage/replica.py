@@ -20,6 +20,12 @@ from headwater.storage.entry import Entry, Kind
 _FIXED: Final = struct.Struct(">BiIH")
 
 
+def check_id(segment: SegmentId) -> None:
+    """A segment's id is part of file names."""
+    if len(segment) != 32 or not set(segment) <= set("0123456789abcdef"):
+        raise ValueError(f"a segment id has 32 hex digits, not {segment!r}")
+
+
 class _Flag(enum.IntFlag):
     FENCED = 1
     DOUBT = 2

@@ -56,7 +56,7 @@ class Shelf:
 
     def load(self, replica: Replica, end: Offset, size_bytes: int) -> Loaded:
         """The index of a replica that has this end and size, or as much of it as its file can prove."""
-        index = self._empty(replica)
+        index = self.empty(replica)
         if not size_bytes:
             return Loaded(index, end, 0)
         content: Buffer = b""
@@ -72,12 +72,13 @@ class Shelf:
         found = rebuild(index, read, replica.base, size_bytes, replica.lac)
         if replica.sealed_crc is not None and checksum(read, found.size_bytes) != replica.sealed_crc:
             # A batch's own checksum leaves out its offset and epoch: without the index nobody knows which are right.
-            return Loaded(self._empty(replica), replica.base, 0)
+            return Loaded(self.empty(replica), replica.base, 0)
         if found.size_bytes == size_bytes and found.end <= end:
             return Loaded(index, end, size_bytes)  # the end may be past the last batch: compaction leaves holes
         return Loaded(index, found.end, found.size_bytes)
 
-    def _empty(self, replica: Replica) -> BlockIndex:
+    def empty(self, replica: Replica) -> BlockIndex:
+        """The index of a replica without bytes."""
         return BlockIndex(seed_of(replica.segment, replica.instance), self._block_bytes)
 
     def hold(self, replica: Replica, index: BlockIndex) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from headwater.model.replica import NoSpace
-from headwater.storage.files import Files, is_no_space
+from headwater.storage.files import Files, Room, is_no_space
 
 
 class Reserve:
@@ -53,13 +53,16 @@ class LowWater:
         self._fraction = fraction
         self._size_bytes = size_bytes
 
+    def room(self) -> Room:
+        return self._files.room(self._directory)
+
     def line_bytes(self) -> int:
-        total_bytes = self._files.room(self._directory).total_bytes
+        total_bytes = self.room().total_bytes
         return min(int(total_bytes * self._fraction), self._size_bytes)
 
-    def check(self) -> None:
-        """Raises NoSpace if less is free than must be for something new."""
-        room = self._files.room(self._directory)
+    def check(self, size_bytes: int = 0) -> None:
+        """Raises NoSpace if less is free, or would be with so many bytes more, than must be for something new."""
+        room = self.room()
         line_bytes = min(int(room.total_bytes * self._fraction), self._size_bytes)
-        if room.free_bytes < line_bytes:
-            raise NoSpace(f"{room.free_bytes} bytes are free, and {line_bytes} must be for a new replica")
+        if room.free_bytes - size_bytes < line_bytes:
+            raise NoSpace(f"{room.free_bytes} bytes are free, and {line_bytes} must be beside a new replica")

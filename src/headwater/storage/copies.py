@@ -1,0 +1,239 @@
+"""Copies of sealed segments: written beside whatever is here, verified, made durable, then put in its place.
+
+A copy is a draft until one journal entry names its instance. That entry is written after the files are flushed, so a
+crash leaves the old replica or the complete new one; the files of a draft are nobody's, and are removed when the store
+opens. The bytes do not go through the journal: only the entry does.
+
+Memory is bounded by what the source gives at once. Owned by the event loop, except where a method says otherwise."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from crc32c import crc32c
+
+from headwater.model.ids import Offset, SegmentId
+from headwater.model.replica import (
+    AppendTooLarge,
+    Buffer,
+    CorruptReplica,
+    NoSpace,
+    OutOfSequence,
+    SealedReplica,
+    SegmentFacts,
+    Source,
+    StoreFailed,
+    UnknownSegment,
+    UnsoundBatch,
+)
+from headwater.storage.batches import check
+from headwater.storage.engine import Engine
+from headwater.storage.files import is_no_space
+from headwater.storage.flush import FlushFailed, flush
+from headwater.storage.replica import Replica, check_id
+from headwater.storage.writer import Work
+
+log = logging.getLogger(__name__)
+
+LOCAL_READ_BYTES: Final = 4 * 1024 * 1024
+FLUSH_EVERY_BYTES: Final = 32 * 1024 * 1024
+"""Written and not flushed at most: the flush at the end, and those of the journal beside it, stay short."""
+
+Read: TypeAlias = Callable[[SegmentId, Offset, Offset, int], Awaitable[Buffer]]
+"""The store's own `read`."""
+
+
+class Copies:
+    def __init__(self, engine: Engine, read: Read) -> None:
+        self._engine = engine
+        self._queue = engine.queue
+        self._replicas = engine.replicas
+        self._read = read
+        self._running: dict[SegmentId, asyncio.Future[None]] = {}
+
+    async def copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
+        self._queue.check()
+        check_id(facts.segment)
+        if facts.end < facts.base or facts.size_bytes < 0:
+            raise OutOfSequence(f"there is no segment [{facts.base}, {facts.end}) of {facts.size_bytes} bytes")
+        while (running := self._running.get(facts.segment)) is not None:
+            await asyncio.shield(running)
+        finished = self._running[facts.segment] = asyncio.get_running_loop().create_future()
+        try:
+            if self._may_be_complete(facts):
+                try:
+                    return await self._copy(facts, self._local_source(facts))
+                except (CorruptReplica, UnknownSegment) as error:
+                    log.warning("local_copy_failed segment=%s error=%s", facts.segment, error)
+            return await self._copy(facts, source)
+        finally:
+            del self._running[facts.segment]
+            finished.set_result(None)
+
+    def _may_be_complete(self, facts: SegmentFacts) -> bool:
+        """Whether what is here can have all of the segment. If it has is seen when it is read."""
+        replica = self._replicas.get(facts.segment)
+        return (
+            replica is not None
+            and replica.is_same_create(facts.partition, facts.base, facts.epoch, facts.header, facts.durability)
+            and replica.end >= facts.end
+        )
+
+    def _local_source(self, facts: SegmentFacts) -> Source:
+        def read(offset: Offset) -> Awaitable[Buffer]:
+            return self._read(facts.segment, offset, facts.end, LOCAL_READ_BYTES)
+
+        return read
+
+    async def _copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
+        self._engine.low_water.check(facts.size_bytes)
+        draft = _Draft(self._engine, facts)
+        try:
+            while draft.size_bytes < facts.size_bytes:
+                batches = await source(draft.end)
+                if not batches:
+                    break
+                self._queue.check()
+                await self._engine.run(draft.write, batches)
+            sealed = draft.finish()
+            await self._engine.run(draft.flush)
+            installed = await self._install(draft, sealed)
+        except BaseException as error:
+            self._engine.in_background(draft.remove)
+            raise self._translated(error) from error
+        await installed
+        return sealed
+
+    def _translated(self, error: BaseException) -> BaseException:
+        if isinstance(error, UnsoundBatch):
+            return CorruptReplica(f"the source gave no sound batches: {error}")
+        if isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_no_space(error)):
+            failure = StoreFailed(f"a copy could not be written: {error}")
+            self._engine.fail(failure)
+            return failure
+        return NoSpace(f"the disk is full: {error}") if isinstance(error, OSError) else error
+
+    async def _install(self, draft: "_Draft", sealed: SealedReplica) -> "asyncio.Future[None]":
+        """Hand the entry to the writer. From then on the outcome does not depend on the caller."""
+        new = draft.replica
+        old = await self._quiet(new.segment)
+        self._queue.check()
+        new.seal(sealed)
+        if old is None:
+            new.created = asyncio.get_running_loop().create_future()
+            self._replicas[new.segment] = new  # a create that comes now meets this one
+        else:
+            new.is_fenced = new.is_fence_durable = old.is_fenced
+            old.is_sealing = True  # appends are refused
+        self._engine.shelf.hold(new, draft.index)
+
+        def done(work: Work) -> None:
+            self._replicas[new.segment] = new
+            if old is not None:
+                self._engine.forget(old)
+            if new.created is not None:
+                new.created.set_result(None)
+                new.created = None
+            self._engine.checkpoints.changed(new)
+
+        def settled(outcome: "asyncio.Future[None]") -> None:
+            if old is not None:
+                old.is_sealing = False
+            if outcome.exception() is None:
+                return
+            self._engine.shelf.drop(new)
+            self._engine.in_background(draft.remove)
+            if new.created is not None:
+                self._replicas.pop(new.segment, None)
+                new.created.set_exception(outcome.exception() or asyncio.CancelledError())
+                new.created.exception()  # seen, even if nobody else waited for it
+
+        future = self._queue.submit(new, done, entry=new.to_entry())
+        future.add_done_callback(settled)
+        return asyncio.shield(future)
+
+    async def _quiet(self, segment: SegmentId) -> Replica | None:
+        """What is here of the segment, when nothing is on its way to it."""
+        while (old := self._replicas.get(segment)) is not None and old.pending:
+            await self._queue.idle(old)
+        if old is not None and old.is_sealing:
+            raise OutOfSequence(f"segment {segment} is being sealed")
+        return old
+
+
+class _Draft:
+    """A copy on its way. Used by one thread at a time."""
+
+    def __init__(self, engine: Engine, facts: SegmentFacts) -> None:
+        self._engine = engine
+        self._facts = facts
+        self.replica = Replica(
+            facts.segment,
+            engine.checkpoints.next_instance(),
+            facts.partition,
+            facts.base,
+            facts.epoch,
+            facts.header,
+            facts.durability,
+        )
+        if self.replica.to_entry().payload_bytes > engine.max_append_bytes:
+            raise AppendTooLarge(f"the header of segment {facts.segment} is too large")
+        self.index = engine.shelf.empty(self.replica)
+        self.end = facts.base
+        self.size_bytes = 0
+        self._crc = 0
+        self._max_timestamp = -1
+        self._unflushed_bytes = 0
+        self._lock = threading.Lock()
+        """Held while files are touched: a caller that goes away does not stop a thread, and what is removed must not
+        come back."""
+        self._is_removed = False
+
+    def write(self, batches: Buffer) -> None:
+        """Any thread."""
+        with self._lock:
+            if not self._is_removed:
+                self._write(batches)
+
+    def finish(self) -> SealedReplica:
+        facts = self._facts
+        if (self.size_bytes, self._crc) != (facts.size_bytes, facts.crc32c):
+            raise CorruptReplica(
+                f"the source gave {self.size_bytes} bytes with checksum {self._crc:#010x} of segment {facts.segment}, "
+                f"which has {facts.size_bytes} and {facts.crc32c:#010x}"
+            )
+        self.index.close_tail()
+        self.replica.grow(facts.end, self.size_bytes, self._max_timestamp, facts.end)
+        return SealedReplica(facts.end, self.size_bytes, self._crc, self._max_timestamp)
+
+    def flush(self) -> None:
+        """Any thread."""
+        with self._lock:
+            if self.size_bytes and not self._is_removed:
+                self._engine.flush_files(self.replica, self.index)
+
+    def remove(self) -> None:
+        """Any thread."""
+        with self._lock:
+            self._is_removed = True
+            self._engine.remove_files(self.replica)
+
+    def _write(self, batches: Buffer) -> None:
+        facts = self._facts
+        if self.size_bytes + len(batches) > facts.size_bytes:
+            raise CorruptReplica(f"the source has more than the {facts.size_bytes} bytes of segment {facts.segment}")
+        runs = check([batches], self.end, facts.end, self._engine.options.block_bytes)
+        self._engine.write_segment(self.replica, [batches], self.size_bytes)
+        self._crc = crc32c(batches, self._crc)
+        for run in runs:
+            self.index.extend(run, facts.end)
+            self._max_timestamp = max(self._max_timestamp, run.max_timestamp)
+        self.end = runs[-1].stop
+        self.size_bytes += len(batches)
+        self._unflushed_bytes += len(batches)
+        if self._unflushed_bytes >= FLUSH_EVERY_BYTES:
+            self._unflushed_bytes = 0
+            with self._engine.descriptors.borrow(self._engine.paths.segment(self.replica.name)) as fd:
+                flush(self._engine.files, fd)
