@@ -30,8 +30,8 @@ demo: $(VENV)/.spark
 test: $(VENV)/.dev test-tools
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(TESTS)
 
-# Kafka clients that are not Python packages: kcat, and a JDK with Maven for the Java client; and etcd. The tests that need
-# one are skipped where it is missing, so a machine without root still runs all the others.
+# Kafka clients that are not Python packages: kcat, and a JDK with Maven for the Java client; etcd and ZooKeeper. The tests that
+# need one are skipped where it is missing, so a machine without root still runs all the others.
 test-tools:
 	@./.ci/test-tools
 

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_only_known_urls_open_a_store(path: Path) -> None:
     async def scenario() -> None:
-        for url in ("etcd://127.0.0.1:2379", "zookeeper://x", "sqlite:", "", str(path)):
+        for url in ("redis://127.0.0.1:6379", "consul://x", "sqlite:", "", str(path)):
             with pytest.raises(ValueError, match=r"unknown metadata URL .* use sqlite:PATH"):
                 await open_metadata(url)
         for url in (f"sqlite:{path}", f"sqlite://{path}"):

@@ -2,6 +2,7 @@
 
 sqlite:PATH                          one file on this host, shared by the processes of this host
 etcd://HOST:PORT,.../PREFIX          a cluster of etcd (`etcd_url.py` has all of it); etcds:// with TLS
+zookeeper://HOST:PORT,.../ROOT       an ensemble of ZooKeeper (`zookeeper_url.py`); zookeepers:// with TLS
 
 What only one back end needs is imported when a URL asks for it.
 """
@@ -15,8 +16,10 @@ async def open_metadata(url: str) -> MetaStore:
     scheme, _, path = url.partition(":")
     if scheme in ("etcd", "etcds"):
         return await _open_etcd(url)
+    if scheme in ("zookeeper", "zookeepers"):
+        return await _open_zookeeper(url)
     if scheme != "sqlite" or not path:
-        raise ValueError(f"unknown metadata URL {url!r}: use sqlite:PATH or etcd://HOST:PORT")
+        raise ValueError(f"unknown metadata URL {url!r}: use sqlite:PATH, etcd://HOST:PORT or zookeeper://HOST:PORT")
     # sqlite:///absolute is what people know from other tools; sqlite:PATH is the plain form.
     return await SqliteMetaStore.open(path.removeprefix("//"))
 
@@ -30,3 +33,14 @@ async def _open_etcd(url: str) -> MetaStore:
     except ModuleNotFoundError as error:
         raise ValueError(f"metadata in etcd needs {error.name}: pip install 'headwater[etcd]'") from error
     return await EtcdMetaStore.open(address)
+
+
+async def _open_zookeeper(url: str) -> MetaStore:
+    from headwater.metadata.zookeeper_url import ZookeeperAddress
+
+    address = ZookeeperAddress.parse(url)
+    try:
+        from headwater.metadata.zookeeper import ZookeeperMetaStore
+    except ModuleNotFoundError as error:
+        raise ValueError(f"metadata in ZooKeeper needs {error.name}: pip install 'headwater[zookeeper]'") from error
+    return await ZookeeperMetaStore.open(address)
