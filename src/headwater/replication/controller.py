@@ -1,0 +1,117 @@
+"""The controller's decisions: from what is known of the cluster to what should be done next.
+
+`plan` may be called at any time and as often as one likes: the same view at the same moment gives the same actions, and
+what was done already is not in the next view any more. It remembers only how long things have been as they are.
+Nothing is lost when a controller is: the next one sees the same keys and learns the times anew.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.model.cluster import Node
+from headwater.model.ids import NodeId, PartitionId
+from headwater.replication import balance, reassignment
+from headwater.replication.actions import Action, MoveLeader
+from headwater.replication.cluster_view import ClusterView
+from headwater.replication.copies import CopyLedger
+from headwater.replication.elections import Elections
+from headwater.replication.repair import Limits, Repair
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRules:
+    recovery_s: float = 5.0
+    """How long the first candidate may take to publish; each further one gets twice as long."""
+    max_recovery_s: float = 40.0
+    settle_s: float = 3.0
+    """Leaders are balanced when no partition has changed hands and no broker has come or gone for so long."""
+    balance_share: int = 20
+    """One in so many partitions moves in one round of balancing."""
+    max_moves: int = 1_000
+    """In one plan."""
+    dead_store_s: float = 600.0
+    """A store that is away for so long is replaced. Shorter than this is a restart, and nothing is copied for it."""
+    max_copies: int = 4
+    copy_bytes_per_s: int = 50 * 1024 * 1024
+    copy_retry_s: float = 30.0
+    """A store that failed to copy a segment is not asked again for so long."""
+
+
+class ControllerPlanner:
+    def __init__(self, rules: ControllerRules) -> None:
+        self.rules = rules
+        self.copies = CopyLedger(rules.copy_bytes_per_s, rules.copy_retry_s)
+        """Whoever carries out a Copy reports to it."""
+        self._elections = Elections(rules.recovery_s, rules.max_recovery_s)
+        self._repair = Repair(Limits(rules.max_copies, rules.dead_store_s), self.copies)
+        self._brokers: tuple[NodeId, ...] = ()
+        self._brokers_since = float("-inf")
+
+    def plan(self, view: ClusterView, now: float) -> list[Action]:
+        """What to do now, the most urgent first."""
+        self._observe(view, now)
+        led = _led(view)
+        moves = self._failovers(view, led, now)
+        if not moves and self._is_settled(now):
+            moves = balance.moves(view, self._elections, led, self._moves_per_round(view))
+        if view.sealed is None:
+            return [*moves]
+        return [*moves, *self._repair.plan(view, now), *reassignment.finished(view)]
+
+    def elect(self, view: ClusterView, partition: PartitionId, now: float) -> MoveLeader | None:
+        """What to do for one partition now, because somebody asks; None if its leader will do."""
+        self._observe(view, now)
+        head = view.heads.get(partition)
+        if head is None or partition.topic_id not in view.topics:
+            return None
+        led = _led(view)
+        leader = head.value.leader
+        reason = self._elections.needs_leader(view, partition, head.value, now)
+        if reason is not None or view.is_emptying(leader):
+            return self._elections.move(view, partition, head, led, _receivers(view), reason or "asked for")
+        wanted = balance.wanted_leader(view, partition, leader)
+        if not wanted and partition not in view.reassignments:
+            wanted = [node for node in _receivers(view) if led[leader] - led[node.node_id] > 1]
+        return self._elections.move(view, partition, head, led, wanted, "asked for")
+
+    def _observe(self, view: ClusterView, now: float) -> None:
+        self._elections.observe(view, now)
+        self._repair.observe(view, now)
+        brokers = tuple(node.node_id for node in view.brokers)
+        if brokers != self._brokers:
+            self._brokers, self._brokers_since = brokers, now
+
+    def _is_settled(self, now: float) -> bool:
+        is_calm = now - self._brokers_since >= self.rules.settle_s
+        return is_calm and not self._elections.began_within(self.rules.settle_s, now)
+
+    def _moves_per_round(self, view: ClusterView) -> int:
+        return min(max(len(view.heads) // self.rules.balance_share, 1), self.rules.max_moves)
+
+    def _failovers(self, view: ClusterView, led: Counter[NodeId], now: float) -> list[MoveLeader]:
+        receivers = _receivers(view)
+        failing = [
+            (partition, reason)
+            for partition, head in view.heads.items()
+            if (reason := self._elections.needs_leader(view, partition, head.value, now)) is not None
+            and partition.topic_id in view.topics
+        ]
+        moves: list[MoveLeader] = []
+        for partition, reason in sorted(failing):
+            move = self._elections.move(view, partition, view.heads[partition], led, receivers, reason)
+            if move is not None:
+                moves.append(move)
+            if len(moves) == self.rules.max_moves:
+                break
+        return moves
+
+
+def _led(view: ClusterView) -> Counter[NodeId]:
+    return Counter(head.value.leader for head in view.heads.values())
+
+
+def _receivers(view: ClusterView) -> Sequence[Node]:
+    """Brokers that are not being emptied, or, if there is no other, those that are."""
+    staying = [node for node in view.brokers if not view.is_emptying(node.node_id)]
+    return staying or view.brokers

@@ -1,0 +1,104 @@
+"""Who takes over a partition whose leader is gone, or does not get it going.
+
+A new leader has some seconds to recover the partition and publish a segment. If it does not, the next candidate gets
+its turn, and more time: each move doubles it, so that slow candidates do not duel, each undone by the next. Who had a
+turn lately comes last.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from headwater.model.cluster import Node
+from headwater.model.ids import LeaderEpoch, NodeId, PartitionId
+from headwater.model.segments import Head
+from headwater.replication.actions import MoveLeader
+from headwater.replication.cluster_view import ClusterView, Versioned, is_recovering
+from headwater.replication.placement import Candidate, choose_leader
+
+REMEMBERED_TURNS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A leader that has not published yet."""
+
+    epoch: LeaderEpoch
+    leader: NodeId
+    since: float
+    earlier: tuple[NodeId, ...]
+    """Who failed since the last segment was published, the latest last."""
+    count: int
+
+
+class Elections:
+    def __init__(self, recovery_s: float, max_recovery_s: float) -> None:
+        self._recovery_s = recovery_s
+        self._max_recovery_s = max_recovery_s
+        self._turns: dict[PartitionId, _Turn] = {}
+
+    def observe(self, view: ClusterView, now: float) -> None:
+        """Remember whose turn it is. To observe the same twice changes nothing."""
+        turns = {}
+        for partition, head in view.heads.items():
+            if is_recovering(head.value):
+                turns[partition] = _next_turn(self._turns.get(partition), head.value, now)
+        self._turns = turns
+
+    def began_within(self, seconds: float, now: float) -> bool:
+        """Whether some partition changed hands so recently."""
+        return any(now - turn.since < seconds for turn in self._turns.values())
+
+    def needs_leader(self, view: ClusterView, partition: PartitionId, head: Head, now: float) -> str | None:
+        """Why a partition must get another leader now."""
+        if not view.can_lead(head.leader):
+            return "leader gone"
+        if view.nodes[head.leader].is_leaving:
+            return "leader leaves"
+        turn = self._turns.get(partition)
+        if turn is None or turn.epoch != head.epoch:
+            return None
+        patience_s = min(self._recovery_s * 2 ** (turn.count - 1), self._max_recovery_s)
+        is_hopeless = head.open is not None and not any(
+            (facts := view.store_facts.get(store)) is not None and facts.is_alive for store in head.open.replicas
+        )
+        # Without a single replica nobody could do better: the leader waits for one to come back.
+        return "recovery overdue" if now - turn.since >= patience_s and not is_hopeless else None
+
+    def move(
+        self,
+        view: ClusterView,
+        partition: PartitionId,
+        head: Versioned[Head],
+        led: Counter[NodeId],
+        among: Sequence[Node],
+        reason: str,
+    ) -> MoveLeader | None:
+        """To the best of `among`; None if there is nobody else. `led` counts what each leads, and is kept current."""
+        others = [node for node in among if node.node_id != head.value.leader]
+        replicas = head.value.open.replicas if head.value.open is not None else ()
+        candidates = [Candidate(it.node_id, led[it.node_id], _holds_open(it, replicas)) for it in others]
+        chosen = choose_leader(candidates, self._recent(partition, len(others)), str(partition))
+        if chosen is None:
+            return None
+        led[head.value.leader] -= 1
+        led[chosen] += 1
+        return MoveLeader(partition, head.value, head.version, chosen, reason)
+
+    def _recent(self, partition: PartitionId, others: int) -> frozenset[NodeId]:
+        """All but one of the others at most: somebody must be next."""
+        turn = self._turns.get(partition)
+        return frozenset(turn.earlier[-(others - 1) :]) if turn is not None and others > 1 else frozenset()
+
+
+def _next_turn(turn: _Turn | None, head: Head, now: float) -> _Turn:
+    if turn is None:
+        return _Turn(head.epoch, head.leader, now, (), 1)
+    if turn.epoch == head.epoch:
+        return turn
+    earlier = (*(node for node in turn.earlier if node != turn.leader), turn.leader)[-REMEMBERED_TURNS:]
+    return _Turn(head.epoch, head.leader, now, earlier, turn.count + 1)
+
+
+def _holds_open(node: Node, replicas: Collection[str]) -> bool:
+    return any(store.store_id in replicas and not store.in_doubt for store in node.stores)
