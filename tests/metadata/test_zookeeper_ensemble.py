@@ -1,0 +1,113 @@
+"""Three servers of ZooKeeper: what a client sees when they are killed and paused under it."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.metadata.connect import open_metadata
+from headwater.metadata.store import RESYNC, Put
+from headwater.testing.linearizability import is_linearizable, register
+from headwater.testing.register_load import RegisterLoad
+from headwater.testing.zookeeper_process import ZookeeperProcess, why_missing
+
+pytestmark = [pytest.mark.skipif(bool(why_missing()), reason=why_missing()), pytest.mark.crash]
+
+PATIENCE_S = 60.0
+WORKERS = 4
+WRITES = 40
+"""Acknowledged before a fault, and again after it."""
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[ZookeeperProcess]:
+    with ZookeeperProcess.start(tmp_path, members=3) as running:
+        yield running
+
+
+async def under_load(zookeeper: ZookeeperProcess, fault: str, remedy: str) -> RegisterLoad:
+    """The leader fails in the middle of it, the load goes on with the two that are left, and then with all."""
+    load = RegisterLoad([zookeeper.url("load")] * WORKERS)
+    await load.prepare()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(WORKERS):
+            tasks.create_task(load.work(number))
+        await load.until_done(WRITES)
+        leader = await asyncio.to_thread(zookeeper.leader)
+        getattr(zookeeper, fault)(leader)
+        await load.until_done(WRITES)
+        await asyncio.to_thread(getattr(zookeeper, remedy), leader)
+        await load.until_done(WRITES)
+        load.end()
+    return load
+
+
+@pytest.mark.parametrize(("fault", "remedy"), [("kill", "restart"), ("pause", "resume")])
+def test_a_register_stays_linearizable_when_the_leader_fails_and_comes_back(
+    zookeeper: ZookeeperProcess, fault: str, remedy: str
+) -> None:
+    load = asyncio.run(under_load(zookeeper, fault, remedy))
+    assert load.done >= 3 * WRITES
+    assert is_linearizable(load.history, 0, register), load.history
+
+
+def test_a_session_and_a_watch_outlive_the_server_they_were_with(zookeeper: ZookeeperProcess) -> None:
+    async def scenario() -> None:
+        leader = await asyncio.to_thread(zookeeper.leader)
+        first, second = (member for member in zookeeper.members if member != leader)
+        other = await open_metadata(zookeeper.url("moving", [leader]))
+        # kazoo chooses a server by chance. Here only one of the two answers at first.
+        zookeeper.kill(second)
+        store = await open_metadata(zookeeper.url("moving", [first, second]))
+        session = await store.session(12)
+        await store.txn([], [Put("nodes/me", b"", session)])
+        hints = store.watch("nodes/")
+        assert await anext(hints) is RESYNC
+        await asyncio.to_thread(zookeeper.restart, second)
+        zookeeper.kill(first)
+        assert await asyncio.wait_for(anext(hints), PATIENCE_S) is RESYNC
+        assert not session.lost.is_set()
+        deadline = time.monotonic() + PATIENCE_S
+        promised = session.valid_until()
+        while session.valid_until() <= promised:
+            assert time.monotonic() < deadline, "the session is not renewed"
+            await asyncio.sleep(0.1)
+        await other.txn([], [Put("nodes/you", b"")])
+        heard: set[str] = set()
+        while "nodes/you" not in heard:
+            hint = await asyncio.wait_for(anext(hints), PATIENCE_S)
+            if hint is RESYNC:
+                break
+            assert isinstance(hint, set)
+            heard |= hint
+        assert [kv.key for kv in await store.list("nodes/")] == ["nodes/me", "nodes/you"]
+        await session.close()
+        assert [kv.key for kv in await other.list("nodes/")] == ["nodes/you"]
+        await hints.aclose()  # type: ignore[attr-defined]
+        await store.close()
+        await other.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_paused_follower_delays_its_client_and_loses_it_nothing(zookeeper: ZookeeperProcess) -> None:
+    async def scenario() -> None:
+        leader = await asyncio.to_thread(zookeeper.leader)
+        follower, another = (member for member in zookeeper.members if member != leader)
+        other = await open_metadata(zookeeper.url("paused", [leader]))
+        zookeeper.kill(another)
+        store = await open_metadata(zookeeper.url("paused", [follower, another]))
+        await asyncio.to_thread(zookeeper.restart, another)
+        await store.txn([], [Put("a", b"1")])
+        zookeeper.pause(follower)
+        await other.txn([], [Put("a", b"2")])
+        found = await asyncio.wait_for(store.get("a"), PATIENCE_S)
+        assert found is not None
+        assert found.value == b"2"
+        zookeeper.resume(follower)
+        await store.close()
+        await other.close()
+
+    asyncio.run(scenario())
