@@ -6,6 +6,7 @@ what is here, which takes a while; those that come after it wait their turn."""
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from headwater.model.ids import Offset, SegmentId
 from headwater.model.replica import AppendTooLarge, Buffer, Durability, NoSpace, OutOfSequence, StoreFailed
@@ -20,6 +21,17 @@ from headwater.storage.writer import Work
 log = logging.getLogger(__name__)
 
 
+class Underway(NamedTuple):
+    """An append that the writer has."""
+
+    replica: Replica
+    written: "asyncio.Future[None]"
+
+    async def finish(self) -> Offset:
+        await self.written
+        return self.replica.end
+
+
 class Appends:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -31,13 +43,17 @@ class Appends:
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset:
         await self._queue.room()
-        acked = self.append_now(segment, first, end, lac, batches)
-        if acked is not None:
-            return acked
-        replica = self._engine.writable(segment)
-        if replica.turn is None and first >= replica.queued_end:
-            return await self._append(replica, first, end, lac, batches)
-        return await self._append_in_turn(replica, first, end, lac, batches)
+        started = self._start(segment, first, end, lac, batches)
+        if started is None:
+            return await self._append_in_turn(self._engine.writable(segment), first, end, lac, batches)
+        return started if isinstance(started, int) else await started.finish()
+
+    def append_soon(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> "Offset | Underway | None":
+        """As `append`, up to where it waits for the writer. None, and nothing has happened, where it would have to wait
+        for something else before."""
+        return self._start(segment, first, end, lac, batches) if self._queue.has_room else None
 
     def append_now(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
@@ -61,11 +77,21 @@ class Appends:
         self._appended(replica, end, lac, runs)
         return replica.end
 
-    async def _append(
+    def _start(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> "Offset | Underway | None":
+        acked = self.append_now(segment, first, end, lac, batches)
+        if acked is not None:
+            return acked
+        replica = self._engine.writable(segment)
+        if replica.turn is not None or first < replica.queued_end:
+            return None
+        return self._hand_over(replica, first, end, lac, batches)
+
+    def _hand_over(
         self, replica: Replica, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
-    ) -> Offset:
-        """Append behind everything that is here or on its way. Up to the hand-over nothing is awaited, so calls keep
-        their order."""
+    ) -> "Offset | Underway":
+        """Append behind everything that is here or on its way. Nothing is awaited, so calls keep their order."""
         if first != replica.queued_end or end < first:
             raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.queued_end})")
         if not batches and end == first:
@@ -92,8 +118,7 @@ class Appends:
         future = self._queue.submit(replica, done, entry=entry, buffers=buffers, position=position, is_append=True)
         replica.queued_end = end
         replica.queued_bytes = position + size
-        await future
-        return replica.end
+        return Underway(replica, future)
 
     def _write_now(self, replica: Replica, buffers: Sequence[Buffer], position: int) -> None:
         try:
@@ -132,7 +157,8 @@ class Appends:
                     batches = await self._new_part(replica, first, end, batches)
                     self._engine.writable(replica.segment)
                     first = replica.end
-                return await self._append(replica, first, max(first, end), lac, batches)
+                started = self._hand_over(replica, first, max(first, end), lac, batches)
+                return started if isinstance(started, int) else await started.finish()
         finally:
             replica.turns -= 1
             if not replica.turns:

@@ -30,7 +30,7 @@ from headwater.model.replica import (
     SegmentFacts,
     Source,
 )
-from headwater.storage.appends import Appends
+from headwater.storage.appends import Appends, Underway
 from headwater.storage.block_index import BlockIndex
 from headwater.storage.copies import Copies
 from headwater.storage.engine import Engine
@@ -137,6 +137,12 @@ class SegmentStore:
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset | None:
         return self._appends.append_now(segment, first, end, lac, batches)
+
+    def append_soon(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset | Underway | None:
+        """As `append`, without a coroutine; None, and nothing has happened, if the writer cannot have it now."""
+        return self._appends.append_soon(segment, first, end, lac, batches)
 
     async def fence(self, segment: SegmentId) -> ReplicaState:
         self._queue.check()

@@ -3,7 +3,7 @@
 Requests of one connection are started in order and may overlap (a produce that waits for the disk does not hold up
 the next one), but responses leave in order, as the protocol demands.
 
-A connection stops being read while it has MAX_REQUESTS_IN_FLIGHT unanswered requests, while its output waits
+A connection stops being read while it has too many unanswered requests, while its output waits
 for a slow reader, while the server is over its memory budget, or while it is over its rate. All of a connection's
 state belongs to the event loop that runs it.
 """
@@ -13,7 +13,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headwater.model.replica import Buffer
 from headwater.transport.facts import log_fact
@@ -23,13 +23,21 @@ from headwater.wire.frame import FrameReader, FrameTooLarge
 if TYPE_CHECKING:
     from headwater.transport.server import Server
 
-MAX_REQUESTS_IN_FLIGHT = 32
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 _LENGTH = struct.Struct(">i")
 
 Pieces: TypeAlias = Sequence[Buffer]
 Answer: TypeAlias = "Pieces | asyncio.Future[Pieces | None] | None"
 """A response, a promise of one, or nothing (acks=0). None as the promise's result means nothing too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A response that is made of the outcome of something else, without a turn of the event loop in between."""
+
+    outcome: "asyncio.Future[Any]"
+    render: "Callable[[asyncio.Future[Any]], Pieces]"
+    """Called when the outcome is there, in the order of the requests."""
 
 
 class CloseConnection(Exception):
@@ -39,8 +47,9 @@ class CloseConnection(Exception):
 @dataclass(slots=True)
 class _Unanswered:
     frame_bytes: int
-    answer: "asyncio.Future[Pieces | None] | None"
+    answer: "asyncio.Future[Any] | None"
     pieces: Pieces | None
+    render: "Callable[[asyncio.Future[Any]], Pieces] | None" = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -60,6 +69,9 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ""
         self.last_active = 0.0
         self.frame_started: float | None = None
+        self.opened_at = 0.0
+        self.is_trusted = server.trusts_strangers
+        """Until it is, requests stay small, and there is not much time."""
         self.when_closed: dict[Hashable, Callable[[], None]] = {}
         """What to do when the client is gone, under names by which it can be taken back."""
 
@@ -70,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer_host = peer[0] if isinstance(peer, tuple) else "local"
-        self.last_active = self._server.loop.time()
+        self.last_active = self.opened_at = self._server.loop.time()
         if not self._server.admit(self):
             self._transport.abort()
 
@@ -149,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
             frame = self._waiting_frames.popleft()
             if not self._start(frame):
                 return
-            if len(self._unanswered) >= MAX_REQUESTS_IN_FLIGHT:
+            if len(self._unanswered) >= self._server.max_requests_in_flight:
                 self.pause("in_flight")
 
     def _start(self, frame: bytearray) -> bool:
@@ -159,20 +171,26 @@ class Connection(asyncio.BufferedProtocol):
         except (MalformedRequest, CloseConnection) as error:
             self.close("bad_request", str(error))
             return False
-        self._reader.limit_bytes = server.max_request_bytes
-        if not isinstance(answer, asyncio.Future):
+        if self.is_trusted:
+            self._reader.limit_bytes = server.max_request_bytes
+        if isinstance(answer, Promise):
+            entry = _Unanswered(len(frame), answer.outcome, None, answer.render)
+        elif isinstance(answer, asyncio.Future):
+            entry = _Unanswered(len(frame), answer, None)
+        else:
             if answer is not None and not self._unanswered:
                 self._write(answer)
             elif answer is not None:
                 self._unanswered.append(_Unanswered(0, None, answer))
             return True
-        self._unanswered.append(_Unanswered(len(frame), answer, None))
-        answer.add_done_callback(self._answered)
+        self._unanswered.append(entry)
+        assert entry.answer is not None, "what has to be waited for is a future"
+        entry.answer.add_done_callback(self._answered)
         if server.hold_bytes(self, len(frame)):
             self.pause("memory")
         return True
 
-    def _answered(self, _answer: "asyncio.Future[Pieces | None]") -> None:
+    def _answered(self, _answer: "asyncio.Future[Any]") -> None:
         if self._transport is None:
             return
         unanswered = self._unanswered
@@ -184,16 +202,16 @@ class Connection(asyncio.BufferedProtocol):
                 if entry.answer.cancelled():
                     self.close("request_cancelled")
                     return
-                error = entry.answer.exception()
-                if error is not None:
+                try:
+                    entry.pieces = entry.answer.result() if entry.render is None else entry.render(entry.answer)
+                except Exception as error:
                     self.close("bad_request", str(error))
                     return
-                entry.pieces = entry.answer.result()
             unanswered.popleft()
             self._server.release_bytes(entry.frame_bytes)
             if entry.pieces is not None:
                 self._write(entry.pieces)
-        if "in_flight" in self._pauses and len(unanswered) < MAX_REQUESTS_IN_FLIGHT:
+        if "in_flight" in self._pauses and len(unanswered) < self._server.max_requests_in_flight:
             self.resume("in_flight")
 
     def _write(self, pieces: Pieces) -> None:

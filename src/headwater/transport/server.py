@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from headwater.transport.connection import Answer, Connection
+from headwater.transport.connection import Answer, Connection, Promise
 from headwater.transport.facts import log_fact
 
 SCRATCH_BYTES = 256 * 1024
 MAX_SWEEP_INTERVAL_S = 5.0
 BACKLOG = 1024
 
-Handle: TypeAlias = Callable[[Connection, bytearray], Answer]
+Handle: TypeAlias = Callable[[Connection, bytearray], Answer | Promise]
 
 
 class Traffic(Protocol):
@@ -41,8 +41,12 @@ class ServerLimits:
     max_request_bytes: int = 100 * 1024 * 1024
     request_memory_bytes: int = 512 * 1024 * 1024
     max_requests_per_second: int = 0
+    max_requests_in_flight: int = 32
+    """Unanswered ones of one connection."""
     idle_timeout_s: float = 600.0
     half_request_timeout_s: float = 30.0
+    handshake_timeout_s: float | None = None
+    """A connection that is not trusted by then is closed. None: every one is, from its first request on."""
 
 
 class Server:
@@ -52,9 +56,13 @@ class Server:
         self.scratch = bytearray(SCRATCH_BYTES)
         self.max_request_bytes = limits.max_request_bytes
         self.max_requests_per_second = limits.max_requests_per_second
+        self.max_requests_in_flight = limits.max_requests_in_flight
+        self.trusts_strangers = limits.handshake_timeout_s is None
         self.traffic = traffic
         self._limits = limits
-        shortest_s = min(limits.idle_timeout_s, limits.half_request_timeout_s)
+        shortest_s = min(
+            limits.idle_timeout_s, limits.half_request_timeout_s, limits.handshake_timeout_s or limits.idle_timeout_s
+        )
         self._sweep_interval_s = min(shortest_s / 4, MAX_SWEEP_INTERVAL_S)
         self._connections: set[Connection] = set()
         self._serial = 0
@@ -147,5 +155,7 @@ class Server:
             started = connection.frame_started
             if started is not None and now - started > self._limits.half_request_timeout_s:
                 connection.close("half_request", "a started request did not arrive in time")
+            elif not connection.is_trusted and now - connection.opened_at > (self._limits.handshake_timeout_s or 0.0):
+                connection.close("no_handshake")
             elif connection.is_idle and now - connection.last_active > self._limits.idle_timeout_s:
                 connection.close("idle_connection")
