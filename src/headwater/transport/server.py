@@ -19,7 +19,7 @@ SCRATCH_BYTES = 256 * 1024
 MAX_SWEEP_INTERVAL_S = 5.0
 BACKLOG = 1024
 
-Handle: TypeAlias = Callable[[Connection, bytearray], Answer | Promise]
+Handle: TypeAlias = "Callable[[Connection, bytearray], Answer | Promise]"
 
 
 class Traffic(Protocol):
