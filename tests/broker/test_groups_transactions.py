@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_groups_coordinator import Node, commit_request, committed, ready, refusal, stable, until
@@ -40,6 +41,10 @@ async def settle(
 def only_log(node: Node) -> Partition:
     (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
     return log
+
+
+async def settling(coordinator: GroupCoordinator, *end: Any) -> None:
+    await coordinator.settle(*end)
 
 
 def test_the_partition_of_a_group_is_the_one_that_remembers_it(tmp_path: Path) -> None:
@@ -130,12 +135,12 @@ def test_what_no_partition_keeps_cannot_be_settled(tmp_path: Path) -> None:
     async def scenario() -> None:
         node = Node(tmp_path)
         async with node.run() as coordinator:
-            assert await refusal(coordinator.settle(0, 1, 0, True, 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await refusal(settling(coordinator, 0, 1, 0, True, 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await ready(coordinator)
             for index in (-1, 2):
-                refused = await refusal(coordinator.settle(index, 1, 0, True, 0))
+                refused = await refusal(settling(coordinator, index, 1, 0, True, 0))
                 assert refused is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert await refusal(coordinator.settle(1, 1, 0, True, 0)) is ErrorCode.NONE
+            assert await refusal(settling(coordinator, 1, 1, 0, True, 0)) is ErrorCode.NONE
 
     asyncio.run(scenario())
 
@@ -151,7 +156,7 @@ def test_producers_and_coordinators_that_were_replaced_are_fenced(tmp_path: Path
             assert await refusal(settle(coordinator, epoch=4)) is ErrorCode.INVALID_PRODUCER_EPOCH
             index = (await coordinator.offsets_partition("g")).index
             await coordinator.settle(index, OTHER, 0, True, 9)
-            fenced = await refusal(coordinator.settle(index, OTHER, 0, True, 8))
+            fenced = await refusal(settling(coordinator, index, OTHER, 0, True, 8))
             assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
             await settle(coordinator, epoch=5)
             assert await committed(coordinator, "g", "orders", 0) == 7

@@ -243,18 +243,18 @@ class GroupCoordinator:
         answers: Sequence[OffsetAnswer] = await self._decide(group_id, decide)
         return answers
 
-    async def settle(
+    def settle(
         self, index: int, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
-    ) -> None:
+    ) -> "asyncio.Future[Any]":
         """The producer's transaction has ended: what it committed to groups of this partition counts from now on, or
-        vanishes. Returns when that is durable; doing it again does nothing. Raises RequestError."""
+        vanishes. Done when that is durable; doing it again does nothing. Raises RequestError."""
         if not 0 <= index < len(self._logs):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No groups are kept in partition {index}.")
         self._ends.ended(producer_id, producer_epoch, coordinator_epoch)
         log = self._logs[index]
         to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         log.release(log.shard.settle(producer_id, producer_epoch, is_commit, to))
-        await to
+        return to
 
     # Administration
 

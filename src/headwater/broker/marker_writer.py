@@ -4,6 +4,8 @@ In a partition of records a marker is a control batch. A partition of the groups
 coordinator: there the transaction's offsets are settled instead.
 """
 
+import asyncio
+
 from headwater.broker.catalog import Catalog
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.model.errors import ErrorCode, RequestError
@@ -18,14 +20,21 @@ class MarkerWriter:
     async def write(
         self, partition_id: PartitionId, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
     ) -> None:
-        """Returns when the marker is committed; one that is there already is not written again. Raises RequestError."""
+        """Returns when the marker is committed. Raises RequestError."""
+        committed = self.begin(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch)
+        if committed is not None:
+            await committed
+
+    def begin(
+        self, partition_id: PartitionId, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
+    ) -> "asyncio.Future[None] | None":
+        """What to wait for until the marker is committed, which may fail with RequestError; None if it is committed
+        already. One that is there is not written again. Raises RequestError."""
         topic = self._catalog.find_id(partition_id.topic_id)
         if topic is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
         if topic.name == OFFSETS_TOPIC:
-            await self._groups.settle(partition_id.index, producer_id, producer_epoch, is_commit, coordinator_epoch)
-            return
+            return self._groups.settle(partition_id.index, producer_id, producer_epoch, is_commit, coordinator_epoch)
         partition = topic.partition(partition_id.index)
         appended = partition.append_marker(producer_id, producer_epoch, is_commit, coordinator_epoch)
-        if appended is not None and appended.committed is not None:
-            await appended.committed
+        return None if appended is None else appended.committed

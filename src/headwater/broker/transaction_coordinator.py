@@ -7,7 +7,8 @@ partition has its own, and then the transaction is complete. That goes on after 
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from headwater.broker.alarm import Alarm
@@ -27,7 +28,7 @@ from headwater.transactions.effects import AddAnswer, Effects, EndAnswer, Marker
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer
 from headwater.transactions.settings import TransactionSettings
 from headwater.transactions.shard import TransactionShard
-from headwater.transactions.transaction import Producer, Transaction
+from headwater.transactions.transaction import Transaction
 from headwater.transport.facts import log_fact
 
 STATE_TOPIC = "__transaction_state"
@@ -89,30 +90,15 @@ class TransactionCoordinator:
         )
         return answer
 
-    async def add_partitions(self, request: AddPartitions) -> AddAnswer:
-        answer: AddAnswer = await self._decide(
-            request.transactional_id, lambda shard, to, now: shard.add_partitions(request, to, now)
-        )
-        return answer
+    def add_partitions(self, request: AddPartitions) -> "asyncio.Future[AddAnswer]":
+        return self._decide(request.transactional_id, lambda shard, to, now: shard.add_partitions(request, to, now))
 
-    async def admit(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[PartitionId],
-        version: int,
-        connection: int = 0,
-    ) -> dict[PartitionId, ErrorCode]:
-        """Let a producer write to partitions: by adding them (version 2), or by looking whether they were added.
-        Returns those that are refused. The others may be written to before the next await."""
-        request = AddPartitions(
-            transactional_id, producer_id, producer_epoch, frozenset(partitions), version < 2, version, connection
-        )
-        errors = (await self.add_partitions(request)).errors(request.partitions)
-        shard, producer = self._find(transactional_id).shard, Producer(producer_id, producer_epoch)
+    def refusals(self, request: AddPartitions, answer: AddAnswer) -> dict[PartitionId, ErrorCode]:
+        """Of the partitions asked for, those that may not be written to. The others may, before the next await."""
+        errors = answer.errors(request.partitions)
+        shard = self._find(request.transactional_id).shard
         for partition in request.partitions:
-            if not shard.writes_to(transactional_id, producer, partition):
+            if not shard.writes_to(request.transactional_id, request.producer, partition):
                 # Ended since: what is written after the marker would stay open.
                 errors.setdefault(partition, ErrorCode.INVALID_TXN_STATE)
         return errors
@@ -138,11 +124,11 @@ class TransactionCoordinator:
     async def verify_offsets(self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str) -> None:
         """Raises RequestError unless a group's offsets are part of the transaction."""
         partition = await self._groups.offsets_partition(group_id)
-        errors = await self.admit(transactional_id, producer_id, producer_epoch, [partition], version=1)
-        for code in errors.values():
+        request = AddPartitions(transactional_id, producer_id, producer_epoch, frozenset({partition}), True, 1)
+        for code in self.refusals(request, await self.add_partitions(request)).values():
             raise RequestError(code)
 
-    async def end(
+    def end(
         self,
         transactional_id: str,
         producer_id: int,
@@ -150,14 +136,19 @@ class TransactionCoordinator:
         is_commit: bool,
         version: int,
         connection: int,
-    ) -> EndAnswer:
-        log = self._find(transactional_id)
-        spare = -1
-        if log.shard.needs_spare_producer_id(transactional_id):
-            spare = await self._producer_ids.next()
-        request = EndTransaction(transactional_id, producer_id, producer_epoch, is_commit, version, spare, connection)
-        answer: EndAnswer = await self._decide(transactional_id, lambda shard, to, now: shard.end(request, to, now))
-        return answer
+    ) -> "asyncio.Future[EndAnswer]":
+        request = EndTransaction(
+            transactional_id, producer_id, producer_epoch, is_commit, version, connection=connection
+        )
+        if self._find(transactional_id).shard.needs_spare_producer_id(transactional_id):
+            return asyncio.get_running_loop().create_task(self._end_with_spare(request))
+        return self._end(request)
+
+    async def _end_with_spare(self, request: EndTransaction) -> EndAnswer:
+        return await self._end(replace(request, spare_producer_id=await self._producer_ids.next()))
+
+    def _end(self, request: EndTransaction) -> "asyncio.Future[EndAnswer]":
+        return self._decide(request.transactional_id, lambda shard, to, now: shard.end(request, to, now))
 
     # Administration
 
@@ -191,11 +182,12 @@ class TransactionCoordinator:
             raise RequestError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "No transactional id was ever used here.")
         return self._logs[zlib.crc32(transactional_id.encode()) % len(self._logs)]
 
-    async def _decide(self, transactional_id: str, decision: Decision) -> Any:
+    def _decide(self, transactional_id: str, decision: Decision) -> "asyncio.Future[Any]":
+        """The answer, which is there at once if the log takes events at once. Raises RequestError."""
         log = self._find(transactional_id)
         to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         log.release(decision(log.shard, to, log.now()))
-        return to.result() if to.done() else await to
+        return to
 
     def _tick(self) -> int | None:
         next_ms: int | None = None
@@ -222,34 +214,62 @@ class TransactionCoordinator:
     # Markers
 
     def _mark(self, log: TransactionLog, shard: TransactionShard, markers: Markers) -> None:
-        for partition in markers.partitions:
-            self._spawn(self._mark_partition(log, shard, markers, partition))
+        """In the next turn: whoever ended the transaction is answered first."""
+        self._spawn(self._mark_all(log, shard, markers))
 
-    async def _mark_partition(
-        self, log: TransactionLog, shard: TransactionShard, markers: Markers, partition: PartitionId
+    async def _mark_all(self, log: TransactionLog, shard: TransactionShard, markers: Markers) -> None:
+        """All markers are under way before the first is waited for."""
+        if not log.is_run_by(shard):
+            return
+        begun = [(partition, self._begin_marker(log, markers, partition)) for partition in markers.partitions]
+        for partition, marker in begun:
+            error = await _outcome(marker)
+            if error is ErrorCode.NONE or error in _NOTHING_TO_MARK:
+                self._marked(log, shard, markers, partition)
+            else:
+                self._spawn(self._mark_again(log, shard, markers, partition, error))
+
+    async def _mark_again(
+        self, log: TransactionLog, shard: TransactionShard, markers: Markers, partition: PartitionId, error: ErrorCode
     ) -> None:
         """Until it is done, or the shard that asked for it is no more: the one in its place asks again."""
-        producer_id, producer_epoch = markers.producer_id, markers.producer_epoch
         retry_s = MARKER_RETRY_S
-        while log.is_run_by(shard):
-            error = await self._write_marker(log, markers, partition)
-            if error is ErrorCode.NONE or error in _NOTHING_TO_MARK:
-                if log.is_run_by(shard):
-                    log.release(
-                        shard.markers_written(
-                            markers.transactional_id, producer_id, producer_epoch, partition, log.now()
-                        )
-                    )
-                return
+        while error is not ErrorCode.NONE and error not in _NOTHING_TO_MARK:
             log_fact("marker_failed", transactional_id=markers.transactional_id, partition=partition, error=error.name)
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, LONGEST_MARKER_RETRY_S)
+            if not log.is_run_by(shard):
+                return
+            error = await _outcome(self._begin_marker(log, markers, partition))
+        self._marked(log, shard, markers, partition)
 
-    async def _write_marker(self, log: TransactionLog, markers: Markers, partition: PartitionId) -> ErrorCode:
+    def _begin_marker(self, log: TransactionLog, markers: Markers, partition: PartitionId) -> "_Begun":
         try:
-            await self.markers.write(
+            return self.markers.begin(
                 partition, markers.producer_id, markers.producer_epoch, markers.is_commit, log.coordinator_epoch
             )
         except RequestError as error:
             return error.code
-        return ErrorCode.NONE
+
+    def _marked(self, log: TransactionLog, shard: TransactionShard, markers: Markers, partition: PartitionId) -> None:
+        if log.is_run_by(shard):
+            log.release(
+                shard.markers_written(
+                    markers.transactional_id, markers.producer_id, markers.producer_epoch, partition, log.now()
+                )
+            )
+
+
+_Begun: TypeAlias = "asyncio.Future[None] | ErrorCode | None"
+"""A marker: what to wait for, why it could not be written, or None if it is committed."""
+
+
+async def _outcome(marker: _Begun) -> ErrorCode:
+    if isinstance(marker, ErrorCode):
+        return marker
+    if marker is not None:
+        try:
+            await marker
+        except RequestError as error:
+            return error.code
+    return ErrorCode.NONE

@@ -8,6 +8,8 @@ the order in which they came, because its sequence numbers have that order.
 """
 
 import asyncio
+import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -15,6 +17,8 @@ from headwater.broker.partition import Partition
 from headwater.broker.transaction_coordinator import TransactionCoordinator
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
+from headwater.transactions.effects import AddAnswer
+from headwater.transactions.requests import AddPartitions
 
 _COME_BACK = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -41,12 +45,14 @@ class TransactionGate:
         self._turns: dict[int, Turn] = {}
         """The last turn of each producer that has any."""
 
-    def is_open(self, entrant: Entrant) -> bool:
+    def is_open(self, producer_id: int, producer_epoch: int, partitions: Iterable[Partition]) -> bool:
         """Whether all of it may be appended right now, without a question."""
-        producer_id, epoch = entrant.producer_id, entrant.producer_epoch
         return producer_id not in self._turns and all(
-            partition.has_open_transaction(producer_id, epoch) for partition in entrant.partitions
+            partition.has_open_transaction(producer_id, producer_epoch) for partition in partitions
         )
+
+    def has_queue(self, producer_id: int) -> bool:
+        return producer_id in self._turns
 
     def queue(self, producer_id: int) -> "Turn":
         """A place behind everything of the producer that waits: take it at once, use it in a task."""
@@ -54,22 +60,60 @@ class TransactionGate:
         self._turns[producer_id] = turn
         return turn
 
-    async def ask(self, entrant: Entrant) -> dict[PartitionId, RequestError]:
-        """The partitions that are refused, with the code that a producer understands."""
-        closed = [
+    def ask(self, entrant: Entrant) -> "Question":
+        """Have the coordinator add the partitions, or look whether they were added. Only in one's turn."""
+        return Question(self._transactions, entrant)
+
+
+class Question:
+    """What the coordinator was asked for an entrant. Often the answer is there at once."""
+
+    def __init__(self, transactions: TransactionCoordinator, entrant: Entrant) -> None:
+        self._transactions = transactions
+        self._entrant = entrant
+        closed = frozenset(
             partition.id
             for partition in entrant.partitions
             if not partition.has_open_transaction(entrant.producer_id, entrant.producer_epoch)
-        ]
-        if not closed:
-            return {}
+        )
+        self._request = AddPartitions(
+            entrant.transactional_id,
+            entrant.producer_id,
+            entrant.producer_epoch,
+            closed,
+            is_verify_only=entrant.version < 2,
+            version=entrant.version,
+        )
+        self._answer: asyncio.Future[AddAnswer] | None = None
+        self._error: RequestError | None = None
+        if closed:
+            try:
+                self._answer = transactions.add_partitions(self._request)
+            except RequestError as error:
+                self._error = error
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answer is None or self._answer.done()
+
+    async def answered(self) -> None:
+        """Returns when it is, in whatever way."""
+        if self._answer is not None:
+            with contextlib.suppress(RequestError):
+                await self._answer
+
+    def refused(self) -> dict[PartitionId, RequestError]:
+        """The partitions that are refused, with the code that a producer understands. The others may be written to
+        before the next await, not later: the transaction may end."""
+        errors: dict[PartitionId, ErrorCode] = {}
         try:
-            errors = await self._transactions.admit(
-                entrant.transactional_id, entrant.producer_id, entrant.producer_epoch, closed, entrant.version
-            )
+            if self._error is not None:
+                raise self._error
+            if self._answer is not None:
+                errors = self._transactions.refusals(self._request, self._answer.result())
         except RequestError as error:
-            errors = dict.fromkeys(closed, error.code)
-        return {partition: _translated(code, entrant) for partition, code in errors.items()}
+            errors = dict.fromkeys(self._request.partitions, error.code)
+        return {partition: _translated(code, self._entrant) for partition, code in errors.items()}
 
 
 class Turn:

@@ -3,7 +3,9 @@
 2 PRODUCER_FENCED is understood   5 the epoch grows with each transaction, and the answer tells it (KIP-890)
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
@@ -19,9 +21,10 @@ FIRST_WITH_FENCED = 2
 FIRST_WITH_EPOCHS = 5
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message | Coroutine[Any, Any, Message]:
+    """At once if the decision is on disk at once."""
     try:
-        answer = await broker.transactions.end(
+        answered = broker.transactions.end(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
@@ -29,8 +32,23 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             version=2 if context.api_version >= FIRST_WITH_EPOCHS else 1,
             connection=context.connection.serial,
         )
+        if not answered.done():
+            return _respond_later(answered, context)
+        answer = answered.result()
     except RequestError as error:
         answer = EndAnswer(error.code)
+    return _response(answer, context)
+
+
+async def _respond_later(answered: "asyncio.Future[EndAnswer]", context: RequestContext) -> Message:
+    try:
+        answer = await answered
+    except RequestError as error:
+        answer = EndAnswer(error.code)
+    return _response(answer, context)
+
+
+def _response(answer: EndAnswer, context: RequestContext) -> Message:
     code = answer.error
     if code is ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH

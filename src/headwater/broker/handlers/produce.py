@@ -6,16 +6,15 @@ otherwise sends its batches uncompressed (KAFKA-18659).
 """
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.broker.batch_rules import InvalidRecords, admit
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.partition import Appended, Partition
-from headwater.broker.transaction_gate import Entrant, Turn
+from headwater.broker.partition import Partition
+from headwater.broker.transaction_gate import Entrant, Question, Turn
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.records.batch import BatchHeader, CorruptBatch, OldMessageFormat, parse_header
+from headwater.records.batch import BatchHeader
 from headwater.transport.connection import Answer, CloseConnection, Pieces
 from headwater.wire import produce
 from headwater.wire.produce import PartitionData, PartitionResult, ProduceRequest, TopicData, TopicResult
@@ -31,6 +30,7 @@ API = Api(
     advertised_min_version=0,
 )
 
+_ACKS = (-1, 0, 1)
 FIRST_WITH_ABORTABLE = 11
 FIRST_ADDING_PARTITIONS = 12
 """From here on a producer leaves it to the broker to add partitions to its transaction (KIP-890)."""
@@ -39,10 +39,20 @@ FIRST_ADDING_PARTITIONS = 12
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:
     request = produce.read_request(frame, context.header)
     producing = _Producing(broker, context, request)
+    producing.check_all()
     if request.transactional_id is not None:
-        return producing.append_in_transaction()
+        return producing.append_in_transaction(request.transactional_id)
     producing.append_all()
     return producing.answer()
+
+
+class _Checked(NamedTuple):
+    """A batch that may be appended, and the result that it will have."""
+
+    partition: Partition
+    batch: memoryview | bytearray
+    header: BatchHeader
+    result: PartitionResult
 
 
 class _Producing:
@@ -53,101 +63,114 @@ class _Producing:
         self._context = context
         self._request = request
         self._results: list[TopicResult] = []
+        self._checked: list[_Checked] = []
         self._waiting: dict[asyncio.Future[None], list[PartitionResult]] = {}
         self._answer: asyncio.Future[Pieces | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._entrant: Entrant | None = None
-        self._refused: dict[PartitionId, RequestError] = {}
 
-    def append_in_transaction(self) -> Answer:
+    def check_all(self) -> None:
+        """Everything that a batch can be asked by itself, before any is appended."""
+        now_ms = self._broker.clock.now_ms()
+        for topic in self._request.topics:
+            results: list[PartitionResult] = []
+            self._results.append(TopicResult(topic.name, topic.topic_id, results))
+            for data in topic.partitions:
+                result = PartitionResult(data.index)
+                results.append(result)
+                try:
+                    self._checked.append(self._check(topic, data, result, now_ms))
+                except InvalidRecords as error:
+                    _fail(result, error)
+                    result.record_errors = error.records
+                except RequestError as error:
+                    _fail(result, error)
+
+    def _check(self, topic: TopicData, data: PartitionData, result: PartitionResult, now_ms: int) -> _Checked:
+        if self._request.acks not in _ACKS:
+            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {self._request.acks}.")
+        known = self._broker.catalog.resolve(topic.name, topic.topic_id)
+        if known.is_internal:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {known.name} is written by the broker alone.")
+        partition = known.partition(data.index)
+        if data.records is None:
+            raise RequestError(ErrorCode.INVALID_RECORD, "A partition was named without a batch.")
+        batch, header = admit(data.records, partition.config, now_ms, self._context.api_version)
+        if header.is_transactional and self._request.transactional_id is None:
+            raise RequestError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request names no transactional id."
+            )
+        return _Checked(partition, batch, header, result)
+
+    def append_in_transaction(self, transactional_id: str) -> Answer:
         """At once where the transaction is open already, else when the coordinator has been asked."""
-        self._entrant = entrant = self._find_entrant(self._request.transactional_id)
+        transactional = [checked for checked in self._checked if checked.header.is_transactional]
+        producers = {(checked.header.producer_id, checked.header.producer_epoch) for checked in transactional}
+        if len(producers) == 1:
+            partitions = tuple(checked.partition for checked in transactional)
+            (producer_id, producer_epoch), *_ = producers
+            if not self._broker.transaction_gate.is_open(producer_id, producer_epoch, partitions):
+                version = 2 if self._context.api_version >= FIRST_ADDING_PARTITIONS else 1
+                understands_abortable = self._context.api_version >= FIRST_WITH_ABORTABLE
+                return self._enter(
+                    Entrant(transactional_id, producer_id, producer_epoch, partitions, version, understands_abortable)
+                )
+        elif producers:
+            several = RequestError(
+                ErrorCode.INVALID_REQUEST, "Batches of several producers in one transactional request."
+            )
+            self._refuse({checked.partition.id: several for checked in transactional})
+        self.append_all()
+        return self.answer()
+
+    def _enter(self, entrant: Entrant) -> Answer:
         gate = self._broker.transaction_gate
-        if entrant is None or gate.is_open(entrant):
+        question = None if gate.has_queue(entrant.producer_id) else gate.ask(entrant)
+        if question is not None and question.is_answered:
+            self._refuse(question.refused())
             self.append_all()
             return self.answer()
         turn = gate.queue(entrant.producer_id)
-        entering = asyncio.get_running_loop().create_task(self._enter(entrant, turn))
+        entering = asyncio.get_running_loop().create_task(self._enter_later(entrant, turn, question))
         entering.add_done_callback(lambda _: turn.leave())  # a client that goes may cancel it before it begins
         return entering
 
-    async def _enter(self, entrant: Entrant, turn: Turn) -> Pieces | None:
+    async def _enter_later(self, entrant: Entrant, turn: Turn, question: Question | None) -> Pieces | None:
         async with turn:
-            self._refused = await self._broker.transaction_gate.ask(entrant)
+            question = question or self._broker.transaction_gate.ask(entrant)
+            await question.answered()
+            self._refuse(question.refused())
             self.append_all()
         answer = self.answer()
         return await answer if isinstance(answer, asyncio.Future) else answer
 
-    def _find_entrant(self, transactional_id: str | None) -> Entrant | None:
-        """Who writes where, as far as that can be read. What cannot is refused when it is appended."""
-        assert transactional_id is not None, "only a transactional producer enters"
-        producers: set[tuple[int, int]] = set()
-        partitions: list[Partition] = []
-        for topic in self._request.topics:
-            for data in topic.partitions:
-                with contextlib.suppress(RequestError, CorruptBatch, OldMessageFormat):
-                    header = parse_header(data.records or b"")
-                    if header.is_transactional:
-                        partitions.append(self._find(topic, data))
-                        producers.add((header.producer_id, header.producer_epoch))
-        if len(producers) != 1:
-            return None
-        version = 2 if self._context.api_version >= FIRST_ADDING_PARTITIONS else 1
-        understands_abortable = self._context.api_version >= FIRST_WITH_ABORTABLE
-        return Entrant(transactional_id, *producers.pop(), tuple(partitions), version, understands_abortable)
+    def _refuse(self, refused: dict[PartitionId, RequestError]) -> None:
+        """Transactional batches for these partitions are not appended."""
+        if not refused:
+            return
+        admitted = []
+        for checked in self._checked:
+            error = refused.get(checked.partition.id)
+            if error is not None and checked.header.is_transactional:
+                _fail(checked.result, error)
+            else:
+                admitted.append(checked)
+        self._checked = admitted
 
     def append_all(self) -> None:
-        for topic in self._request.topics:
-            partitions = [self._append(topic, data) for data in topic.partitions]
-            self._results.append(TopicResult(topic.name, topic.topic_id, partitions))
-
-    def _append(self, topic: TopicData, data: PartitionData) -> PartitionResult:
-        result = PartitionResult(data.index)
-        try:
-            appended = self._append_batch(topic, data, result)
-        except InvalidRecords as error:
-            _fail(result, error)
-            result.record_errors = error.records
-        except RequestError as error:
-            _fail(result, error)
-        else:
+        for partition, batch, header, result in self._checked:
+            try:
+                appended = partition.append(batch, header)
+            except RequestError as error:
+                _fail(result, error)
+                continue
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.log_append_time_ms
+            result.log_start_offset = partition.log_start
+            self._broker.metrics.produced(partition.topic_name, header.record_count, 1, len(batch))
             if appended.committed is not None:
                 self._waiting.setdefault(appended.committed, []).append(result)
-        return result
 
-    def _append_batch(self, topic: TopicData, data: PartitionData, result: PartitionResult) -> Appended:
-        if self._request.acks not in (-1, 0, 1):
-            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {self._request.acks}.")
-        partition = self._find(topic, data)
-        if data.records is None:
-            raise RequestError(ErrorCode.INVALID_RECORD, "A partition was named without a batch.")
-        batch, header = admit(data.records, partition.config, self._broker.clock.now_ms(), self._context.api_version)
-        if header.is_transactional:
-            self._check_entered(partition, header)
-        appended = partition.append(batch, header)
-        result.log_start_offset = partition.log_start
-        self._broker.metrics.produced(partition.topic_name, header.record_count, 1, len(batch))
-        return appended
-
-    def _find(self, topic: TopicData, data: PartitionData) -> Partition:
-        known = self._broker.catalog.resolve(topic.name, topic.topic_id)
-        if known.is_internal:
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {known.name} is written by the broker alone.")
-        return known.partition(data.index)
-
-    def _check_entered(self, partition: Partition, header: BatchHeader) -> None:
-        if self._request.transactional_id is None:
-            raise RequestError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request names no transactional id."
-            )
-        if self._entrant is None:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "Batches of several producers in one transactional request.")
-        if partition.id in self._refused:
-            raise self._refused[partition.id]
-
-    def answer(self) -> Answer:
+    def answer(self) -> "Pieces | asyncio.Future[Pieces | None] | None":
         if not self._waiting:
             return self._finish()
         loop = asyncio.get_running_loop()
