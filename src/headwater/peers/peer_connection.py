@@ -1,0 +1,176 @@
+"""One connection to a remote store, from the caller's side: requests out, replies in, in the same order.
+
+When it is lost, for whatever reason, everything that waits for a reply fails at once. A store that leaves the oldest
+request without an answer for longer than the time-out counts as lost, because everything behind it waits as well. All
+state belongs to the event loop that made the connection.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, cast
+
+from headwater.model.replica import Buffer, StoreError, StoreUnreachable
+from headwater.peers.handshake import NONCE_BYTES, CallerSide
+from headwater.peers.messages import NO_STORE, OLDEST_VERSION, REPLY_BYTES, Address, Call, check_reply, request
+from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.frame import FrameReader, FrameTooLarge
+
+SCRATCH_BYTES: Final = 128 * 1024
+MAX_REPLY_BYTES: Final = 128 * 1024 * 1024
+"""Of a read: what is asked for, or one batch if that is larger. Memory grows only as bytes arrive."""
+JOIN_BELOW_BYTES: Final = 8 * 1024
+"""A small request is copied into one buffer: that is cheaper than a second one in the system call."""
+
+
+class _Waiting(NamedTuple):
+    number: int
+    reply: "asyncio.Future[bytearray]"
+    size_bytes: int
+    sent_at: float
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float | None,
+        replied: Callable[[int], None],
+        lost: Callable[["PeerConnection", StoreUnreachable], None],
+    ) -> None:
+        """`replied` hears of the size of each request when its reply has come; `lost` when there is nothing more to
+        come."""
+        self._address = address
+        self._timeout_s = timeout_s
+        self._replied = replied
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(bytearray(SCRATCH_BYTES))
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._watch: asyncio.TimerHandle | None = None
+        self._reason = "the connection was closed"
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
+
+    def send(self, number: int, pieces: Sequence[Buffer], size_bytes: int, reply: "asyncio.Future[bytearray]") -> None:
+        """Send a request; the future gets the frame of its reply, or StoreUnreachable."""
+        transport = self._transport
+        assert transport is not None, "a lost connection is not used any more"
+        now = self._loop.time()
+        self._waiting.append(_Waiting(number, reply, size_bytes, now))
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        elif size_bytes < JOIN_BELOW_BYTES:
+            transport.write(b"".join(pieces))
+        else:
+            transport.writelines(pieces)
+        if self._watch is None and self._timeout_s is not None:
+            self._watch = self._loop.call_at(now + self._timeout_s, self._look_at_the_time)
+
+    async def shake_hands(self, secret: bytes) -> int:
+        """Prove to each other that both know the secret; return the version to speak."""
+        ours = CallerSide(secret, os.urandom(NONCE_BYTES))
+        hello = await self._ask(0, Call.HELLO, ours.hello())
+        version, proof = ours.prove(Cursor(hello, REPLY_BYTES))
+        proven = await self._ask(1, Call.PROVE, proof)
+        if not ours.is_proven(Cursor(proven, REPLY_BYTES)):
+            raise StoreUnreachable(f"{self._name} does not know the secret of the cluster")
+        self._reader.limit_bytes = MAX_REPLY_BYTES
+        return version
+
+    def close(self, reason: str) -> None:
+        if self._transport is not None:
+            self._reason = reason
+            self._transport.abort()
+            self._fail()
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._reason = str(exc)
+        self._fail()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._reader.advance(nbytes)
+        except FrameTooLarge as error:
+            self.close(str(error))
+            return
+        for frame in frames:
+            if not self._take(frame):
+                return
+
+    # Inside
+
+    @property
+    def _name(self) -> str:
+        return f"store at {self._address.host}:{self._address.port}"
+
+    def _take(self, frame: bytearray) -> bool:
+        """Give a reply to whoever waits for it."""
+        if not self._waiting:
+            self.close("a reply that nobody asked for")
+            return False
+        number, reply, size_bytes, _ = self._waiting[0]
+        try:
+            check_reply(frame, number)
+        except MalformedRequest as error:
+            self.close(str(error))
+            return False
+        except StoreError as error:
+            if not reply.done():
+                reply.set_exception(error)
+        else:
+            if not reply.done():  # or the caller has gone
+                reply.set_result(frame)
+        self._waiting.popleft()
+        self._replied(size_bytes)
+        return True
+
+    def _fail(self) -> None:
+        if self._transport is None:
+            return
+        self._transport = None
+        if self._watch is not None:
+            self._watch.cancel()
+        error = StoreUnreachable(f"{self._name}: {self._reason}")
+        waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            fail(entry.reply, error)
+        self._lost(self, error)
+
+    def _look_at_the_time(self) -> None:
+        assert self._timeout_s is not None, "there is a time-out where one is watched"
+        self._watch = None
+        if not self._waiting:
+            return
+        due = self._waiting[0].sent_at + self._timeout_s
+        if due <= self._loop.time():
+            self.close(f"no answer for {self._timeout_s} s")
+        else:
+            self._watch = self._loop.call_at(due, self._look_at_the_time)
+
+    async def _ask(self, number: int, call: Call, body: bytes) -> bytearray:
+        if self._transport is None:
+            raise StoreUnreachable(f"{self._name}: {self._reason}")
+        reply: asyncio.Future[bytearray] = self._loop.create_future()
+        question = request(OLDEST_VERSION, call, number, bytes.fromhex(NO_STORE), body)
+        self.send(number, [question], 0, reply)
+        return await reply
+
+
+def fail(reply: "asyncio.Future[bytearray]", error: StoreUnreachable) -> None:
+    if not reply.done():
+        reply.set_exception(StoreUnreachable(str(error)))
+        reply.exception()  # seen, even if the caller is about to go away

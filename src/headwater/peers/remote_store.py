@@ -1,0 +1,136 @@
+"""The store of another node: the calls of `Store`, over the network.
+
+Two connections: one for what a leader waits for (append, create, fence), one for bulk (reads and what is asked beside),
+so that a large read does not delay an append. What can take minutes, seal and copy, has a connection of its own for as
+long as it takes. Nothing is retried here: StoreUnreachable means that the outcome is unknown, and that repeating is
+harmless.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
+from headwater.model.replica import (
+    Buffer,
+    Durability,
+    ReplicaState,
+    SealedReplica,
+    SegmentFacts,
+    StoreError,
+)
+from headwater.peers import messages
+from headwater.peers.channel import Channel, ChannelOptions
+from headwater.peers.messages import APPEND_HEAD_BYTES, REPLY_BYTES, Address, Call, Create, Donor
+from headwater.wire.codec import MalformedRequest
+
+T = TypeVar("T")
+
+
+class RemoteStore:
+    """Implements `Store`."""
+
+    def __init__(
+        self,
+        store_id: StoreId,
+        address: Address,
+        secret: bytes,
+        *,
+        options: ChannelOptions | None = None,
+        on_lost: Callable[[StoreId], None] | None = None,
+    ) -> None:
+        """`on_lost` is called at once when the connection that carries appends is lost."""
+        self.address = address
+        self._store_id = store_id
+        self._store_bytes = bytes.fromhex(store_id)
+        self._secret = secret
+        self._options = options or ChannelOptions()
+        lost = None if on_lost is None else lambda: on_lost(store_id)
+        self._appends = Channel(address, secret, self._options, lost)
+        self._bulk = Channel(address, secret, self._options)
+
+    @property
+    def store_id(self) -> StoreId:
+        return self._store_id
+
+    def close(self) -> None:
+        """Calls that wait fail with StoreUnreachable."""
+        self._appends.close()
+        self._bulk.close()
+
+    async def ping(self) -> None:
+        """Returns when the store answers."""
+        await self._ask(self._bulk, Call.PING)
+
+    async def create(
+        self,
+        segment: SegmentId,
+        partition: str,
+        base: Offset,
+        epoch: LeaderEpoch,
+        header: bytes,
+        durability: Durability,
+    ) -> None:
+        body = messages.create_body(Create(segment, partition, base, epoch, header, durability))
+        await self._ask(self._appends, Call.CREATE, body)
+
+    async def append(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset:
+        size = sum(map(len, batches))
+
+        def encode(version: int, number: int) -> Sequence[Buffer]:
+            head = messages.append_request(version, number, self._store_bytes, segment, first, end, lac, size)
+            return [head, *batches]
+
+        return _decoded(messages.read_append_reply, await self._appends.call(encode, APPEND_HEAD_BYTES + size))
+
+    def append_now(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset | None:
+        """Another node always has to be waited for."""
+        return None
+
+    async def fence(self, segment: SegmentId) -> ReplicaState:
+        frame = await self._ask(self._appends, Call.FENCE, messages.segment_body(segment))
+        return _decoded(messages.read_state_reply, frame)
+
+    async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
+        body = messages.read_body(segment, offset, limit, max_bytes)
+        return memoryview(await self._ask(self._bulk, Call.READ, body))[REPLY_BYTES:]
+
+    async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
+        body = messages.segment_and_offset_body(segment, timestamp)
+        return _decoded(messages.read_offset_reply, await self._ask(self._bulk, Call.FIND_TIMESTAMP, body))
+
+    async def state(self, segment: SegmentId) -> ReplicaState:
+        frame = await self._ask(self._bulk, Call.STATE, messages.segment_body(segment))
+        return _decoded(messages.read_state_reply, frame)
+
+    async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
+        return await self._ask_apart(Call.SEAL, messages.segment_and_offset_body(segment, end))
+
+    async def copy(self, facts: SegmentFacts, donors: Sequence[Donor]) -> SealedReplica:
+        """Have the store pull a sealed segment from the first of these stores that can give it."""
+        return await self._ask_apart(Call.COPY, messages.copy_body(facts, donors))
+
+    async def _ask_apart(self, call: Call, body: bytes) -> SealedReplica:
+        channel = Channel(self.address, self._secret, replace(self._options, call_timeout_s=None))
+        try:
+            return _decoded(messages.read_sealed_reply, await self._ask(channel, call, body))
+        finally:
+            channel.close()
+
+    def _ask(self, channel: Channel, call: Call, *body: bytes) -> "asyncio.Future[bytearray]":
+        def encode(version: int, number: int) -> Sequence[Buffer]:
+            return [messages.request(version, call, number, self._store_bytes, *body)]
+
+        return channel.call(encode, sum(map(len, body)))
+
+
+def _decoded(decode: Callable[[bytearray], T], frame: bytearray) -> T:
+    try:
+        return decode(frame)
+    except MalformedRequest as error:
+        raise StoreError(f"the reply of a store cannot be read: {error}") from error

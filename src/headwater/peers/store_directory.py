@@ -1,0 +1,63 @@
+"""From the id of a store to the store: this node's own, or another's by the address that it has at present."""
+
+from collections.abc import Callable
+
+from headwater.model.ids import StoreId
+from headwater.model.replica import Store, StoreUnreachable
+from headwater.peers.channel import ChannelOptions
+from headwater.peers.messages import Address
+from headwater.peers.remote_store import RemoteStore
+
+
+class StoreDirectory:
+    def __init__(
+        self,
+        local: Store | None,
+        address_of: Callable[[StoreId], Address | None],
+        secret: bytes,
+        *,
+        options: ChannelOptions | None = None,
+        on_lost: Callable[[StoreId], None] | None = None,
+    ) -> None:
+        """`address_of` answers from memory, and None if nobody serves the store now. `on_lost` hears of every
+        connection for appends that is lost."""
+        self._local = local
+        self._address_of = address_of
+        self._secret = secret
+        self._options = options
+        self._on_lost = on_lost
+        self._remote: dict[StoreId, RemoteStore] = {}
+
+    def store(self, store_id: StoreId) -> Store:
+        """Raises StoreUnreachable if nobody knows where it is."""
+        if self._local is not None and store_id == self._local.store_id:
+            return self._local
+        return self.remote(store_id)
+
+    def remote(self, store_id: StoreId) -> RemoteStore:
+        address = self._address_of(store_id)
+        known = self._remote.get(store_id)
+        if known is not None and known.address == address:
+            return known
+        self._drop(store_id)
+        if address is None:
+            raise StoreUnreachable(f"no node serves store {store_id}")
+        self._remote[store_id] = RemoteStore(
+            store_id, address, self._secret, options=self._options, on_lost=self._on_lost
+        )
+        return self._remote[store_id]
+
+    def refresh(self) -> None:
+        """Addresses have changed: connections to the old ones are closed, and what waits for them fails."""
+        for store_id, known in list(self._remote.items()):
+            if self._address_of(store_id) != known.address:
+                self._drop(store_id)
+
+    def close(self) -> None:
+        for store_id in list(self._remote):
+            self._drop(store_id)
+
+    def _drop(self, store_id: StoreId) -> None:
+        known = self._remote.pop(store_id, None)
+        if known is not None:
+            known.close()

@@ -1,0 +1,254 @@
+"""Serves the store of this node to its peers, on a listener of its own.
+
+A peer proves first that it knows the secret of the cluster; until then nothing else is answered, and requests are
+small. Calls of one connection reach the store in the order in which they came, many at a time, and are answered in
+that order. Appends go to the store without a task; everything else gets one. Nobody deletes over the network.
+
+All state belongs to the event loop.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec
+
+from headwater.model.ids import Offset, SegmentId
+from headwater.model.replica import Buffer, CorruptReplica, SegmentFacts, StoreError, WrongStore
+from headwater.peers import messages
+from headwater.peers.channel import ChannelOptions
+from headwater.peers.donors import DonorSource
+from headwater.peers.handshake import NONCE_BYTES, NoCommonVersion, StoreSide, check_secret
+from headwater.peers.messages import NEWEST_VERSION, OLDEST_VERSION, Append, Call, Create, Donor, Read, Request
+from headwater.storage.segment_store import SegmentStore
+from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces, Promise
+from headwater.transport.server import Server, ServerLimits, Traffic
+from headwater.wire.codec import Cursor, MalformedRequest
+
+P = ParamSpec("P")
+
+MAX_READ_BYTES: Final = 8 * 1024 * 1024
+"""Of one read, whatever is asked for, if it is more than one batch."""
+MAX_READS: Final = 4
+"""Of one connection at a time: what a peer that asks and does not listen can cost."""
+MAX_COPIES: Final = 4
+"""Of all connections at a time."""
+
+LIMITS: Final = ServerLimits(
+    max_connections=1_000,
+    max_connections_per_ip=1_000,
+    max_request_bytes=101 * 1024 * 1024,
+    request_memory_bytes=256 * 1024 * 1024,
+    max_requests_in_flight=1_000,
+    idle_timeout_s=3_600.0,
+    handshake_timeout_s=10.0,
+)
+"""A batch that a client may send fits into an append."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """One connection."""
+
+    handshake: StoreSide | None = None
+    unstarted: int = 0
+    """Calls whose tasks have not run yet. An append behind them gets a task, too: it must not overtake."""
+    reads: int = 0
+
+
+class StoreServer:
+    def __init__(
+        self,
+        store: SegmentStore,
+        secret: bytes,
+        traffic: Traffic,
+        *,
+        limits: ServerLimits = LIMITS,
+        donor_options: ChannelOptions | None = None,
+    ) -> None:
+        check_secret(secret)
+        if limits.handshake_timeout_s is None:
+            raise ValueError("a store is not served to strangers")
+        self._store = store
+        self._store_bytes = bytes.fromhex(store.store_id)
+        self._secret = secret
+        self._donor_options = donor_options or ChannelOptions(call_timeout_s=30.0)
+        self._server = Server(self._handle, limits, traffic)
+        self._loop = self._server.loop
+        self._sessions: dict[Connection, _Session] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._copies = asyncio.Semaphore(MAX_COPIES)
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        return await self._server.listen(host, port)
+
+    async def close(self) -> None:
+        """Peers are cut off; what the store has begun it finishes."""
+        await self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of requests that are not answered."""
+        return self._server.held_bytes
+
+    # One request
+
+    def _handle(self, connection: Connection, frame: bytearray) -> "Answer | Promise":
+        request = messages.read_request(frame)
+        session = self._sessions.get(connection)
+        if session is None:
+            session = self._sessions[connection] = _Session()
+            connection.when_closed[self] = lambda: self._forget(connection)
+        if not connection.is_trusted:
+            return self._shake_hands(connection, session, request, messages.body_of(frame))
+        if not OLDEST_VERSION <= request.version <= NEWEST_VERSION:
+            raise CloseConnection(f"version {request.version} was not agreed upon")
+        if request.store_id != self._store_bytes:
+            return messages.error_reply(request.number, WrongStore(f"this is store {self._store.store_id}"))
+        if request.call == Call.APPEND:
+            return self._append(session, request, messages.read_append(frame))
+        return self._ask(connection, session, request, messages.body_of(frame))
+
+    def _forget(self, connection: Connection) -> None:
+        self._sessions.pop(connection, None)
+
+    def _shake_hands(self, connection: Connection, session: _Session, request: Request, body: Cursor) -> Pieces:
+        if request.call == Call.HELLO and session.handshake is None:
+            session.handshake = StoreSide(self._secret, os.urandom(NONCE_BYTES))
+            try:
+                return messages.reply(request.number, session.handshake.answer(body))
+            except NoCommonVersion as error:
+                return messages.error_reply(request.number, error)
+        if request.call == Call.PROVE and session.handshake is not None:
+            proof = session.handshake.verify(body)
+            if proof is not None:
+                connection.is_trusted = True
+                return messages.reply(request.number, proof)
+        raise CloseConnection("a stranger")
+
+    def _append(self, session: _Session, request: Request, append: Append) -> "Answer | Promise":
+        number = request.number
+        segment, first, end, lac, batches = append
+        pieces: Sequence[Buffer] = (batches,) if batches else ()
+        try:
+            started = None if session.unstarted else self._store.append_soon(segment, first, end, lac, pieces)
+        except StoreError as error:
+            return messages.error_reply(number, error)
+        if started is None:
+            return self._spawn(session, number, self._store_append, segment, first, end, lac, pieces)
+        if isinstance(started, int):
+            return messages.append_reply(number, started)
+        replica, written = started
+
+        def render(outcome: "asyncio.Future[None]") -> Pieces:
+            try:
+                outcome.result()
+            except StoreError as error:
+                return messages.error_reply(number, error)
+            return messages.append_reply(number, replica.end)
+
+        return Promise(written, render)
+
+    def _ask(self, connection: Connection, session: _Session, request: Request, body: Cursor) -> Answer:
+        match request.call:
+            case Call.PING:
+                messages.check_end(body)
+                return messages.reply(request.number)
+            case Call.READ:
+                answer = self._spawn(session, request.number, self._read, messages.read_read(body))
+                self._count_read(connection, session, answer)
+                return answer
+            case Call.CREATE:
+                return self._spawn(session, request.number, self._create, messages.read_create(body))
+            case Call.FENCE:
+                return self._spawn(session, request.number, self._fence, messages.read_segment(body))
+            case Call.STATE:
+                return self._spawn(session, request.number, self._state, messages.read_segment(body))
+            case Call.FIND_TIMESTAMP:
+                return self._spawn(
+                    session, request.number, self._find_timestamp, *messages.read_segment_and_offset(body)
+                )
+            case Call.SEAL:
+                return self._spawn(session, request.number, self._seal, *messages.read_segment_and_offset(body))
+            case Call.COPY:
+                return self._spawn(session, request.number, self._copy, *messages.read_copy(body))
+        raise MalformedRequest(f"there is no call {request.call}")
+
+    def _spawn(
+        self,
+        session: _Session,
+        number: int,
+        function: Callable[P, Coroutine[Any, Any, Buffer]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> "asyncio.Task[Pieces | None]":
+        """Tasks start in the order in which they are made, and the store keeps the order of the calls."""
+
+        async def run() -> Pieces:
+            session.unstarted -= 1
+            try:
+                return messages.reply(number, await function(*args, **kwargs))
+            except StoreError as error:
+                return messages.error_reply(number, error)
+
+        session.unstarted += 1
+        task: asyncio.Task[Pieces | None] = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _count_read(self, connection: Connection, session: _Session, answer: "asyncio.Task[Any]") -> None:
+        """No more requests are taken while so many reads are on their way."""
+        session.reads += 1
+        if session.reads >= MAX_READS:
+            connection.pause("reads")
+
+        def done(_: object) -> None:
+            session.reads -= 1
+            connection.resume("reads")
+
+        answer.add_done_callback(done)
+
+    # What the store answers
+
+    async def _store_append(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, pieces: Sequence[Buffer]
+    ) -> Buffer:
+        return messages.offset_body(await self._store.append(segment, first, end, lac, pieces))
+
+    async def _create(self, create: Create) -> Buffer:
+        await self._store.create(*create)
+        return b""
+
+    async def _fence(self, segment: SegmentId) -> Buffer:
+        return messages.state_body(await self._store.fence(segment))
+
+    async def _state(self, segment: SegmentId) -> Buffer:
+        return messages.state_body(await self._store.state(segment))
+
+    async def _read(self, read: Read) -> Buffer:
+        return await self._store.read(read.segment, read.offset, read.limit, min(read.max_bytes, MAX_READ_BYTES))
+
+    async def _find_timestamp(self, segment: SegmentId, timestamp: int) -> Buffer:
+        return messages.offset_body(await self._store.find_timestamp(segment, timestamp))
+
+    async def _seal(self, segment: SegmentId, end: Offset) -> Buffer:
+        return messages.sealed_body(await self._store.seal(segment, end))
+
+    async def _copy(self, facts: SegmentFacts, donors: Sequence[Donor]) -> Buffer:
+        others = [donor for donor in donors if donor.store_id != self._store.store_id]
+        async with self._copies:
+            while True:
+                source = DonorSource(facts, others, self._secret, self._donor_options)
+                try:
+                    return messages.sealed_body(await self._store.copy(facts, source))
+                except CorruptReplica:
+                    others = others[1:]  # the first one has something else
+                    if not others:
+                        raise
+                finally:
+                    source.close()
