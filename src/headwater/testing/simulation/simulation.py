@@ -1,0 +1,115 @@
+"""One run: build a cluster from a seed, let everything go wrong for a while, heal it, and look at what is left."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from headwater.testing.simulation.broker import Broker
+from headwater.testing.simulation.clients import Producer, Reader
+from headwater.testing.simulation.collector import Collector
+from headwater.testing.simulation.controllers import Controller, Mover
+from headwater.testing.simulation.housekeeping import Housekeeping
+from headwater.testing.simulation.invariants import Invariants, Violation
+from headwater.testing.simulation.membership import Membership
+from headwater.testing.simulation.metadata import HEAD, Metadata
+from headwater.testing.simulation.nemesis import Nemesis
+from headwater.testing.simulation.network import Network
+from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.swarm import Swarm, draw
+from headwater.testing.simulation.world import Runaway, World
+
+HEALING_S = 10.0
+"""L1: how long after the last fault writes may stand still."""
+PROGRESS = 6
+"""Batches to be acknowledged after healing."""
+QUIET_S = 0.3
+"""From the end of production to the audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    seed: int
+    counts: Counter[str]
+    virtual_s: float
+
+
+class Simulation:
+    def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
+        self.seed = seed
+        self.world = world = World(seed)
+        self.swarm = swarm = swarm or draw(world.random)
+        self.network = network = Network(world, swarm.conditions)
+        self.invariants = invariants = Invariants(swarm.rules.min_insync)
+        self.metadata = metadata = Metadata(world, network, invariants.metadata_changed, torn_lists=swarm.torn_lists)
+        self.stores = [Store(world, network, invariants, node, swarm.sync_s) for node in range(swarm.stores)]
+        self.membership = membership = Membership(network, metadata, self.stores)
+        for store in self.stores:
+            store.stores = membership.by_id
+        invariants.attach(metadata, membership.by_id)
+        self.brokers = [
+            Broker(world, network, metadata, membership, invariants, swarm, node) for node in range(swarm.brokers)
+        ]
+        membership.brokers.extend(self.brokers)
+        self.housekeeping = [Housekeeping(world, broker) for broker in self.brokers]
+        self.mover = Mover(world, network, metadata, swarm.brokers)
+        self.controllers = [Controller(world, network, metadata, membership, swarm, number) for number in range(2)]
+        self.producers = [
+            Producer(world, network, self.brokers, invariants, swarm, number) for number in range(swarm.producers)
+        ]
+        self.reader = Reader(world, network, metadata, membership, self.brokers, invariants, swarm)
+        self.nemesis = Nemesis(world, network, metadata, membership, self.brokers, self.mover, invariants, swarm)
+        self.collectors = [
+            Collector(world, network, metadata, invariants, store, swarm.collect_every_s) for store in self.stores
+        ]
+
+    def run(self) -> Outcome:
+        """Raises Violation if an invariant does not hold."""
+        try:
+            self._start()
+            self.world.run_until(self.swarm.faulty_s)
+            self._heal()
+            self._stop_clients()
+            self.world.counts["replicated batches audited"] += self.invariants.audit()
+        except Runaway as runaway:
+            raise Violation("L1", str(runaway)) from runaway
+        return Outcome(self.seed, self.world.counts, self.world.now)
+
+    def _start(self) -> None:
+        self.mover.start(self.swarm.move_every_s)
+        for broker in self.brokers:
+            broker.start()
+        for housekeeping in self.housekeeping:
+            housekeeping.start()
+        for controller in self.controllers:
+            controller.start()
+        for collector in self.collectors:
+            collector.start()
+        for producer in self.producers:
+            producer.start()
+        self.reader.start()
+        self.nemesis.start()
+
+    def _heal(self) -> None:
+        self.world.note("simulation", "heals")
+        self.nemesis.stop()
+        self.mover.is_stopped = True
+        wanted = self.world.counts["acknowledged"] + PROGRESS
+        self.world.run_until(self.world.now + HEALING_S, lambda: self.world.counts["acknowledged"] >= wanted)
+        if self.world.counts["acknowledged"] < wanted:
+            if self._has_sound_replica():
+                raise Violation("L1", f"no progress {HEALING_S} s after the last fault: {self.metadata.value(HEAD)}")
+            self.world.counts["blocked without a sound replica"] += 1
+
+    def _has_sound_replica(self) -> bool:
+        segment = self.invariants.chain()[-1]
+        for store_id in segment.replicas:
+            store = self.membership.by_id[store_id]
+            replica = store.replicas.get(segment.id)
+            if store.store_id == store_id and replica is not None and not replica.in_doubt:
+                return True
+        return False
+
+    def _stop_clients(self) -> None:
+        for producer in self.producers:
+            producer.is_stopped = True
+        self.reader.is_stopped = True
+        self.world.run_until(self.world.now + QUIET_S)

@@ -1,0 +1,346 @@
+"""A store with the contract of `model/replica.py`, whose disk can be looked at: what is written, and what is durable.
+
+Every mutating call is answered after its own flush. A flush makes durable what was there when it began. A power cut
+keeps what is durable and, of each replica, any prefix of the rest; what is torn leaves the replica in doubt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
+from headwater.model.replica import (
+    Buffer,
+    CorruptReplica,
+    Fenced,
+    NoSpace,
+    OutOfSequence,
+    ReplicaState,
+    UnknownSegment,
+    WrongStore,
+)
+from headwater.model.segments import SealedSegment
+from headwater.testing.simulation.batches import BATCH_BYTES, span
+from headwater.testing.simulation.invariants import Invariants
+from headwater.testing.simulation.metadata import PARTITION
+from headwater.testing.simulation.network import Network, Process, Reply
+from headwater.testing.simulation.world import World
+
+_PARTITION = str(PARTITION)
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    segment: SegmentId
+    partition: str
+    base: Offset
+    epoch: LeaderEpoch
+    header: bytes
+    instance: int
+    entries: list[Buffer] = field(default_factory=list)
+    end: Offset = 0
+    lac: Offset = 0
+    is_fenced: bool = False
+    in_doubt: bool = False
+    is_sealed: bool = False
+    is_damaged: bool = False
+    """Its bytes do not have their checksum; nobody has looked yet."""
+    is_durable: bool = False
+    durable_entries: int = 0
+    durable_lac: Offset = 0
+    is_fence_durable: bool = False
+    replaced: "Replica | None" = None
+    """What a copy that is not durable yet stands in for: a crash brings it back."""
+    promised_end: Offset | None = None
+    """What this store has acknowledged to hold; None before the first answer."""
+    is_fence_promised: bool = False
+
+    @property
+    def durable_end(self) -> Offset:
+        if not self.is_durable and self.replaced is not None:
+            return self.replaced.durable_end
+        return span(self.entries[self.durable_entries - 1])[1] if self.durable_entries else self.base
+
+    def state(self) -> ReplicaState:
+        size = BATCH_BYTES * len(self.entries)
+        return ReplicaState(
+            self.segment, self.partition, self.base, self.end, self.epoch, self.lac, size, 0,
+            self.is_fenced, self.in_doubt, self.is_sealed, self.instance, self.header,
+        )  # fmt: skip
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        del self.entries[count:]
+        self.end = span(self.entries[-1])[1] if self.entries else self.base
+        self.durable_entries = min(self.durable_entries, count)
+        self.lac = min(self.lac, self.end)
+        self.durable_lac = min(self.durable_lac, self.end)
+
+
+class Store(Process):
+    def __init__(self, world: World, network: Network, invariants: Invariants, node: int, sync_s: float) -> None:
+        super().__init__(f"store{node}", node)
+        self.generation = 0
+        self.replicas: dict[SegmentId, Replica] = {}
+        self.is_full = False
+        self.stores: dict[StoreId, Store] = {}
+        """All of the cluster, by every identity they ever had."""
+        self._world = world
+        self._network = network
+        self._invariants = invariants
+        self._sync_s = sync_s
+        self._instances = 0
+        self._draw_identity()
+
+    # The calls of the port
+
+    def create(
+        self, reply: Reply, store_id: StoreId, segment: SegmentId, base: Offset, epoch: LeaderEpoch, header: bytes
+    ) -> None:
+        if store_id != self.store_id:
+            return reply(WrongStore())
+        replica = self.replicas.get(segment)
+        if replica is None:
+            if self.is_full:
+                return reply(NoSpace())
+            replica = self._new_replica(segment, base, epoch, header)
+        elif replica.is_fenced:
+            return reply(Fenced())
+        self._flush(replica, reply, None)
+
+    def append(
+        self,
+        reply: Reply,
+        store_id: StoreId,
+        segment: SegmentId,
+        first: Offset,
+        end: Offset,
+        lac: Offset,
+        batches: Sequence[Buffer],
+    ) -> None:
+        if store_id != self.store_id:
+            return reply(WrongStore())
+        replica = self.replicas.get(segment)
+        if replica is None:
+            return reply(UnknownSegment())
+        if replica.is_fenced:
+            return reply(Fenced())
+        if first > replica.end:
+            return reply(OutOfSequence())
+        if self.is_full and batches:
+            return reply(NoSpace())
+        for batch in batches:
+            base, batch_end = span(batch)
+            self._invariants.written(segment, base, batch, self.name)
+            if base >= replica.end:
+                replica.entries.append(batch)
+                replica.end = batch_end
+        replica.lac = max(replica.lac, lac)
+        self._flush(replica, reply, replica.end)
+
+    def fence(self, reply: Reply, store_id: StoreId, segment: SegmentId) -> None:
+        if store_id != self.store_id:
+            return reply(WrongStore())
+        replica = self.replicas.get(segment)
+        if replica is None:
+            replica = self._new_replica(segment, 0, -1, b"", partition="")
+            replica.in_doubt = True
+        replica.is_fenced = True
+        self._flush(replica, reply, replica)
+
+    def read(self, reply: Reply, store_id: StoreId, segment: SegmentId, first: Offset, end: Offset) -> None:
+        """The header, and all batches of [first, end)."""
+        if store_id != self.store_id:
+            return reply(WrongStore())
+        replica = self.replicas.get(segment)
+        if replica is None:
+            return reply(UnknownSegment())
+        if replica.is_damaged:
+            replica.in_doubt = True
+            return reply(CorruptReplica())
+        if first < replica.base or end > replica.end:
+            return reply(OutOfSequence())
+        reply((replica.header, [batch for batch in replica.entries if first <= span(batch)[0] < end]))
+
+    def seal(self, reply: Reply, store_id: StoreId, segment: SegmentId, end: Offset) -> None:
+        if store_id != self.store_id:
+            return reply(WrongStore())
+        replica = self.replicas.get(segment)
+        if replica is None or replica.end < end:
+            return reply(UnknownSegment())
+        replica.is_sealed = replica.is_fenced = True
+        replica.cut(sum(1 for batch in replica.entries if span(batch)[0] < end))
+        replica.promised_end = end
+        self._flush(replica, reply, None)
+
+    def copy(
+        self, reply: Reply, store_id: StoreId, facts: SealedSegment, donors: Sequence[StoreId], timeout_s: float
+    ) -> None:
+        """Pull a sealed segment from the first donor that has it, unless it is complete here."""
+        if store_id != self.store_id:
+            return reply(WrongStore())
+        if self.is_full:
+            return reply(NoSpace())
+        if self._is_complete(facts):
+            return self._adopt(reply, facts)
+        if not donors:
+            return reply(UnknownSegment())
+        donor, rest = donors[0], donors[1:]
+
+        def pulled(answer: Any) -> None:
+            if store_id != self.store_id:
+                return reply(WrongStore())
+            if isinstance(answer, tuple):
+                return self._received(reply, facts, *answer)
+            self.copy(reply, store_id, facts, rest, timeout_s)
+
+        target = self.stores[donor]
+        self._network.call(self, target, target.read, (donor, facts.id, facts.base, facts.end), pulled, timeout_s)
+
+    def receive(
+        self, reply: Reply, store_id: StoreId, facts: SealedSegment, header: bytes, batches: list[Buffer]
+    ) -> None:
+        """A sealed segment that was made elsewhere, by compaction."""
+        if store_id != self.store_id:
+            return reply(WrongStore())
+        if self.is_full:
+            return reply(NoSpace())
+        self._received(reply, facts, header, batches)
+
+    def ping(self, reply: Reply) -> None:
+        reply(self.store_id)
+
+    # Of this node only
+
+    def inventory(self) -> list[ReplicaState]:
+        return [replica.state() for replica in self.replicas.values()]
+
+    def delete(self, segment: SegmentId, instance: int) -> bool:
+        replica = self.replicas.get(segment)
+        if replica is None or replica.instance != instance:
+            return False
+        del self.replicas[segment]
+        return True
+
+    # What happens to it
+
+    def kill(self) -> None:
+        """The process ends, the machine goes on: what was written is flushed before the next one serves it."""
+        self._stop(torn=0.0)
+
+    def cut_power(self) -> None:
+        self._stop(torn=0.5)
+
+    def _stop(self, torn: float) -> None:
+        self.crash()
+        before = list(self.replicas.values())
+        for replica in before:
+            self._fall_back(replica, torn)
+        self._invariants.survived(self, before)
+
+    def _fall_back(self, replica: Replica, torn: float) -> None:
+        """To what is durable, and any prefix of what is not."""
+        if not replica.is_durable and (replica.is_sealed or self._world.chance(0.5)):
+            del self.replicas[replica.segment]
+            if replica.replaced is not None:
+                self.replicas[replica.segment] = replica.replaced
+                self._fall_back(replica.replaced, torn)
+            return
+        written = len(replica.entries)
+        kept = self._world.random.randint(replica.durable_entries, written)
+        replica.lac = replica.lac if kept == written and self._world.chance(0.5) else replica.durable_lac
+        if kept < written:
+            replica.cut(kept)
+            replica.in_doubt = replica.in_doubt or self._world.chance(torn)
+        if replica.is_fenced and not replica.is_fence_durable and self._world.chance(0.7):
+            replica.is_fenced = False
+        replica.is_durable = True  # the next process flushes what it finds before it answers
+        replica.durable_entries = len(replica.entries)
+        replica.durable_lac = replica.lac
+        replica.is_fence_durable = replica.is_fenced
+
+    def damage_tail(self, segment: SegmentId) -> bool:
+        """Acknowledged bytes rot; the scan at the next start sees it."""
+        replica = self.replicas.get(segment)
+        if replica is None or not replica.entries:
+            return False
+        replica.cut(len(replica.entries) - self._world.random.randint(1, min(3, len(replica.entries))))
+        replica.in_doubt = True
+        replica.promised_end = replica.base
+        return True
+
+    def lose_disk(self) -> None:
+        self.crash()
+        self.replicas = {}
+        self._draw_identity()
+
+    def start(self) -> None:
+        self.is_up = True
+        self.is_full = False
+
+    def _draw_identity(self) -> None:
+        self.store_id = StoreId(f"{self.name}.{self.generation}")
+        self.generation += 1
+
+    def _new_replica(
+        self, segment: SegmentId, base: Offset, epoch: LeaderEpoch, header: bytes, partition: str = _PARTITION
+    ) -> Replica:
+        self._instances += 1
+        replica = Replica(
+            segment, partition, base, epoch, header, self._instances, end=base, lac=base, durable_lac=base
+        )
+        self.replicas[segment] = replica
+        return replica
+
+    def _is_complete(self, facts: SealedSegment) -> bool:
+        replica = self.replicas.get(facts.id)
+        return (
+            replica is not None
+            and not replica.in_doubt
+            and not replica.is_damaged
+            and replica.base == facts.base
+            and replica.end >= facts.end
+        )
+
+    def _adopt(self, reply: Reply, facts: SealedSegment) -> None:
+        """A new instance, so that what garbage collection decided about the old one before does not meet it."""
+        old = self.replicas[facts.id]
+        self._received(reply, facts, old.header, [batch for batch in old.entries if span(batch)[0] < facts.end])
+
+    def _received(self, reply: Reply, facts: SealedSegment, header: bytes, batches: list[Buffer]) -> None:
+        if not batches or span(batches[-1])[1] != facts.end:
+            return reply(CorruptReplica())
+        before = self.replicas.get(facts.id)
+        replica = self._new_replica(facts.id, facts.base, facts.epoch, header)
+        replica.entries = list(batches)
+        replica.end = replica.lac = facts.end
+        replica.is_fenced = replica.is_sealed = True
+        if before is not None:
+            replica.replaced = before if before.is_durable else before.replaced
+        self._flush(replica, reply, None)
+
+    def _flush(self, replica: Replica, reply: Reply, value: Any) -> None:
+        random = self._world.random.random
+        delay = self._sync_s * (0.5 + random())
+        if random() < 0.003:
+            delay += 0.2 * random()
+        self._world.after(
+            delay, self._flushed, self.life, replica, len(replica.entries), replica.lac, replica.is_fenced, reply, value
+        )
+
+    def _flushed(
+        self, life: int, replica: Replica, count: int, lac: Offset, is_fenced: bool, reply: Reply, value: Any
+    ) -> None:
+        if self.life != life:
+            return
+        replica.is_durable = True
+        replica.replaced = None
+        replica.durable_entries = max(replica.durable_entries, min(count, len(replica.entries)))
+        replica.durable_lac = max(replica.durable_lac, lac)
+        replica.is_fence_durable = replica.is_fence_durable or is_fenced
+        if self.replicas.get(replica.segment) is not replica:
+            return reply(UnknownSegment())
+        if value is replica:  # a fence: what is durable, and nothing can be added any more
+            value = replica.state()
+        self._invariants.acknowledged(replica, value)
+        reply(value)
