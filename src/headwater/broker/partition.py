@@ -17,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from headwater.broker.register import LostLeadership, Register, SegmentsChanged
 from headwater.broker.tail_cache import Tail, TailCache
@@ -60,8 +60,7 @@ class Environment:
     new_segment_id: Callable[[], SegmentId]
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     base_offset: Offset
     log_append_time_ms: int
     committed: "asyncio.Future[None] | None"
@@ -211,13 +210,14 @@ class Partition:
         base = self.log_end
         end = base + header.last_offset_delta + 1
         append_time = -1
+        now_ms = self._environment.clock.now_ms()
         if self.config.uses_log_append_time:
-            append_time = self._environment.clock.now_ms()
+            append_time = now_ms
             stamp_log_append_time(batch, 0, append_time)
             header = header._replace(max_timestamp=append_time)
         stamp(batch, 0, base, self.leader_epoch)
         if header.producer_id >= 0:
-            placed, now_ms = header._replace(base_offset=base), self._environment.clock.now_ms()
+            placed = BatchHeader(base, *header[1:])  # a third of what _replace takes
             if marker is None:
                 self.transactions.append(placed, self._appended_bytes, now_ms)
             else:
@@ -225,7 +225,7 @@ class Partition:
         self.log_end = end
         self._appended_bytes += len(batch)
         self._environment.tail_cache.add(self._tail, base, end, batch)
-        if self._write_now(batch, base, end, header.max_timestamp):
+        if self._write_now(batch, base, end, header.max_timestamp, now_ms):
             return Appended(base, append_time, None)
         committed = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(base, end, batch, header.max_timestamp, committed))
@@ -240,10 +240,10 @@ class Partition:
             committed = original.committed
         return Appended(base_offset, -1, committed)
 
-    def _write_now(self, batch: Buffer, base: Offset, end: Offset, max_timestamp: int) -> bool:
+    def _write_now(self, batch: Buffer, base: Offset, end: Offset, max_timestamp: int, now_ms: int) -> bool:
         """Whether the store could take the batch at once; it is committed then. Raises RequestError if it was refused,
         and nothing of it is left."""
-        if not self.commits_at_once or self._is_roll_due(len(batch)):
+        if not self.commits_at_once or self._is_roll_due(len(batch), now_ms):
             return False
         assert base == self._sent, "without a writer nothing waits"
         try:
@@ -263,7 +263,8 @@ class Partition:
         """Send everything that waits, in order, then end. Entries leave the queue when they are committed."""
         try:
             while self._queue or self._roll_asked:
-                if self._is_roll_due(len(self._queue[0].batch) if self._queue else 0):
+                next_bytes = len(self._queue[0].batch) if self._queue else 0
+                if self._is_roll_due(next_bytes, self._environment.clock.now_ms()):
                     await self._roll()
                 if self._queue:
                     await self._write_some()
@@ -337,8 +338,7 @@ class Partition:
             self._roll_asked = True
             self._wake_writer()
 
-    def _is_roll_due(self, next_bytes: int) -> bool:
-        now_ms = self._environment.clock.now_ms()
+    def _is_roll_due(self, next_bytes: int, now_ms: int) -> bool:
         if now_ms < self._next_roll_ms:
             self._roll_asked = False
             return False

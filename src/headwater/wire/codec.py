@@ -66,6 +66,10 @@ class Cursor:
         return self.buffer[start:stop]
 
     def uvarint(self) -> int:
+        position = self.position
+        if position < self.end and (byte := self.buffer[position]) < 0x80:  # short, as nearly always
+            self.position = position + 1
+            return byte
         result = shift = 0
         while True:
             if self.position >= self.end or shift > 28:
@@ -87,6 +91,10 @@ class Cursor:
         return announced
 
     def skip_tags(self) -> None:
+        position = self.position
+        if position < self.end and not self.buffer[position]:  # none, as nearly always
+            self.position = position + 1
+            return
         for _ in range(self.count(self.uvarint(), 2)):
             self.uvarint()
             self.take(self.uvarint())

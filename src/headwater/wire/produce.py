@@ -69,29 +69,30 @@ class TopicResult:
 def read_request(frame: bytearray, header: RequestHeader) -> ProduceRequest:
     cursor = Cursor(frame, header.body_position)
     version = header.api_version
-    transactional_id = string(cursor, version >= _FLEXIBLE)
+    is_flexible = version >= _FLEXIBLE
+    transactional_id = string(cursor, is_flexible)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack(cursor.take(6))
-    topics = [_read_topic(cursor, version) for _ in range(array_length(cursor, version >= _FLEXIBLE, 6))]
-    if version >= _FLEXIBLE:
+    topics = [_read_topic(cursor, version, is_flexible) for _ in range(array_length(cursor, is_flexible, 6))]
+    if is_flexible:
         cursor.skip_tags()
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _read_topic(cursor: Cursor, version: int) -> TopicData:
+def _read_topic(cursor: Cursor, version: int, is_flexible: bool) -> TopicData:
     name = topic_id = None
     if version >= _TOPIC_IDS:
         topic_id = uuid.UUID(bytes=bytes(cursor.take(16)))
     else:
-        name = string(cursor, version >= _FLEXIBLE)
+        name = string(cursor, is_flexible)
     partitions = []
-    for _ in range(array_length(cursor, version >= _FLEXIBLE, 5)):
+    for _ in range(array_length(cursor, is_flexible, 5)):
         (index,) = _INT32.unpack(cursor.take(4))
-        size = cursor.uvarint() - 1 if version >= _FLEXIBLE else _INT32.unpack(cursor.take(4))[0]
+        size = cursor.uvarint() - 1 if is_flexible else _INT32.unpack(cursor.take(4))[0]
         records = cursor.take(size) if size >= 0 else None
-        if version >= _FLEXIBLE:
+        if is_flexible:
             cursor.skip_tags()
         partitions.append(PartitionData(index, records))
-    if version >= _FLEXIBLE:
+    if is_flexible:
         cursor.skip_tags()
     return TopicData(name, topic_id, partitions)
 
