@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwater.metadata.connect import open_metadata
-from headwater.metadata.store import RESYNC, Put
+from headwater.metadata.store import RESYNC, MetaStore, Put, Unavailable, Unknown
 from headwater.testing.linearizability import is_linearizable, register
 from headwater.testing.register_load import RegisterLoad
 from headwater.testing.zookeeper_process import ZookeeperProcess, why_missing
@@ -51,6 +51,54 @@ def test_a_register_stays_linearizable_when_the_leader_fails_and_comes_back(
     load = asyncio.run(under_load(zookeeper, fault, remedy))
     assert load.done >= 3 * WRITES
     assert is_linearizable(load.history, 0, register), load.history
+
+
+async def read_across_a_pause(zookeeper: ZookeeperProcess, member: int, rounds: int, is_leader: bool) -> list[bytes]:
+    """What a client of one server reads when it asks after a write that this server slept through."""
+    others = [each for each in zookeeper.members if each != member]
+    read: list[bytes] = []
+    async with asyncio.timeout(PATIENCE_S * rounds):
+        reader = await open_metadata(zookeeper.url("stale", [member]))
+        writer = await open_metadata(zookeeper.url("stale", others))
+        await reader.txn([], [Put("a", b"-")])
+        for number in range(rounds):
+            await reader.get("a")
+            zookeeper.pause(member)
+            if is_leader:
+                await asyncio.to_thread(zookeeper.leader, [*others])
+            value = str(number).encode()
+            while not await is_written(writer, value):
+                pass
+            reading = asyncio.create_task(reader.get("a"))
+            await asyncio.sleep(0.1)  # the question lies in the socket of the server that sleeps
+            zookeeper.resume(member)
+            found = await reading
+            assert found is not None
+            read.append(found.value)
+        await reader.close()
+        await writer.close()
+    return read
+
+
+async def is_written(writer: MetaStore, value: bytes) -> bool:
+    """Over a change of leaders: the value is the same however often it is written."""
+    try:
+        return (await writer.txn([], [Put("a", value)])).ok
+    except (Unavailable, Unknown):
+        return False
+
+
+def test_a_server_that_slept_through_a_write_does_not_answer_with_what_was_before(zookeeper: ZookeeperProcess) -> None:
+    follower = next(member for member in zookeeper.members if member != zookeeper.leader())
+    assert asyncio.run(read_across_a_pause(zookeeper, follower, 20, is_leader=False)) == [
+        str(number).encode() for number in range(20)
+    ]
+
+
+def test_a_leader_that_slept_through_an_election_does_not_answer_with_what_was_before(
+    zookeeper: ZookeeperProcess,
+) -> None:
+    assert asyncio.run(read_across_a_pause(zookeeper, zookeeper.leader(), 1, is_leader=True)) == [b"0"]
 
 
 def test_a_session_and_a_watch_outlive_the_server_they_were_with(zookeeper: ZookeeperProcess) -> None:

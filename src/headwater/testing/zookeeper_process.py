@@ -85,12 +85,13 @@ class ZookeeperProcess:
         at = f"{login}@" if login else ""
         return f"zookeeper://{at}{','.join(self.servers[member] for member in chosen)}/{root}"
 
-    def leader(self) -> int:
+    def leader(self, among: Sequence[int] | None = None) -> int:
         """The number of the server that leads, as it says itself; waits for an election."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
-            for member, process in self._processes.items():
-                if process.poll() is None and self._mode(member) in ("leader", "standalone"):
+            for member in self.members if among is None else among:
+                is_running = self._processes[member].poll() is None
+                if is_running and self._mode(member) in ("leader", "standalone"):
                     return member
             time.sleep(0.05)
         raise TimeoutError(f"ZooKeeper has had no leader for {START_TIMEOUT_S:.0f} s")

@@ -1,0 +1,400 @@
+"""One server of ZooKeeper: what is particular to this back end, and what happens when the server or an owner fails."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+from kazoo.client import KazooClient
+
+from headwater.metadata import zookeeper_client
+from headwater.metadata.connect import open_metadata
+from headwater.metadata.limits import MAX_KEY_BYTES
+from headwater.metadata.store import (
+    MAX_OPS,
+    MAX_TXN_BYTES,
+    RESYNC,
+    Condition,
+    Del,
+    Is,
+    MetaStore,
+    Operation,
+    Put,
+    Txn,
+    Unavailable,
+    Unknown,
+)
+from headwater.metadata.zookeeper_url import MAX_ROOT_CHARS
+from headwater.testing.zookeeper_process import ZookeeperProcess, why_missing
+
+pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+
+PATIENCE_S = 40.0
+TTL_S = 1.5
+
+SESSION_OWNER = """
+import asyncio, sys
+from headwater.metadata.connect import open_metadata
+from headwater.metadata.store import Put
+
+async def main():
+    store = await open_metadata(sys.argv[1])
+    session = await store.session(float(sys.argv[2]))
+    await store.txn([], [Put("nodes/child", b"", session)])
+    print("ready", flush=True)
+    await asyncio.wait_for(session.lost.wait(), 60)
+    print("lost", (await store.txn([], [Put("nodes/child", b"", session)])).ok, flush=True)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZookeeperProcess]:
+    with ZookeeperProcess.start(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[ZookeeperProcess]:
+    """For tests that stop it."""
+    with ZookeeperProcess.start(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def url(zookeeper: ZookeeperProcess, request: pytest.FixtureRequest) -> str:
+    return zookeeper.url(request.node.name)
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[MetaStore]:
+    store = await open_metadata(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.contextmanager
+def owner_process(url: str, ttl_s: float) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
+    command = [sys.executable, "-c", SESSION_OWNER, url, str(ttl_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def plain_client(zookeeper: ZookeeperProcess, login: str = "") -> Iterator[KazooClient]:
+    client = KazooClient(",".join(zookeeper.servers), auth_data=[("digest", login)] if login else None)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+async def until_absent(store: MetaStore, key: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while await store.get(key) is not None:
+        assert time.monotonic() < deadline, f"{key} is still there"
+        await asyncio.sleep(0.05)
+
+
+# Size
+
+
+def test_ten_thousand_keys_are_listed_and_watched(url: str) -> None:
+    async def scenario() -> None:
+        async with opened(url) as store:
+            keys = [f"s/{number % 40}/{number:05}" for number in range(10_000)]
+            batches = [keys[start : start + MAX_OPS] for start in range(0, len(keys), MAX_OPS)]
+            for batch in batches:
+                assert (await store.txn([], [Put(key, key.encode()) for key in batch])).ok
+            listed = await store.list("s/")
+            assert [kv.key for kv in listed] == sorted(keys)
+            assert all(kv.value == kv.key.encode() for kv in listed)
+            hints = store.watch("s/")
+            assert await anext(hints) is RESYNC
+            await store.txn([], [Put(keys[7], b"new"), Del(keys[8])])
+            heard: set[str] = set()
+            async with asyncio.timeout(PATIENCE_S):
+                while not {keys[7], keys[8]} <= heard:
+                    hint = await anext(hints)
+                    assert isinstance(hint, set)
+                    heard |= hint
+            assert heard == {keys[7], keys[8]}
+            await hints.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+def test_the_largest_transaction_with_the_longest_keys_fits_into_a_packet(zookeeper: ZookeeperProcess) -> None:
+    def longest(kind: str, number: int) -> str:
+        """In one deep folder: each of its levels makes a path longer than its key."""
+        name = f"{kind}{number:03}"
+        return "x/" * ((MAX_KEY_BYTES - len(name)) // 2) + name
+
+    async def scenario() -> None:
+        async with opened(zookeeper.url("r" * MAX_ROOT_CHARS)) as store:
+            session = await store.session(TTL_S)
+            await store.txn([], [Put(longest("w", number), b"") for number in range(MAX_OPS)])
+            conditions: list[Condition] = [Is(longest("c", number), 0) for number in range(MAX_OPS)]
+            operations: list[Operation] = [Put(longest("w", number), b"", session) for number in range(MAX_OPS)]
+            size = sum(len(item.key) for item in [*conditions, *operations])
+            operations[0] = Put(longest("w", 0), bytes(MAX_TXN_BYTES - size), session)
+            assert all(len(condition.key) == MAX_KEY_BYTES for condition in conditions)
+            assert (await store.txn(conditions, operations)).ok
+            await session.close()
+
+    asyncio.run(scenario())
+
+
+# The tree
+
+
+def test_folders_that_a_deletion_leaves_empty_are_deleted(zookeeper: ZookeeperProcess, url: str) -> None:
+    async def scenario() -> None:
+        async with opened(url) as store, opened(url) as other:
+            await store.txn([], [Put("s/a/b/1", b""), Put("s/c", b"")])
+            await other.txn([], [Del("s/a/b/1")])
+            with plain_client(zookeeper) as client:
+                folder = f"/{url.rpartition('/')[2]}/keys/s+"
+                assert await asyncio.to_thread(client.get_children, folder) == ["c="]
+            # The first client remembers folders that are gone.
+            assert (await store.txn([Is("s/a/b/2", 0)], [Put("s/a/b/2", b"")])).ok
+            assert [kv.key for kv in await other.list("s/")] == ["s/a/b/2", "s/c"]
+
+    asyncio.run(scenario())
+
+
+def test_what_others_put_into_the_tree_is_left_alone(zookeeper: ZookeeperProcess, url: str) -> None:
+    async def scenario() -> None:
+        async with opened(url) as store:
+            await store.txn([], [Put("a/1", b"")])
+            hints = store.watch("a/")
+            assert await anext(hints) is RESYNC
+            with plain_client(zookeeper) as client:
+                await asyncio.to_thread(client.create, f"/{url.rpartition('/')[2]}/keys/a+/foreign", b"x")
+            assert [kv.key for kv in await store.list("a/")] == ["a/1"]
+            await store.txn([], [Put("a/2", b"")])
+            assert await asyncio.wait_for(anext(hints), PATIENCE_S) == {"a/2"}
+            await hints.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_begins_before_its_folder_does_and_goes_on_after_it(url: str) -> None:
+    async def scenario() -> None:
+        async with opened(url) as store, opened(url) as other:
+            hints = store.watch("a/b/")
+            assert await anext(hints) is RESYNC
+            for number in range(3):
+                key = f"a/b/c/{number}"
+                for operation in (Put(key, b""), Del(key)):
+                    await other.txn([], [operation])
+                    heard: set[str] = set()
+                    async with asyncio.timeout(PATIENCE_S):
+                        while key not in heard:
+                            hint = await anext(hints)
+                            assert isinstance(hint, set)
+                            heard |= hint
+            await hints.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+# Logins
+
+
+def test_what_one_login_wrote_is_closed_to_others(zookeeper: ZookeeperProcess, url: str) -> None:
+    root = url.rpartition("/")[2]
+
+    async def scenario() -> None:
+        async with opened(zookeeper.url(root, login="me:secret")) as store:
+            await store.txn([], [Put("a", b"1")])
+            session = await store.session(TTL_S)
+            assert (await store.txn([], [Put("b", b"", session)])).ok
+            await session.close()
+        async with opened(zookeeper.url(root, login="me:secret")) as store:
+            found = await store.get("a")
+            assert found is not None
+            assert found.value == b"1"
+        async with opened(zookeeper.url(root)) as stranger:
+            with pytest.raises(Unavailable, match="NoAuth"):
+                await stranger.get("a")
+            with pytest.raises(Unavailable, match="NoAuth"):
+                await stranger.txn([], [Put("b", b"1")])
+
+    asyncio.run(scenario())
+
+
+# Sessions
+
+
+def test_a_session_is_promised_no_more_than_the_server_grants(tmp_path: Path) -> None:
+    async def scenario(url: str) -> None:
+        async with opened(url) as store:
+            asked_at = time.monotonic()
+            session = await store.session(30)
+            assert asked_at < session.valid_until() <= time.monotonic() + 3
+            await session.close()
+
+    with ZookeeperProcess.start(tmp_path, settings={"maxSessionTimeout": "3000"}) as server:
+        asyncio.run(scenario(server.url()))
+
+
+def test_a_killed_owners_key_vanishes(url: str) -> None:
+    async def scenario() -> None:
+        async with opened(url) as store:
+            with owner_process(url, TTL_S) as (process, output):
+                assert (await asyncio.to_thread(output.readline)).strip() == "ready"
+                await asyncio.sleep(2 * TTL_S)
+                assert await store.get("nodes/child") is not None
+                process.kill()
+                await until_absent(store, "nodes/child")
+
+    asyncio.run(scenario())
+
+
+def test_an_owner_that_was_paused_for_too_long_learns_that_its_session_is_lost(url: str) -> None:
+    async def scenario() -> None:
+        async with opened(url) as store:
+            with owner_process(url, TTL_S) as (process, output):
+                assert (await asyncio.to_thread(output.readline)).strip() == "ready"
+                process.send_signal(signal.SIGSTOP)
+                await until_absent(store, "nodes/child")
+                process.send_signal(signal.SIGCONT)
+                assert (await asyncio.to_thread(output.readline)).strip() == "lost False"
+                assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
+            assert await store.get("nodes/child") is None
+
+    asyncio.run(scenario())
+
+
+def test_a_session_is_not_lost_while_the_server_only_does_not_answer(own_zookeeper: ZookeeperProcess) -> None:
+    async def scenario() -> None:
+        async with opened(own_zookeeper.url()) as store:
+            session = await store.session(6)
+            await store.txn([], [Put("nodes/me", b"", session)])
+            own_zookeeper.kill(0)
+            await asyncio.sleep(max(0.0, session.valid_until() - time.monotonic()) + 0.5)
+            assert not session.lost.is_set(), "nobody has said so"
+            await asyncio.to_thread(own_zookeeper.restart, 0)
+            # A server that starts gives every session that it knows its full time again.
+            deadline = time.monotonic() + PATIENCE_S
+            while session.valid_until() < time.monotonic():
+                assert time.monotonic() < deadline, "the session is not renewed"
+                await asyncio.sleep(0.05)
+            assert await store.get("nodes/me") is not None
+            await session.close()
+            assert await store.get("nodes/me") is None
+
+    asyncio.run(scenario())
+
+
+def test_a_session_that_cannot_be_closed_says_so(
+    own_zookeeper: ZookeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_client, "CONNECT_S", 0.5)
+
+    async def scenario() -> None:
+        async with opened(own_zookeeper.url()) as store:
+            session = await store.session(6)
+            own_zookeeper.kill(0)
+            with pytest.raises((Unknown, Unavailable)):
+                await session.close()
+            assert await store.txn([], [Put("me", b"", session)]) == Txn(False, {})
+
+    asyncio.run(scenario())
+
+
+# Servers that do not answer
+
+
+def test_a_server_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_client, "CONNECT_S", 0.5)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        with pytest.raises(Unavailable, match=f"ZooKeeper at 127.0.0.1:{port} cannot be reached"):
+            asyncio.run(open_metadata(f"zookeeper://127.0.0.1:{port}"))
+
+
+def test_a_server_that_speaks_another_protocol_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_client, "CONNECT_S", 1.0)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read(1024)
+        writer.close()
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                await open_metadata(f"zookeeper://127.0.0.1:{port}")
+
+    asyncio.run(scenario())
+
+
+def test_calls_while_the_server_is_away_certainly_have_no_effect(
+    own_zookeeper: ZookeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(own_zookeeper.url()) as store:
+            hints = store.watch("a/")
+            assert await anext(hints) is RESYNC
+            await store.txn([], [Put("a/1", b"1")])
+            assert await asyncio.wait_for(anext(hints), PATIENCE_S) == {"a/1"}
+            own_zookeeper.kill(0)
+            monkeypatch.setattr(zookeeper_client, "CONNECT_S", 0.5)
+            with pytest.raises(Unavailable):
+                await store.get("a/1")
+            for call in (store.txn([], [Put("a/1", b"2")]), store.txn([Is("a/2", 0)], [Put("a/2", b"")])):
+                with pytest.raises(Unavailable):
+                    await call
+            monkeypatch.undo()
+            await asyncio.to_thread(own_zookeeper.restart, 0)
+            assert await asyncio.wait_for(anext(hints), PATIENCE_S) is RESYNC
+            assert [(kv.key, kv.value) for kv in await store.list("a/")] == [("a/1", b"1")]
+            await hints.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_whose_answer_is_lost_is_unknown_and_is_not_sent_twice(own_zookeeper: ZookeeperProcess) -> None:
+    async def scenario() -> None:
+        async with opened(own_zookeeper.url()) as store:
+            done = await store.txn([], [Put("n", b"0")])
+            outcomes: list[Txn | BaseException] = []
+
+            async def append(number: int) -> None:
+                # Nothing is read first, so that the commit is what the server has when it falls asleep.
+                outcomes.append(await store.txn([Is(f"log/{number}", 0)], [Put(f"log/{number}", b"")]))
+
+            await append(0)
+            own_zookeeper.pause(0)
+            sent = [asyncio.create_task(append(number)) for number in range(1, 6)]
+            await asyncio.sleep(0.5)
+            own_zookeeper.kill(0)
+            results = await asyncio.gather(*sent, return_exceptions=True)
+            assert [type(result) for result in results] == [Unknown] * 5
+            await asyncio.to_thread(own_zookeeper.restart, 0)
+            # A server that was killed asleep had done nothing, and nobody sends it again.
+            assert [kv.key for kv in await store.list("log/")] == ["log/0"]
+            assert (await store.txn([Is("n", done.versions["n"])], [Put("n", b"1")])).ok
+
+    asyncio.run(scenario())
