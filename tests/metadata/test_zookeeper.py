@@ -398,3 +398,18 @@ def test_a_commit_whose_answer_is_lost_is_unknown_and_is_not_sent_twice(own_zook
             assert (await store.txn([Is("n", done.versions["n"])], [Put("n", b"1")])).ok
 
     asyncio.run(scenario())
+
+
+def test_a_thousand_callers_learn_together_that_the_server_is_away(
+    own_zookeeper: ZookeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(own_zookeeper.url()) as store:
+            own_zookeeper.kill(0)
+            monkeypatch.setattr(zookeeper_client, "CONNECT_S", 1.0)
+            # One after the other, or fifty at a time, they would take longer than the test has.
+            async with asyncio.timeout(PATIENCE_S):
+                answers = await asyncio.gather(*(store.get("a") for _ in range(5_000)), return_exceptions=True)
+            assert {type(answer) for answer in answers} == {Unavailable}
+
+    asyncio.run(scenario())

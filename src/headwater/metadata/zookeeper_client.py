@@ -75,7 +75,7 @@ class ZookeeperClient:
         client = cls(address, timeout_s)
         try:
             await asyncio.to_thread(client._kazoo.start_async)
-            await client._await_connection()
+            await client._await_connection(client._loop.time() + CONNECT_S)
         except BaseException:
             await client.close()
             raise
@@ -91,10 +91,6 @@ class ZookeeperClient:
     def granted_timeout_s(self) -> float:
         """After how long a silence the server ends the session; it may grant less, or more, than was asked for."""
         return self._granted_s
-
-    @property
-    def is_connected(self) -> bool:
-        return self._connected.is_set()
 
     @property
     def is_expired(self) -> bool:
@@ -119,12 +115,13 @@ class ZookeeperClient:
         if self._waiting >= MAX_WAITING:
             raise Unavailable(f"{self._address}: {MAX_WAITING} requests are waiting already")
         self._waiting += 1
+        connect_by = self._loop.time() + CONNECT_S
         try:
             async with self._in_flight:
-                await self._await_connection()
+                await self._await_connection(connect_by)
                 answers = [self._send(request) for request in requests]
-                # A dead connection is noticed by kazoo within the session's time. What slips in between its end and the
-                # notice goes out with the next connection, and must not be waited for without end.
+                # kazoo notices a dead connection within the session's time, and then answers all that it was given.
+                # What it is given in that moment goes out with the next one, and is not waited for without end.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(2 * self._granted_s + CONNECT_S):
                         return [_answer(answer) for answer in await asyncio.gather(*answers, return_exceptions=True)]
@@ -148,10 +145,14 @@ class ZookeeperClient:
         except Exception as error:  # its thread is stuck in a connection attempt, and ends by itself
             _log.warning("metadata_connection_not_closed servers=%s error=%r", self._address.servers, error)
 
-    async def _await_connection(self) -> None:
+    async def _await_connection(self, deadline: float) -> None:
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout_at(deadline):
                 await self._connected.wait()
+                # kazoo's thread knows first.
+                while not (self._kazoo.connected or self._is_closed):
+                    self._connected.clear()
+                    await self._connected.wait()
         except TimeoutError:
             raise Unavailable(f"{self._address} cannot be reached: no server answered within {CONNECT_S:g} s") from None
         if self._is_closed:
