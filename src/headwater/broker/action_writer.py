@@ -1,0 +1,115 @@
+"""Writes what the controller decided: each key by compare-and-set, on condition that this is still the controller.
+
+Moves of leaders go together, some dozens in a transaction, because a node that dies leaves thousands. If one of them is
+out of date, none of its transaction is written, and each is tried by itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headwater.broker.cluster_watch import ClusterWatch
+from headwater.broker.controller_election import Mandate
+from headwater.broker.key_cache import KeyCache
+from headwater.metadata import keys
+from headwater.metadata.store import Is, MetaStore, Put
+from headwater.model.ids import PartitionId
+from headwater.model.segments import SealedSegment
+from headwater.replication.actions import Action, Copy, FinishReassignment, MoveLeader
+from headwater.replication.cluster_view import SealedKey
+from headwater.transport.facts import log_fact
+
+MOVES_PER_TXN: Final = 40
+WRITES_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    key: str
+    version: int
+    value: bytes
+    note: Callable[[int], None]
+    """Remember what was written, at which version."""
+    reread: Callable[[str], Awaitable[None]]
+    """Somebody else was faster: see what is there."""
+
+
+class ActionWriter:
+    def __init__(
+        self,
+        metadata: MetaStore,
+        mandate: Mandate,
+        cluster: ClusterWatch,
+        sealed: KeyCache[SealedKey, SealedSegment],
+    ) -> None:
+        self._metadata = metadata
+        self._mandate = mandate
+        self._cluster = cluster
+        self._sealed = sealed
+        self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
+
+    async def write(self, actions: Sequence[Action]) -> bool:
+        """Say whether anything was written. Raises Unavailable or Unknown: then some may have been."""
+        moves = [action for action in actions if isinstance(action, MoveLeader)]
+        moved = await self.move_leaders(moves)
+        others = [self._other(action) for action in actions if not isinstance(action, MoveLeader)]
+        done = await asyncio.gather(*(self._one(write) for write in others))
+        return bool(moved) or any(done)
+
+    async def move_leaders(self, moves: Sequence[MoveLeader]) -> frozenset[PartitionId]:
+        """Which were written."""
+        chunks = [moves[start : start + MOVES_PER_TXN] for start in range(0, len(moves), MOVES_PER_TXN)]
+        moved = frozenset().union(*await asyncio.gather(*map(self._move_together, chunks)))
+        for move in moves:
+            if move.partition in moved:
+                log_fact(
+                    "leader_moved", partition=move.partition, to=move.to_node, epoch=move.head.epoch + 1,
+                    reason=move.reason,
+                )  # fmt: skip
+        return moved
+
+    async def _move_together(self, moves: Sequence[MoveLeader]) -> frozenset[PartitionId]:
+        writes = [self._move(move) for move in moves]
+        if len(moves) > 1 and await self._written(writes):
+            return frozenset(move.partition for move in moves)
+        done = [await self._one(write) for write in writes]
+        return frozenset(move.partition for move, is_done in zip(moves, done, strict=True) if is_done)
+
+    async def _one(self, write: _Write) -> bool:
+        is_written = await self._written([write])
+        if not is_written:
+            await write.reread(write.key)
+        return is_written
+
+    async def _written(self, writes: Sequence[_Write]) -> bool:
+        async with self._turns:
+            txn = await self._metadata.txn(
+                [self._mandate.condition, *(Is(write.key, write.version) for write in writes)],
+                [Put(write.key, write.value) for write in writes],
+            )
+        if txn.ok:
+            for write in writes:
+                write.note(txn.versions[write.key])
+        return txn.ok
+
+    def _move(self, move: MoveLeader) -> _Write:
+        heads, head = self._cluster.heads, move.new_head
+        return _Write(
+            keys.head_key(move.partition), move.version, keys.encode(head),
+            lambda version: heads.note(move.partition, head, version), heads.reread,
+        )  # fmt: skip
+
+    def _other(self, action: Action) -> _Write:
+        assert not isinstance(action, MoveLeader | Copy), "written elsewhere, or not at all"
+        if isinstance(action, FinishReassignment):
+            cache, reassignment = self._cluster.reassignments, action.new_reassignment
+            return _Write(
+                keys.reassignment_key(action.partition), action.version, keys.encode(reassignment),
+                lambda version: cache.note(action.partition, reassignment, version), cache.reread,
+            )  # fmt: skip
+        sealed, name = action.new_sealed, (action.partition, action.sealed.id)
+        return _Write(
+            keys.sealed_key(*name), action.version, keys.encode(sealed),
+            lambda version: self._sealed.note(name, sealed, version), self._sealed.reread,
+        )  # fmt: skip

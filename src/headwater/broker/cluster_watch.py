@@ -1,0 +1,137 @@
+"""What this node knows of the cluster, from memory: nodes, stores, topics, heads, reassignments and the controller.
+
+It is never quite current, so nothing is written because of it except by compare-and-set on the versions in it.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from headwater.broker.key_cache import KeyCache
+from headwater.metadata import keys
+from headwater.metadata.store import MetaStore
+from headwater.model.cluster import Controller, Node, Reassignment, StoreRecord, Topic
+from headwater.model.ids import NodeId, PartitionId, StoreId, TopicId
+from headwater.model.segments import Head, SealedSegment
+from headwater.peers.messages import Address
+from headwater.replication.cluster_view import ClusterView, SealedKey, Versioned
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """What is no longer as it was."""
+
+    nodes: bool = False
+    stores: bool = False
+    topics: frozenset[TopicId] = frozenset()
+    heads: frozenset[PartitionId] = frozenset()
+    reassignments: frozenset[PartitionId] = frozenset()
+    controller: bool = False
+
+
+class ClusterWatch:
+    def __init__(self, metadata: MetaStore) -> None:
+        tell = self._tell
+        self._nodes: KeyCache[str, Node] = KeyCache(metadata, keys.NODES, str, keys.decode_node, self._nodes_changed)
+        self._stores: KeyCache[StoreId, StoreRecord] = KeyCache(
+            metadata, keys.STORES, StoreId, keys.decode_store, lambda _: tell(ClusterChange(stores=True))
+        )
+        self._topics: KeyCache[TopicId, Topic] = KeyCache(
+            metadata, keys.TOPICS, _topic_id, keys.decode_topic, lambda names: tell(ClusterChange(topics=names))
+        )
+        self.heads: KeyCache[PartitionId, Head] = KeyCache(
+            metadata, keys.HEADS, PartitionId.parse, keys.decode_head, lambda names: tell(ClusterChange(heads=names))
+        )
+        self.reassignments: KeyCache[PartitionId, Reassignment] = KeyCache(
+            metadata, keys.REASSIGNMENTS, PartitionId.parse, keys.decode_reassignment,
+            lambda names: tell(ClusterChange(reassignments=names)),
+        )  # fmt: skip
+        self._controllers: KeyCache[str, Controller] = KeyCache(
+            metadata, keys.CONTROLLERS, str, keys.decode_controller, lambda _: tell(ClusterChange(controller=True))
+        )
+        self._living: dict[NodeId, Node] = {}
+        self._addresses: dict[StoreId, Address] = {}
+        self._listeners: list[Callable[[ClusterChange], None]] = []
+
+    def listen(self, listener: Callable[[ClusterChange], None]) -> None:
+        """It is called after each change. It must not raise, nor take long."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self._caches:
+                group.create_task(cache.run())
+
+    async def synced(self) -> None:
+        """Return when everything was read once."""
+        for cache in self._caches:
+            await cache.synced.wait()
+
+    @property
+    def is_synced(self) -> bool:
+        return all(cache.synced.is_set() for cache in self._caches)
+
+    @property
+    def nodes(self) -> Mapping[NodeId, Node]:
+        """Those that are alive; of one that registered anew, the newer record."""
+        return self._living
+
+    @property
+    def stores(self) -> Mapping[StoreId, StoreRecord]:
+        return {store_id: item.value for store_id, item in self._stores.items.items()}
+
+    @property
+    def topics(self) -> Mapping[TopicId, Topic]:
+        return {topic_id: item.value for topic_id, item in self._topics.items.items()}
+
+    @property
+    def controller(self) -> Controller | None:
+        """Whoever was elected and is alive."""
+        item = self._controllers.items.get(keys.CONTROLLER_LEADER.removeprefix(keys.CONTROLLERS))
+        return item.value if item is not None else None
+
+    def store_address(self, store_id: StoreId) -> Address | None:
+        """Where a store is served now."""
+        return self._addresses.get(store_id)
+
+    def view(
+        self,
+        *,
+        sealed: Mapping[SealedKey, Versioned[SealedSegment]] | None = None,
+        suspected: frozenset[NodeId] = frozenset(),
+    ) -> ClusterView:
+        """For decisions that are made before the next await: heads and sealed segments are not copied."""
+        return ClusterView(
+            self.nodes, self.stores, self.topics, self.heads.items, sealed, self.reassignments.items, suspected
+        )
+
+    @property
+    def _caches(
+        self,
+    ) -> tuple[
+        KeyCache[str, Node],
+        KeyCache[StoreId, StoreRecord],
+        KeyCache[TopicId, Topic],
+        KeyCache[PartitionId, Head],
+        KeyCache[PartitionId, Reassignment],
+        KeyCache[str, Controller],
+    ]:
+        return self._nodes, self._stores, self._topics, self.heads, self.reassignments, self._controllers
+
+    def _nodes_changed(self, _names: frozenset[str]) -> None:
+        by_age = sorted((item.value for item in self._nodes.items.values()), key=lambda node: node.epoch)
+        self._living = {node.node_id: node for node in by_age}
+        self._addresses = {
+            store: Address(node.peer_host, node.peer_port) for node in by_age for store in node.store_ids
+        }
+        self._tell(ClusterChange(nodes=True))
+
+    def _tell(self, change: ClusterChange) -> None:
+        for listener in self._listeners:
+            listener(change)
+
+
+def _topic_id(text: str) -> TopicId:
+    return uuid.UUID(hex=text)

@@ -1,0 +1,197 @@
+"""The controller: one node at a time, elected, that carries out what `replication.controller` decides.
+
+Every node that may be controller runs this. While it is not, it watches the one that is. While it is, it pings the
+others, plans whenever something has changed, and at least every TICK_S, and writes each decision by compare-and-set, on
+condition that it is still the controller. An outage of the metadata store stops it and harms nothing: it
+goes on when the store is back. Whatever it was doing, the next controller finds in the keys.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from headwater.broker.cluster_watch import ClusterChange, ClusterWatch
+from headwater.broker.controller_election import ControllerElection
+from headwater.broker.controller_term import ControllerTerm
+from headwater.broker.node_session import NodeSession
+from headwater.broker.peer_pings import PeerPings, Ping, PingOptions
+from headwater.metadata.store import MetaStore, Unavailable, Unknown
+from headwater.model.clock import Clock
+from headwater.model.cluster import Node
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import NodeId, PartitionId, StoreId
+from headwater.model.replica import StoreError
+from headwater.model.segments import SealedSegment
+from headwater.replication.actions import Action, Copy, DropReplicas
+from headwater.replication.cluster_view import ClusterView, SealedKey, Versioned
+from headwater.replication.controller import ControllerRules
+from headwater.transport.facts import log_fact
+
+TICK_S: Final = 0.5
+REPAIR_S: Final = 1.0
+"""How often the sealed segments are gone through."""
+
+
+class CopiesSegments(Protocol):
+    """What the controller needs of a `Copier`."""
+
+    async def copy(self, action: Copy) -> None: ...
+
+    async def is_complete(self, store: StoreId, sealed: SealedSegment) -> bool: ...
+
+
+class Controller:
+    def __init__(
+        self,
+        metadata: MetaStore,
+        cluster: ClusterWatch,
+        node: NodeSession,
+        copier: CopiesSegments,
+        ping: Ping,
+        clock: Clock,
+        *,
+        rules: ControllerRules | None = None,
+        pings: PingOptions | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._cluster = cluster
+        self._node = node
+        self._copier = copier
+        self._clock = clock
+        self._rules = rules or ControllerRules()
+        self._election = ControllerElection(metadata, node)
+        self._pings = PeerPings(ping, self._of_interest, self._wake_up, clock, pings or PingOptions())
+        self._term: ControllerTerm | None = None
+        self._wake = asyncio.Event()
+        cluster.listen(self._changed)
+
+    @property
+    def is_leading(self) -> bool:
+        """As far as this node knows."""
+        return self._term is not None and self._term.mandate.may_hold
+
+    @property
+    def suspected(self) -> frozenset[NodeId]:
+        return self._pings.suspected
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._cluster.synced()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pings.run())
+            group.create_task(self._serve())
+
+    async def elect_leaders(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, bool]:
+        """Look for a better leader for each now; say which got one. Raises RequestError if this node is not the
+        controller, Unavailable or Unknown if the metadata store does not answer."""
+        term = self._term
+        if term is None:
+            raise RequestError(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+        moves = []
+        for partition in partitions:
+            move = term.planner.elect(self._view(None), partition, self._clock.monotonic())
+            if move is not None:
+                moves.append(move)
+        written = await term.writer.move_leaders(moves)
+        return {partition: partition in written for partition in partitions}
+
+    # In order
+
+    def _changed(self, change: ClusterChange) -> None:
+        self._wake.set()
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    def _of_interest(self) -> Mapping[NodeId, Node]:
+        """The controller asks everybody; the others ask the controller."""
+        me = self._node.node.node_id
+        nodes = self._cluster.nodes
+        if self._term is not None:
+            return {node_id: node for node_id, node in nodes.items() if node_id != me}
+        controller = self._cluster.controller
+        if controller is None or controller.node == me or controller.node not in nodes:
+            return {}
+        return {controller.node: nodes[controller.node]}
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    await self._turn()
+                except (Unavailable, Unknown) as error:
+                    log_fact("controller_waits", logging.WARNING, error=f"{type(error).__name__}: {error}")
+                    await asyncio.sleep(TICK_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_S):
+                        await self._wake.wait()
+        finally:
+            await self._end_term()
+
+    async def _turn(self) -> None:
+        if self._term is not None and not await self._election.holds(self._term.mandate):
+            log_fact("controller_replaced", node=self._node.node.node_id, epoch=self._term.mandate.epoch)
+            await self._end_term()
+        if self._term is None:
+            mandate = await self._election.stand(self._pings.suspected)
+            if mandate is None:
+                return
+            self._term = ControllerTerm(mandate, self._metadata, self._cluster, self._rules)
+        self._term.check()
+        await self._carry_out(self._term, self._plan(self._term))
+
+    def _plan(self, term: ControllerTerm) -> list[Action]:
+        now = self._clock.monotonic()
+        is_time_for_repair = term.sealed.synced.is_set() and (term.is_stirred or now >= term.repair_at)
+        if is_time_for_repair:
+            term.repair_at, term.is_stirred = now + REPAIR_S, False
+        return term.planner.plan(self._view(term.sealed.items if is_time_for_repair else None), now)
+
+    def _view(self, sealed: Mapping[SealedKey, Versioned[SealedSegment]] | None) -> ClusterView:
+        return self._cluster.view(sealed=sealed, suspected=self._pings.suspected)
+
+    async def _carry_out(self, term: ControllerTerm, actions: Sequence[Action]) -> None:
+        proven: list[Action] = []
+        for action in actions:
+            if isinstance(action, Copy):
+                term.planner.copies.started(action, self._clock.monotonic())
+                term.spawn(self._copy(term, action))
+            elif not isinstance(action, DropReplicas) or await self._is_proven(action):
+                proven.append(action)
+        if await term.writer.write(proven):
+            term.is_stirred = True
+            self._wake.set()
+
+    async def _is_proven(self, action: DropReplicas) -> bool:
+        for witness in action.witnesses:
+            if await self._copier.is_complete(witness, action.sealed):
+                return True
+        log_fact("replicas_kept_for_lack_of_proof", logging.WARNING, segment=action.sealed.id)
+        return False
+
+    async def _copy(self, term: ControllerTerm, action: Copy) -> None:
+        segment, store = action.sealed.id, action.target
+        try:
+            await self._copier.copy(action)
+        except StoreError as error:
+            log_fact("segment_not_copied", logging.WARNING, segment=segment, store=store, error=error)
+            term.planner.copies.failed(action, self._clock.monotonic())
+        except BaseException:
+            term.planner.copies.failed(action, self._clock.monotonic())
+            raise
+        else:
+            log_fact("segment_copied", segment=segment, store=store, size_bytes=action.sealed.size_bytes)
+            term.planner.copies.finished(action)
+        term.is_stirred = True
+        self._wake.set()
+
+    async def _end_term(self) -> None:
+        term, self._term = self._term, None
+        if term is None:
+            return
+        await term.close()
+        with contextlib.suppress(Unavailable, Unknown):
+            await self._election.resign(term.mandate)

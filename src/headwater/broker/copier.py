@@ -1,0 +1,105 @@
+"""Has stores copy sealed segments from each other, and asks them what they hold.
+
+The target pulls, so the bytes go straight from store to store. What metadata does not know of the segment is asked of
+the first donor that answers: the header, and the checksum if nobody has measured it yet.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headwater.model.ids import Offset, PartitionId, StoreId
+from headwater.model.replica import Buffer, Durability, LocalStore, SegmentFacts, StoreError, StoreUnreachable
+from headwater.model.segments import SealedSegment
+from headwater.peers.messages import MAX_DONORS, Address, Donor
+from headwater.peers.store_directory import StoreDirectory
+from headwater.replication.actions import Copy
+
+READ_BYTES: Final = 4 * 1024 * 1024
+ANSWER_S: Final = 5.0
+"""For a question about one replica."""
+SHORTEST_COPY_S: Final = 60.0
+SLOWEST_BYTES_PER_S: Final = 1024 * 1024
+"""A copy that is slower is given up."""
+
+
+class Copier:
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        local: LocalStore | None,
+        address_of: Callable[[StoreId], Address | None],
+        durability_of: Callable[[PartitionId], Durability],
+    ) -> None:
+        self._directory = directory
+        self._local = local
+        self._address_of = address_of
+        self._durability_of = durability_of
+
+    async def copy(self, action: Copy) -> None:
+        """Returns when the target has the whole segment on its disk. Raises StoreError."""
+        try:
+            async with asyncio.timeout(SHORTEST_COPY_S + action.sealed.size_bytes / SLOWEST_BYTES_PER_S):
+                await self._copy(action)
+        except TimeoutError as error:
+            raise StoreUnreachable(f"the copy of {action.sealed.id} to {action.target} took too long") from error
+
+    async def is_complete(self, store: StoreId, sealed: SealedSegment) -> bool:
+        """Whether a store says that it has all of a segment. No answer is a no."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                state = await self._directory.store(store).state(sealed.id)
+        except (StoreError, TimeoutError):
+            return False
+        # Compaction may have removed the last offsets: such a segment's replicas end before it does.
+        is_whole = state.end >= sealed.end or (state.is_sealed and state.size_bytes == sealed.size_bytes)
+        return is_whole and not state.in_doubt
+
+    async def _copy(self, action: Copy) -> None:
+        facts = await self._facts(action)
+        if self._local is not None and action.target == self._local.store_id:
+            await self._local.copy(facts, _Source(self._directory, facts, action.donors))
+            return
+        addresses = [(store, self._address_of(store)) for store in action.donors]
+        donors = [Donor(store, address) for store, address in addresses if address is not None]
+        await self._directory.remote(action.target).copy(facts, donors[:MAX_DONORS])
+
+    async def _facts(self, action: Copy) -> SegmentFacts:
+        sealed = action.sealed
+        failures: list[str] = []
+        for donor in action.donors:
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    header = (await self._directory.store(donor).state(sealed.id)).header
+                crc32c, size_bytes = sealed.crc32c, sealed.size_bytes
+                if crc32c is None:
+                    measured = await self._directory.store(donor).seal(sealed.id, sealed.end)
+                    crc32c, size_bytes = measured.crc32c, measured.size_bytes
+            except (StoreError, TimeoutError) as error:
+                failures.append(f"{donor}: {str(error) or type(error).__name__}")
+                continue
+            return SegmentFacts(
+                sealed.id, str(action.partition), sealed.base, sealed.end, sealed.epoch, header,
+                self._durability_of(action.partition), crc32c, size_bytes,
+            )  # fmt: skip
+        raise StoreUnreachable(f"no store gives segment {sealed.id}: {'; '.join(failures)}")
+
+
+class _Source:
+    """Reads from the first donor that can give; one that fails is left for the next, which goes on where it was."""
+
+    def __init__(self, directory: StoreDirectory, facts: SegmentFacts, donors: Sequence[StoreId]) -> None:
+        self._directory = directory
+        self._facts = facts
+        self._donors = list(donors)
+
+    async def __call__(self, offset: Offset) -> Buffer:
+        error: StoreError = StoreUnreachable("there is no donor")
+        while self._donors:
+            try:
+                store = self._directory.store(self._donors[0])
+                return await store.read(self._facts.segment, offset, self._facts.end, READ_BYTES)
+            except StoreError as failure:
+                error = failure
+                self._donors.pop(0)
+        raise error
