@@ -59,7 +59,8 @@ class ZookeeperClient:
         self._loop = asyncio.get_running_loop()
         self._timeout_s = max(timeout_s, MIN_TIMEOUT_S)
         self._granted_s = self._timeout_s
-        self._kazoo = _kazoo_client(address, self._timeout_s)
+        self._warnings = _LastWarning(_kazoo_log, {})
+        self._kazoo = _kazoo_client(address, self._timeout_s, self._warnings)
         self._learn_what_is_granted()
         self._kazoo.add_listener(self._state_changed)
         self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
@@ -154,7 +155,8 @@ class ZookeeperClient:
                     self._connected.clear()
                     await self._connected.wait()
         except TimeoutError:
-            raise Unavailable(f"{self._address} cannot be reached: no server answered within {CONNECT_S:g} s") from None
+            reason = self._warnings.last or "no server answered"
+            raise Unavailable(f"{self._address} cannot be reached within {CONNECT_S:g} s: {reason}") from None
         if self._is_closed:
             raise Unavailable(f"the connection to {self._address} is closed")
 
@@ -202,13 +204,23 @@ class ZookeeperClient:
         connection._connect = connect_and_note
 
 
-def _kazoo_client(address: ZookeeperAddress, timeout_s: float) -> KazooClient:
+class _LastWarning(logging.LoggerAdapter[logging.Logger]):
+    """kazoo tells only its log why there is no connection."""
+
+    last = ""
+
+    def warning(self, msg: object, *args: object, **kwargs: Any) -> None:
+        self.last = str(msg) % args
+        super().warning(msg, *args, **kwargs)
+
+
+def _kazoo_client(address: ZookeeperAddress, timeout_s: float, log: _LastWarning) -> KazooClient:
     first_s, most_s = RECONNECT_DELAYS_S
     tls = address.tls
     return KazooClient(
         hosts=",".join(address.servers),
         timeout=timeout_s,
-        logger=_kazoo_log,
+        logger=log,
         connection_retry=KazooRetry(max_tries=-1, delay=first_s, max_delay=most_s),
         auth_data=[("digest", address.login)] if address.login else None,
         default_acl=CREATOR_ALL_ACL if address.login else OPEN_ACL_UNSAFE,

@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-JARS: Final = (Path("/usr/share/java/zookeeper.jar"), Path("/usr/share/java/slf4j-simple.jar"))
-"""The first names all that it needs in its manifest, the second writes the log to standard error."""
+JARS: Final = tuple(
+    Path(f"/usr/share/java/{name}.jar") for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
+)
+"""The first names most of what it needs in its manifest, the second writes the log to standard error; the others are
+needed for TLS, and Debian's manifest has forgotten them."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
 START_ATTEMPTS: Final = 3
@@ -52,7 +55,7 @@ class ZookeeperProcess:
         """Wait until every server serves; `settings` are added to the configuration of each."""
         assert members in (1, 3), "an ensemble of ZooKeeper has one server or three here"
         for attempt in range(START_ATTEMPTS):
-            zookeeper = cls(directory / f"zookeeper-{attempt}", _free_ports(3 * members), members, settings or {})
+            zookeeper = cls(directory / f"zookeeper-{attempt}", free_ports(3 * members), members, settings or {})
             try:
                 for member in zookeeper.members:
                     zookeeper.restart(member, wait=False)
@@ -216,7 +219,7 @@ class ZookeeperProcess:
         return self._log(member).read_text(errors="replace")[-MAX_LOG_TAIL_CHARS:]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
