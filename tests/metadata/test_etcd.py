@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.metadata import etcd_client
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.etcd import PAGE_KEYS, EtcdMetaStore
 from headwater.metadata.etcd_member import MAX_ANSWER_BYTES
@@ -150,6 +151,22 @@ def test_clusters_with_different_prefixes_do_not_see_each_other(etcd: EtcdProces
             assert (await two.txn([Is("k/a", 0)], [Put("k/a", b"2")])).ok
             assert await three.get("k/a") is None
             assert [(kv.key, kv.value) for kv in await one.list("k/")] == [("k/a", b"1")]
+
+    asyncio.run(scenario())
+
+
+def test_a_burst_of_calls_waits_its_turn_up_to_a_limit(etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd_client, "MAX_UNDER_WAY", 2)
+    monkeypatch.setattr(etcd_client, "MAX_WAITING", 3)
+
+    async def scenario() -> None:
+        async with opened(etcd.url("burst")) as store:
+            for _ in range(2):
+                puts = [store.txn([], [Put(f"a/{number}", b"")]) for number in range(10)]
+                answers = await asyncio.gather(*puts, return_exceptions=True)
+                assert [isinstance(answer, Txn) for answer in answers] == [True] * 5 + [False] * 5
+                assert all("waiting already" in str(answer) for answer in answers[5:])
+            assert len(await store.list("a/")) == 5
 
     asyncio.run(scenario())
 

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -214,6 +215,28 @@ def test_an_etcd_that_is_not_there_is_named_with_the_reason(monkeypatch: pytest.
     endpoint = closed_endpoint()
     with pytest.raises(Unavailable, match=rf"etcd at {endpoint} cannot be reached.*[Cc]onnection refused"):
         asyncio.run(open_metadata(f"etcd://{endpoint}"))
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "words"),
+    [
+        ("etcd:/h1", 2, "headwater: The setting metadata is wrong: an etcd URL looks like etcd://HOST:PORT"),
+        (
+            "etcd://127.0.0.1:1",
+            1,
+            "headwater: The metadata store cannot be used: etcd at 127.0.0.1:1 cannot be reached",
+        ),
+    ],
+)
+def test_a_broker_without_its_etcd_says_so_and_ends(tmp_path: Path, url: str, status: int, words: str) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(f'metadata = "{url}"')
+    command = [sys.executable, "-m", "headwater.cli.main", "serve", "--config", str(config), "--metrics", "off"]
+    command += ["--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_server_that_is_no_etcd_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

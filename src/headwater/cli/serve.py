@@ -186,6 +186,8 @@ def _shown(address: tuple[str, int]) -> str:
 
 def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
     """A start that failed for a reason outside of the program becomes advice; anything else stays what it is."""
+    from headwater.metadata.connect import BadMetadataUrl
+    from headwater.metadata.store import Unavailable
     from headwater.model.replica import StoreError
     from headwater.storage.files import DirectoryInUse
 
@@ -195,6 +197,10 @@ def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
         )
     if isinstance(error, StoreError):
         return Problem(f"The data in {config.data_dir} cannot be used: {error}.", "Check the disk.")
+    if isinstance(error, BadMetadataUrl):
+        return Problem(f"The setting metadata is wrong: {error}.", exit_code=2)
+    if isinstance(error, Unavailable):
+        return Problem(f"The metadata store cannot be used: {error}.", "Check the setting metadata, and that store.")
     if not isinstance(error, OSError):
         return error
     if error.errno == errno.EADDRINUSE:

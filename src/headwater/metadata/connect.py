@@ -7,24 +7,39 @@ zookeeper://HOST:PORT,.../ROOT       an ensemble of ZooKeeper (`zookeeper_url.py
 What only one back end needs is imported when a URL asks for it.
 """
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import MetaStore
 
 
+class BadMetadataUrl(ValueError):
+    """The URL names no store, or one whose client is not installed."""
+
+
 async def open_metadata(url: str) -> MetaStore:
-    """Raises ValueError for a URL that names no store."""
+    """Raises BadMetadataUrl before anything is opened; then what the store raises, Unavailable above all."""
+    try:
+        open_store = _store_behind(url)
+    except ValueError as error:
+        raise BadMetadataUrl(str(error)) from error
+    return await open_store()
+
+
+def _store_behind(url: str) -> Callable[[], Awaitable[MetaStore]]:
     scheme, _, path = url.partition(":")
     if scheme in ("etcd", "etcds"):
-        return await _open_etcd(url)
+        return _etcd(url)
     if scheme in ("zookeeper", "zookeepers"):
-        return await _open_zookeeper(url)
+        return _zookeeper(url)
     if scheme != "sqlite" or not path:
         raise ValueError(f"unknown metadata URL {url!r}: use sqlite:PATH, etcd://HOST:PORT or zookeeper://HOST:PORT")
     # sqlite:///absolute is what people know from other tools; sqlite:PATH is the plain form.
-    return await SqliteMetaStore.open(path.removeprefix("//"))
+    return partial(SqliteMetaStore.open, path.removeprefix("//"))
 
 
-async def _open_etcd(url: str) -> MetaStore:
+def _etcd(url: str) -> Callable[[], Awaitable[MetaStore]]:
     from headwater.metadata.etcd_url import EtcdAddress
 
     address = EtcdAddress.parse(url)
@@ -32,10 +47,10 @@ async def _open_etcd(url: str) -> MetaStore:
         from headwater.metadata.etcd import EtcdMetaStore
     except ModuleNotFoundError as error:
         raise ValueError(f"metadata in etcd needs {error.name}: pip install 'headwater[etcd]'") from error
-    return await EtcdMetaStore.open(address)
+    return partial(EtcdMetaStore.open, address)
 
 
-async def _open_zookeeper(url: str) -> MetaStore:
+def _zookeeper(url: str) -> Callable[[], Awaitable[MetaStore]]:
     from headwater.metadata.zookeeper_url import ZookeeperAddress
 
     address = ZookeeperAddress.parse(url)
@@ -43,4 +58,4 @@ async def _open_zookeeper(url: str) -> MetaStore:
         from headwater.metadata.zookeeper import ZookeeperMetaStore
     except ModuleNotFoundError as error:
         raise ValueError(f"metadata in ZooKeeper needs {error.name}: pip install 'headwater[zookeeper]'") from error
-    return await ZookeeperMetaStore.open(address)
+    return partial(ZookeeperMetaStore.open, address)

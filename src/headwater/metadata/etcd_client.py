@@ -3,10 +3,15 @@
 All calls go to one member until it fails, times out, or whoever waited for it was cancelled; then to the next. What may
 be repeated is, within ASK_S. What may not goes to one member only: only one that certainly did not get it is
 followed by another.
+
+At most MAX_UNDER_WAY calls are under way, the others wait here: a member's time runs from when it was asked, so a burst
+of calls, as when many partitions change their leaders, is not mistaken for a slow member.
 """
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Final
 
 from headwater.metadata.etcd_member import AnswerT, EtcdMember, Method, NoAnswer, QuestionT
@@ -17,6 +22,9 @@ ASK_S: Final = 8.0
 """Longer than an election takes, so that a reader does not notice one."""
 MEMBER_ASK_S: Final = 1.5
 MEMBER_TELL_S: Final = 3.0
+MAX_UNDER_WAY: Final = 64
+MAX_WAITING: Final = 10_000
+MAX_WAIT_S: Final = 10.0
 PAUSE_S: Final = 0.05
 """Between a member that failed and the next."""
 
@@ -28,6 +36,8 @@ class EtcdClient:
         self._address = address
         self._members = [EtcdMember(endpoint, address) for endpoint in address.endpoints]
         self._current = 0
+        self._slots = asyncio.Semaphore(MAX_UNDER_WAY)
+        self._waiting = 0
         self.is_closed = False
 
     def __str__(self) -> str:
@@ -44,6 +54,19 @@ class EtcdClient:
 
     async def ask(self, method: Method[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
         """For what may be repeated. Raises Unavailable, or what the member raised that answered."""
+        async with self._slot():
+            return await self._ask(method, question)
+
+    async def tell_once(self, method: Method[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
+        """For what must not happen twice. Raises Unavailable when it did not happen, Unknown when it may have."""
+        async with self._slot():
+            return await self._tell_once(method, question)
+
+    async def close(self) -> None:
+        self.is_closed = True
+        await asyncio.gather(*(member.close() for member in self._members))
+
+    async def _ask(self, method: Method[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
         deadline = time.monotonic() + ASK_S
         while True:
             member = self._open_member()
@@ -58,8 +81,7 @@ class EtcdClient:
                 raise
             await asyncio.sleep(PAUSE_S)
 
-    async def tell_once(self, method: Method[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
-        """For what must not happen twice. Raises Unavailable when it did not happen, Unknown when it may have."""
+    async def _tell_once(self, method: Method[QuestionT, AnswerT], question: QuestionT) -> AnswerT:
         failure: NoAnswer | None = None
         for _ in self._members:
             member = self._open_member()
@@ -76,9 +98,22 @@ class EtcdClient:
                 raise
         raise Unavailable(f"{self} cannot be reached: {failure}") from failure
 
-    async def close(self) -> None:
-        self.is_closed = True
-        await asyncio.gather(*(member.close() for member in self._members))
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        if self._waiting >= MAX_WAITING:
+            raise Unavailable(f"{self}: {MAX_WAITING} calls are waiting already")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(MAX_WAIT_S):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise Unavailable(f"{self}: the calls before this one took more than {MAX_WAIT_S} s") from None
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
 
     def _open_member(self) -> EtcdMember:
         if self.is_closed:
