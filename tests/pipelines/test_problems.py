@@ -40,6 +40,17 @@ Identifier: p [id = 1]
 """
 
 
+KILLED_TASK = """Job aborted due to stage failure: Task 0 in stage 6.0 failed 1 times, most recent failure: Lost task \
+0.0 in stage 6.0 (TID 6): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
+\tat org.apache.spark.Somewhere.go(Somewhere.scala:1)
+Caused by: java.io.EOFException
+"""
+SLOW_START = """An error occurred while calling o7.start.
+: org.apache.spark.SparkException: Python worker failed to connect back.
+"""
+STREAM_END = "\n=== Streaming Query ===\nIdentifier: [id = a9b5, runId = 33ac]\n"
+
+
 class SparkSays(Exception):
     """What PySpark raises, as far as it matters here: its module is PySpark's."""
 
@@ -87,6 +98,21 @@ def test_a_database_without_a_driver_is_told_what_to_do() -> None:
 def test_it_is_known_what_another_try_may_cure(raised: str, is_passing: bool) -> None:
     assert explain(SparkSays(WORKER.format(raised=raised))).is_passing is is_passing
     assert explain(PipelineFailed("x", is_passing=True)).is_passing
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (KILLED_TASK, "has ended unexpectedly: it was killed"),
+        ("Broken pipe" + STREAM_END, "has ended unexpectedly: it was killed"),
+        ("Stream closed" + STREAM_END, "has ended unexpectedly: it was killed"),
+        (SLOW_START, "did not start within 10 s"),
+    ],
+)
+def test_a_python_process_that_is_gone_is_told_and_may_be_replaced(said: str, words: str) -> None:
+    failure = explain(SparkSays(said), "sink out")
+    assert str(failure).startswith("sink out: A Python process of Spark ") and words in str(failure)
+    assert failure.is_passing
 
 
 def test_the_line_of_a_query_is_found() -> None:

@@ -7,10 +7,17 @@ import re
 
 PASSING = frozenset({"BrokerUnreachable", "ConnectionLost", "Fenced"})
 """Errors of topics that another try may cure."""
-PASSING_SIGNS = (
-    *("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe"),
-    "Python worker failed to connect back",  # within 10 s: a machine that has too much to do
-)
+PASSING_SIGNS = ("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe")
+WORKER_SIGNS = {
+    "Python worker exited unexpectedly": (
+        "A Python process of Spark has ended unexpectedly: it was killed, for example because memory ran out."
+    ),
+    "Python worker failed to connect back": (
+        "A Python process of Spark did not start within 10 s: this machine has too much to do."
+    ),
+}
+WORKER_ENDED = frozenset({"Broken pipe", "Stream closed", "Socket closed"})
+"""All that Spark says when the process of a source or a sink is gone."""
 MAX_CHARS = 1_000
 
 _OURS = re.compile(r"headwater\.pipelines\.[a-z_.]+\.(?P<kind>[A-Z]\w*): (?P<what>[^\n]*)")
@@ -45,18 +52,23 @@ def explain(error: BaseException, subject: str = "") -> PipelineFailed:
     said = f"{type(error).__module__}.{type(error).__name__}: {error}".partition("=== Streaming Query ===")[0]
     about = f"{subject}: " if subject else ""
     if ours := list(_OURS.finditer(said)):
-        kind, what = ours[-1]["kind"], ours[-1]["what"]
-        return PipelineFailed(about + _cut(what), is_passing=kind in PASSING)
+        return PipelineFailed(about + _cut(ours[-1]["what"]), is_passing=ours[-1]["kind"] in PASSING)
+    what = plain(str(error))
+    ended = "Python worker exited unexpectedly" if what in WORKER_ENDED else ""
+    for sign, told in WORKER_SIGNS.items():
+        if sign in said or sign == ended:
+            return PipelineFailed(about + told, is_passing=True)
     is_passing = any(sign in said for sign in PASSING_SIGNS)
     if _TRACEBACK in said and (raised := list(_RAISED.finditer(said.rpartition(_TRACEBACK)[2]))):
-        kind, what = raised[-1]["kind"].rpartition(".")[2], raised[-1]["what"]
-        return PipelineFailed(f"{about}{kind}: {_cut(what)}", is_passing=is_passing)
+        kind, reason = raised[-1]["kind"].rpartition(".")[2], raised[-1]["what"]
+        return PipelineFailed(f"{about}{kind}: {_cut(reason)}", is_passing=is_passing)
     if "No suitable driver" in said:
         return PipelineFailed(
             f"{about}There is no driver for this database.", 'Name its jar under [spark]: "spark.jars" = "driver.jar".'
         )
     is_sparks_own = type(error).__module__.startswith(("pyspark.", "py4j."))
-    what = plain(str(error)) if is_sparks_own else f"{type(error).__name__}: {error}"
+    if not is_sparks_own:
+        what = f"{type(error).__name__}: {error}"
     return PipelineFailed(about + _cut(what), is_passing=is_passing)
 
 

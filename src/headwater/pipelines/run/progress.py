@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from headwater.pipelines.client.offsets import Offsets, from_json
+
 STALE_MS = 20_000
 """A run that has told nothing for so long is gone without having said so."""
 MAX_STATUS_BYTES = 1024 * 1024
@@ -100,14 +102,15 @@ def lag_of(sources: Any) -> int | None:
     """Over sources whose offsets look like {"topic": {"0": 12}}: how far the end is from the latest."""
     total = None
     for source in sources:
-        end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        end, latest = topic_offsets(source.get("endOffset")), topic_offsets(source.get("latestOffset"))
         if end is None or latest is None:
             continue
         total = (total or 0) + sum(max(0, offset - end.get(place, offset)) for place, offset in latest.items())
     return total
 
 
-def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
+def topic_offsets(value: Any) -> Offsets | None:
+    """Of what Spark reports of a source; None if it does not look like offsets of topics."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -115,7 +118,10 @@ def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
             return None
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
         return None
-    found = {(topic, index): offset for topic, each in value.items() for index, offset in each.items()}
+    try:
+        found = from_json(value)
+    except ValueError:
+        return None
     return found if all(isinstance(offset, int) for offset in found.values()) else None
 
 

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from headwater.pipelines.client.offsets import Offsets
 from headwater.pipelines.run.frames import build_frames
+from headwater.pipelines.run.lags import Lags, read_to
 from headwater.pipelines.run.output_topics import create_missing_topics
 from headwater.pipelines.run.problems import PipelineFailed, explain
 from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch
@@ -32,8 +34,13 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 PUBLISH_EVERY_S = 2.0
 LOOK_FOR_STOP_EVERY_S = 1.0
+MEASURE_LAG_EVERY_S = 2.0
 MAX_RESTARTS = 5
 """In a row, without a complete batch in between."""
+START_TIMEOUT_S = 30.0
+"""After which the next query is started though the one before it has not begun."""
+INITIALIZING = "Initializing"
+"""How Spark's status begins while a query gets its sources ready."""
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 LAST_REPORT_TIMEOUT_S = 5.0
@@ -57,6 +64,10 @@ class _Running:
     handle: "StreamingQuery | None" = None
     restarts_in_a_row: int = 0
     restart_at_s: float = 0.0
+    started_s: float = 0.0
+    is_starting: bool = False
+    read_to: Offsets | None = None
+    """How far the last batch went in topics."""
     is_done: bool = False
 
 
@@ -110,7 +121,8 @@ class Runner:
         self._note = note
         self._reports = _Reports()
         self._running: dict[str, _Running] = {}
-        self._published_s = self._looked_s = float("-inf")
+        self._lags = Lags(graph.pipeline, Reading(options.bootstrap, 0))
+        self._published_s = self._looked_s = self._measured_s = float("-inf")
         now_ms = _now_ms()
         self.status = Status(
             graph.pipeline.name,
@@ -132,6 +144,7 @@ class Runner:
     def run(self, is_stopping: Callable[[], bool], on_status: Callable[[Status], None]) -> Status:
         """Until it is asked to stop, or has nothing left to do. Raises PipelineFailed or BadPipeline."""
         try:
+            _activate(self._spark)
             queries = self.plan()
             self._refuse_second_start(queries)
             for created in create_missing_topics(self._graph.pipeline, self._options.bootstrap):
@@ -159,6 +172,7 @@ class Runner:
                 return State.FINISHED
             if is_stopping() or self._is_asked_to_stop():
                 return State.STOPPED
+            self._measure_lag()
             self._tell(on_status, State.RUNNING)
             time.sleep(POLL_S)
 
@@ -167,11 +181,8 @@ class Runner:
         if running.is_done:
             return
         if running.handle is None:
-            if time.monotonic() >= running.restart_at_s:
-                try:
-                    running.handle = running.query.start(is_once=self._options.is_once)
-                except Exception as error:
-                    raise explain(error, f"sink {running.query.name}") from error
+            if time.monotonic() >= running.restart_at_s and not self._is_any_starting():
+                self._start(running)
         elif not running.handle.isActive:
             failure = running.handle.exception()
             if failure is None:
@@ -179,13 +190,31 @@ class Runner:
             else:
                 self._failed(running, failure)
 
+    def _start(self, running: _Running) -> None:
+        try:
+            running.handle = running.query.start(is_once=self._options.is_once)
+        except Exception as error:
+            raise explain(error, f"sink {running.query.name}") from error
+        running.is_starting, running.started_s = True, time.monotonic()
+
+    def _is_any_starting(self) -> bool:
+        """Queries start one after another: Spark gives the process of each source 10 s to start, which many at once
+        would miss."""
+        for running in self._running.values():
+            if running.is_starting and running.handle is not None:
+                is_over = time.monotonic() - running.started_s > START_TIMEOUT_S or not running.handle.isActive
+                running.is_starting = not is_over and running.handle.status["message"].startswith(INITIALIZING)
+        return any(running.is_starting for running in self._running.values())
+
     def _failed(self, running: _Running, error: Exception) -> None:
         failure = explain(error, f"sink {running.query.name}")
         running.restarts_in_a_row += 1
         if not failure.is_passing or running.restarts_in_a_row > MAX_RESTARTS:
             raise failure from error
         pause_s = min(FIRST_PAUSE_S * 2 ** (running.restarts_in_a_row - 1), LONGEST_PAUSE_S)
-        running.handle, running.restart_at_s = None, time.monotonic() + pause_s
+        self._note(f"{failure} It is started again in {pause_s:g} s.")
+        running.handle, running.is_starting = None, False
+        running.restart_at_s = time.monotonic() + pause_s
         running.progress = replace(running.progress, restarts=running.progress.restarts + 1)
 
     def _take_reports(self) -> None:
@@ -193,6 +222,7 @@ class Runner:
             running = self._running.get(report.get("name") or "")
             if running is not None:
                 running.progress = after_batch(running.progress, report)
+                running.read_to = read_to(report.get("sources") or ())
                 running.restarts_in_a_row = 0
 
     def _refuse_second_start(self, queries: list[Query]) -> None:
@@ -221,6 +251,15 @@ class Runner:
                 self._reports.wait_for_end(str(running.handle.runId))
         self._take_reports()
 
+    def _measure_lag(self) -> None:
+        """As it is now: a batch that takes long, or a trigger that comes seldom, would tell an old one."""
+        if time.monotonic() - self._measured_s < MEASURE_LAG_EVERY_S:
+            return
+        self._measured_s = time.monotonic()
+        for running in self._running.values():
+            if running.read_to is not None and not running.is_done:
+                running.progress = replace(running.progress, lag=self._lags.lag(running.read_to))
+
     def _tell(self, on_status: Callable[[Status], None], state: State, error: str = "") -> None:
         queries = tuple(running.progress for running in self._running.values())
         is_news = state is not State.RUNNING
@@ -229,6 +268,13 @@ class Runner:
         if self._topic is not None and (is_news or time.monotonic() - self._published_s >= PUBLISH_EVERY_S):
             self._topic.publish(self.status)
             self._published_s = time.monotonic()
+
+
+def _activate(spark: "SparkSession") -> None:
+    """Make it the session of this thread: in a thread that has none, Spark does not find sinks that are written in
+    Python."""
+    jvm: Any = spark._jvm
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def _listener(reports: _Reports) -> "StreamingQueryListener":

@@ -1,0 +1,64 @@
+"""How far queries are behind the ends of their topics, as the brokers have them now.
+
+Spark tells the lag once for each batch, as it was when the batch was planned.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from headwater.pipelines.client.cluster import LATEST, shared_cluster
+from headwater.pipelines.client.config import ClientConfig
+from headwater.pipelines.client.offsets import Offsets, TopicPartition
+from headwater.pipelines.errors import InvalidOption, SourceError
+from headwater.pipelines.run.progress import topic_offsets
+from headwater.pipelines.run.sources import Reading, topic_options
+from headwater.pipelines.source.options import source_options
+from headwater.pipelines.spec.pipeline import Pipeline
+from headwater.pipelines.spec.sources import TopicSource
+
+TIMEOUT_MS = 1_000
+"""Of one answer. Whoever shows the lag has other things to do than to wait for brokers."""
+
+
+class Lags:
+    """Asks with the options of the pipeline's own sources. Used by one thread."""
+
+    def __init__(self, pipeline: Pipeline, reading: Reading) -> None:
+        self._sources = [source.does for source in pipeline.sources if isinstance(source.does, TopicSource)]
+        self._reading = reading
+
+    def lag(self, read: Mapping[TopicPartition, int]) -> int | None:
+        """Records after those that were read; None if nobody can tell now."""
+        by_client: dict[ClientConfig, list[TopicPartition]] = {}
+        for partition in read:
+            client = self._client(partition.topic)
+            if client is None:
+                return None
+            by_client.setdefault(client, []).append(partition)
+        total = 0
+        try:
+            for client, partitions in by_client.items():
+                ends = shared_cluster(client).list_offsets(dict.fromkeys(partitions, LATEST))
+                total += sum(max(0, end - read[partition]) for partition, end in ends.items())
+        except SourceError:
+            return None
+        return total
+
+    def _client(self, topic: str) -> ClientConfig | None:
+        """How the source that names the topic reaches its brokers."""
+        for source in self._sources:
+            if topic == source.topic:
+                with suppress(InvalidOption):
+                    client = source_options(topic_options(source, self._reading), source.stream).client
+                    return replace(client, connect_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS, patience_ms=0)
+        return None
+
+
+def read_to(sources: Iterable[Mapping[str, Any]]) -> Offsets | None:
+    """How far a batch went, from Spark's report of its sources; None if none of them is a topic."""
+    found: Offsets = {}
+    for source in sources:
+        found |= topic_offsets(source.get("endOffset")) or {}
+    return found or None
