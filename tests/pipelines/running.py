@@ -1,0 +1,67 @@
+"""A pipeline that runs beside its test, in a thread of its own, until the test is done with it."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from headwater.pipelines.run.progress import QueryProgress, Status
+from headwater.pipelines.run.runner import Runner, RunOptions
+from headwater.pipelines.spec.check import load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WAIT_S = 120.0
+"""For one thing to happen, on a machine that is busy."""
+
+
+class RunningPipeline:
+    """Stops at the end of its block. Its failure is that of whoever waits for it to do something else."""
+
+    def __init__(self, spark: "SparkSession", file: Path, bootstrap: str) -> None:
+        self.notes: list[str] = []
+        self._runner = Runner(load(file), spark, RunOptions(bootstrap), None, lambda line: None, self.notes.append)
+        self._stop = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), "the pipeline stops when it is asked to"
+
+    @property
+    def status(self) -> Status:
+        return self._runner.status
+
+    def query(self, name: str) -> QueryProgress:
+        """How one of its queries is; as before its first batch while it has not started."""
+        return next((query for query in self.status.queries if query.query == name), QueryProgress(name))
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        until_s = time.monotonic() + WAIT_S
+        while not is_so():
+            assert self._error is None, f"{what}; but it failed: {self._error}"
+            assert time.monotonic() < until_s, f"in time {what}; the status is {self.status}"
+            time.sleep(0.05)
+
+    def failure(self) -> Exception:
+        """With which the pipeline ends by itself."""
+        self._thread.join(WAIT_S)
+        assert self._error is not None, f"it fails; the status is {self.status}"
+        return self._error
+
+    def _run(self) -> None:
+        try:
+            self._runner.run(self._stop.is_set, lambda status: None)
+        except Exception as error:
+            self._error = error
