@@ -22,7 +22,7 @@ from rich.console import Console
 
 from headwater.demo.analytics import Minute, Results
 from headwater.demo.background import Background
-from headwater.demo.charts import bar_chart, line_chart, nice_ceiling
+from headwater.demo.charts import bar_chart, line_chart, round_ticks
 from headwater.demo.figures import Figures, rates
 from headwater.demo.packers import DEAD_LETTERS, Packed, Packers
 from headwater.demo.report import report
@@ -242,9 +242,21 @@ def test_charts_keep_within_their_frame() -> None:
         float(bar.attrib["width"]) for bar in ElementTree.fromstring(bar_chart("b", [("x", 4), ("y", 2)])).iter("rect")
     ]
     assert widths[0] == pytest.approx(2 * widths[1])
-    assert [nice_ceiling(value) for value in (0, 0.7, 3, 70, 100)] == [1, 1, 5, 100, 100]
     ElementTree.fromstring(line_chart("nothing", {}))
     ElementTree.fromstring(bar_chart("nothing", []))
+
+
+def test_the_axes_of_charts_have_round_numbers() -> None:
+    assert round_ticks(0) == [0, 1]
+    assert round_ticks(4) == [0, 1, 2, 3, 4]
+    assert round_ticks(94) == [0, 20, 40, 60, 80, 100]
+    assert round_ticks(201) == [0, 50, 100, 150, 200, 250]
+    assert round_ticks(0.7) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
+    for most in (0.011, 1, 7, 99.9, 100, 12_345):
+        ticks = round_ticks(most)
+        assert len(ticks) <= 6 and ticks[-2] < most <= ticks[-1]
+    texts = [text.text for text in ElementTree.fromstring(line_chart("run", {"x": [(94.0, 4.0)]})).iter("text")]
+    assert texts[-7:-1] == ["4", "0 s", "20 s", "40 s", "60 s", "80 s"], "no time after the end"
 
 
 def test_mistakes_on_the_command_line_are_told() -> None:
