@@ -8,6 +8,8 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from tests.storage.storage_samples import SMALL, segment
+
 from headwater.model.ids import StoreId
 from headwater.model.replica import Durability, ReplicaState, SegmentFacts
 from headwater.peers.channel import ChannelOptions
@@ -19,7 +21,6 @@ from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.files import MemoryFiles
 from headwater.transport.server import ServerLimits
-from tests.storage.storage_samples import SMALL, segment
 
 SECRET = b"the secret of the cluster in tests"
 THREADED = dataclasses.replace(SMALL, runs_inline=False)

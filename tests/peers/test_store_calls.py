@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 from peer_nodes import MIB, ROOMY, THREADED, node
+from tests.storage.storage_samples import bases, batch, create, fill, run, segment
 
 from headwater.model.replica import (
     AppendTooLarge,
@@ -25,7 +26,6 @@ from headwater.model.replica import (
 )
 from headwater.storage.options import StoreOptions
 from headwater.testing.files import MemoryFiles
-from tests.storage.storage_samples import bases, batch, create, fill, run, segment
 
 Scenario: TypeAlias = Callable[[Store, MemoryFiles], Awaitable[None]]
 EVERYWHERE = pytest.mark.parametrize("is_remote", [False, True], ids=["local", "remote"])

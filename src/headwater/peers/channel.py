@@ -102,13 +102,15 @@ class Channel:
                 _, connection = await self._loop.create_connection(self._new_connection, host, port)
                 self._version = await connection.shake_hands(self._secret)
             if not connection.is_open:
-                raise StoreUnreachable("lost right after the handshake")
+                raise StoreUnreachable(f"store at {host}:{port}: lost right after the handshake")
         except (OSError, StoreError, MalformedRequest, TimeoutError) as error:
             self._connecting = None
             if connection is not None:
                 connection.close("no handshake")
-            reason = str(error) or f"no connection within {self._options.connect_timeout_s} s"
-            self._fail_all(StoreUnreachable(f"store at {host}:{port}: {reason}"))
+            if not isinstance(error, StoreUnreachable):
+                reason = str(error) or f"no connection within {self._options.connect_timeout_s} s"
+                error = StoreUnreachable(f"store at {host}:{port}: {reason}")
+            self._fail_all(error)
         except BaseException:
             self._connecting = None
             if connection is not None:

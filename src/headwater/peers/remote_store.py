@@ -54,6 +54,11 @@ class RemoteStore:
     def store_id(self) -> StoreId:
         return self._store_id
 
+    @property
+    def in_flight_bytes(self) -> int:
+        """Of calls for which somebody waits and that were sent, those of the connection for appends."""
+        return self._appends.in_flight_bytes
+
     def close(self) -> None:
         """Calls that wait fail with StoreUnreachable."""
         self._appends.close()
