@@ -448,3 +448,19 @@ def test_a_thousand_callers_learn_together_that_the_server_is_away(
             assert {type(answer) for answer in answers} == {Unavailable}
 
     asyncio.run(scenario())
+
+
+def test_a_watch_ends_with_its_store(url: str) -> None:
+    async def scenario() -> None:
+        async with opened(url) as store:
+            hints = store.watch("a/")
+            assert await anext(hints) is RESYNC
+            waiting = asyncio.ensure_future(anext(hints, None))
+            await asyncio.sleep(0)
+        assert await asyncio.wait_for(waiting, PATIENCE_S) is None
+        with pytest.raises(Unavailable, match="closed"):
+            await anext(store.watch("a/"))
+        with pytest.raises(Unavailable, match="closed"):
+            await store.get("a/1")
+
+    asyncio.run(scenario())
