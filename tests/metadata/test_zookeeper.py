@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO
@@ -19,11 +21,13 @@ from headwater.metadata import zookeeper_client
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.limits import MAX_KEY_BYTES
 from headwater.metadata.store import (
+    KV,
     MAX_OPS,
     MAX_TXN_BYTES,
     RESYNC,
     Condition,
     Del,
+    Has,
     Is,
     MetaStore,
     Operation,
@@ -462,5 +466,62 @@ def test_a_watch_ends_with_its_store(url: str) -> None:
             await anext(store.watch("a/"))
         with pytest.raises(Unavailable, match="closed"):
             await store.get("a/1")
+
+    asyncio.run(scenario())
+
+
+# Like the others
+
+
+def test_random_transactions_end_as_they_do_in_sqlite(url: str, tmp_path: Path) -> None:
+    keys = ["a", "a/b", "a/b/c", "d/e", "d/f"]
+    chance = random.Random(11)
+
+    def condition(versions: list[dict[str, int]]) -> tuple[Condition, Condition]:
+        """The same for both stores, whose versions are not the same numbers."""
+        key, kind = chance.choice(keys), chance.random()
+        if kind < 0.3:
+            return Has(key), Has(key)
+        if kind < 0.5:
+            return Is(key, 0), Is(key, 0)
+        offset = chance.choice([0, 0, 0, 1])
+        return Is(key, versions[0].get(key, 0) + offset), Is(key, versions[1].get(key, 0) + offset)
+
+    async def scenario() -> None:
+        async with opened(url) as ours, opened(f"sqlite:{tmp_path / 'metadata.db'}") as theirs:
+            stores = [ours, theirs]
+            sessions = [await store.session(30) for store in stores]
+            outcomes: Counter[bool] = Counter()
+            for number in range(400):
+                versions = [{kv.key: kv.version for kv in await everything(store)} for store in stores]
+                conditions = [condition(versions) for _ in range(chance.randrange(3))]
+                written = chance.sample(keys, chance.randrange(4))
+                kinds = [chance.choice(["put", "put", "session", "delete"]) for _ in written]
+                answers: list[Txn] = []
+                for index, (store, session) in enumerate(zip(stores, sessions, strict=True)):
+                    operations: list[Operation] = [
+                        Del(key)
+                        if kind == "delete"
+                        else Put(key, str(number).encode(), session if kind == "session" else None)
+                        for key, kind in zip(written, kinds, strict=True)
+                    ]
+                    answers.append(await store.txn([pair[index] for pair in conditions], operations))
+                assert answers[0].ok == answers[1].ok, (number, conditions, written, kinds)
+                outcomes[answers[0].ok] += 1
+                left, right = [
+                    [(kv.key, kv.value, answer.versions.get(kv.key, kv.version) == kv.version) for kv in found]
+                    for found, answer in [(await everything(s), a) for s, a in zip(stores, answers, strict=True)]
+                ]
+                assert left == right, (number, conditions, written, kinds)
+                if number % 100 == 99:
+                    for session in sessions:
+                        await session.close()
+                    assert [kv.key for kv in await everything(ours)] == [kv.key for kv in await everything(theirs)]
+                    sessions = [await store.session(30) for store in stores]
+            assert min(outcomes[True], outcomes[False]) > 50, outcomes
+
+    async def everything(store: MetaStore) -> list[KV]:
+        top = await store.get("a")
+        return [*([top] if top is not None else []), *await store.list("a/"), *await store.list("d/")]
 
     asyncio.run(scenario())
