@@ -203,6 +203,30 @@ def test_a_copy_to_a_store_that_must_not_get_it_is_given_up(state: StoreState) -
     assert replicas(world, key) == stores(1, 2, 4)
 
 
+@pytest.mark.parametrize("state", [StoreState.DRAINING, StoreState.LOST])
+def test_a_copy_that_was_done_on_a_store_that_is_no_longer_sound_replaces_nobody(state: StoreState) -> None:
+    world = World.of(1, 2, replication_factor=1)
+    key = world.seal(1, 1)
+    world.mark(1, StoreState.DRAINING)
+    planner = ControllerPlanner(RULES)
+    world.carry_out(plan(planner, world, 0))
+    (copy,) = plan_copies(planner, world, 0)
+    planner.copies.started(copy, 0)
+    planner.copies.finished(copy)
+    world.mark(2, state)
+    (given_up,) = plan(planner, world, 0)
+    assert isinstance(given_up, GiveUpCopy)
+    world.carry_out([given_up])
+    assert replicas(world, key) == stores(1)
+
+
+def test_a_copy_to_a_store_that_nobody_knows_is_given_up() -> None:
+    world = World.of(1, 2)
+    world.seal(1, 1, adding=(77,))
+    (given_up,) = plan(ControllerPlanner(RULES), world, 0)
+    assert isinstance(given_up, GiveUpCopy)
+
+
 def test_a_copy_that_is_no_longer_needed_is_given_up() -> None:
     world = World.of(1, 2, 3, 4)
     key = world.seal(1, 1, 2, 3, adding=(4,))

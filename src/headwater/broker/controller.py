@@ -31,7 +31,9 @@ from headwater.transport.facts import log_fact
 
 TICK_S: Final = 0.5
 REPAIR_S: Final = 1.0
-"""How often the sealed segments are gone through."""
+"""How often the sealed segments are gone through while they change; there may be very many."""
+QUIET_REPAIR_S: Final = 5.0
+"""And how often if none of them has changed."""
 
 
 class CopiesSegments(Protocol):
@@ -145,9 +147,10 @@ class Controller:
 
     def _plan(self, term: ControllerTerm) -> list[Action]:
         now = self._clock.monotonic()
-        is_time_for_repair = term.sealed.synced.is_set() and (term.is_stirred or now >= term.repair_at)
+        due_at = term.repaired_at + (REPAIR_S if term.is_stirred else QUIET_REPAIR_S)
+        is_time_for_repair = term.sealed.synced.is_set() and (term.has_progressed or now >= due_at)
         if is_time_for_repair:
-            term.repair_at, term.is_stirred = now + REPAIR_S, False
+            term.repaired_at, term.is_stirred, term.has_progressed = now, False, False
         return term.planner.plan(self._view(term.sealed.items if is_time_for_repair else None), now)
 
     def _view(self, sealed: Mapping[SealedKey, Versioned[SealedSegment]] | None) -> ClusterView:
@@ -162,7 +165,7 @@ class Controller:
             elif not isinstance(action, DropReplicas) or await self._is_proven(action):
                 proven.append(action)
         if await term.writer.write(proven):
-            term.is_stirred = True
+            term.has_progressed = True
             self._wake.set()
 
     async def _is_proven(self, action: DropReplicas) -> bool:
@@ -185,7 +188,7 @@ class Controller:
         else:
             log_fact("segment_copied", segment=segment, store=store, size_bytes=action.sealed.size_bytes)
             term.planner.copies.finished(action)
-        term.is_stirred = True
+        term.has_progressed = True
         self._wake.set()
 
     async def _end_term(self) -> None:

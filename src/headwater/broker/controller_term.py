@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import lru_cache
 from typing import Any
 
 from headwater.broker.action_writer import ActionWriter
@@ -24,9 +25,11 @@ class ControllerTerm:
             metadata, keys.SEALED, _sealed_key, keys.decode_sealed, self._stir
         )
         self.writer = ActionWriter(metadata, mandate, cluster, self.sealed)
-        self.repair_at = float("-inf")
+        self.repaired_at = float("-inf")
         self.is_stirred = False
-        """Something has happened that the next step of a copy may have waited for."""
+        """Some sealed segment has changed."""
+        self.has_progressed = False
+        """A step of this controller's own was done: the next one may follow at once."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self.spawn(self.sealed.run())
@@ -58,4 +61,10 @@ class ControllerTerm:
 
 def _sealed_key(text: str) -> SealedKey:
     partition, _, segment = text.partition("/")
-    return PartitionId.parse(partition), SegmentId(segment)
+    return _partition(partition), SegmentId(segment)
+
+
+@lru_cache(maxsize=16_384)
+def _partition(text: str) -> PartitionId:
+    """One object for all segments of a partition: there may be very many segments."""
+    return PartitionId.parse(text)

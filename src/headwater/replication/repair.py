@@ -8,37 +8,22 @@ No step takes away the last copy: a living replica goes only when as many others
 that is dead only when others have taken its place.
 """
 
-import enum
-import heapq
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headwater.model.cluster import StoreState
-from headwater.model.ids import NodeId, StoreId
+from headwater.model.ids import StoreId
 from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, AnnounceCopy, Copy, DropReplicas, FinishCopy, GiveUpCopy
 from headwater.replication.cluster_view import ClusterView, SealedKey
 from headwater.replication.copies import CopyLedger, CopyState, cost_bytes
 from headwater.replication.placement import StoreFacts, choose
+from headwater.replication.standing import FINE, Policies, Policy, Standing, settled
 
 MAX_DROPS = 100
 """In one plan. They are cheap, but each is a write."""
-
-
-class Standing(enum.Enum):
-    """What a replica is worth, by the store it is on."""
-
-    SOUND = "sound"
-    """Alive, and to stay."""
-    RESTING = "resting"
-    """Not alive, but not for long: it counts, though nobody can copy from it."""
-    LEAVING = "leaving"
-    """Alive, but the store is drained, or is not where the partition is wanted."""
-    DEAD = "dead"
-    """Not alive for long. It may come back."""
-    LOST = "lost"
-    """Somebody decided that it will not come back."""
+TRIED_PER_COPY = 16
+"""Some segments may have no place to go to; they must not stand in the way of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +34,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One segment, and what is wanted for it."""
+    """One segment that needs something."""
 
     key: SealedKey
     sealed: SealedSegment
     version: int
-    standings: Mapping[StoreId, Standing]
-    want: int
-    wanted_nodes: tuple[NodeId, ...] | None
-    """Only there, while a reassignment is under way."""
+    policy: Policy
 
     def replicas(self, *standings: Standing) -> list[StoreId]:
-        return [store for store in self.sealed.replicas if self.standings.get(store, Standing.DEAD) in standings]
+        of = self.policy.standings
+        return [store for store in self.sealed.replicas if of.get(store, Standing.DEAD) in standings]
 
     @property
     def donors(self) -> tuple[StoreId, ...]:
         return (*self.replicas(Standing.SOUND), *self.replicas(Standing.LEAVING))
-
-    @property
-    def is_short(self) -> bool:
-        return len(self.replicas(Standing.SOUND, Standing.RESTING)) < self.want
-
-    @property
-    def urgency(self) -> tuple[int, SealedKey]:
-        return len(self.donors), self.key
 
 
 class Repair:
@@ -92,44 +67,36 @@ class Repair:
             self._ledger.forget_old(view.sealed, now)
 
     def plan(self, view: ClusterView, now: float) -> list[Action]:
+        assert view.sealed is not None, "repair is planned when the sealed segments are known"
+        policies = Policies(view, {id_: self._standing(id_, it, now) for id_, it in view.store_facts.items()})
         under_way: list[Action] = []
         drops: list[Action] = []
-        short: list[_Case] = []
+        short: dict[int, list[_Case]] = {}
+        enough = self._limits.max_copies * TRIED_PER_COPY
         announced = 0
-        for case in self._cases(view, now):
-            if case.sealed.adding:
+        for key, item in view.sealed.items():
+            policy = policies.of(key[0])
+            if policy is None:
+                continue
+            sealed = item.value
+            verdict = policy.verdict(sealed.replicas)
+            if not sealed.adding and verdict is FINE:
+                continue
+            if verdict.is_short and not sealed.adding and len(short.setdefault(verdict.living, [])) >= enough:
+                continue
+            case = _Case(key, sealed, item.version, policy)
+            if sealed.adding:
                 announced += 1
                 step = self._next_step(case, view)
                 if step is not None:
                     under_way.append(step)
-            elif case.is_short:
-                if case.donors:
-                    short.append(case)
-            elif len(drops) < MAX_DROPS and (drop := _drop(case, view)) is not None:
-                drops.append(drop)
+            elif verdict.is_short:
+                short[verdict.living].append(case)
+            elif len(drops) < MAX_DROPS:
+                drops.append(_drop(case, view))
         slots = max(self._limits.max_copies - self._ledger.running, 0)
-        return [*_with_few_copies(under_way, slots), *drops, *self._announce(short, announced, view, now)]
-
-    def _cases(self, view: ClusterView, now: float) -> Iterator[_Case]:
-        """Every segment that is not just as it should be."""
-        assert view.sealed is not None, "repair is planned when the sealed segments are known"
-        general = {store: self._standing(store, facts, now) for store, facts in view.store_facts.items()}
-        sound = {store for store, standing in general.items() if standing is Standing.SOUND}
-        moving = {
-            partition: {store: _unless_elsewhere(general[store], view, store, item.value.nodes) for store in general}
-            for partition, item in view.reassignments.items()
-            if not item.value.is_complete
-        }
-        for key, item in view.sealed.items():
-            partition, sealed = key[0], item.value
-            if partition.topic_id not in view.topics:
-                continue
-            want = view.replicas_wanted(partition)
-            if partition in moving:
-                nodes = view.reassignments[partition].value.nodes
-                yield _Case(key, sealed, item.version, moving[partition], want, nodes)
-            elif sealed.adding or len(sealed.replicas) != want or not sound.issuperset(sealed.replicas):
-                yield _Case(key, sealed, item.version, general, want, None)
+        by_urgency = [case for _, some in sorted(short.items()) for case in some]
+        return [*_with_few_copies(under_way, slots), *drops, *self._announce(by_urgency, announced, view, now)]
 
     def _standing(self, store: StoreId, facts: StoreFacts, now: float) -> Standing:
         if facts.state is StoreState.LOST:
@@ -143,23 +110,21 @@ class Repair:
         partition, sealed, version = case.key[0], case.sealed, case.version
         target = sealed.adding[0]
         state = self._ledger.state(case.key, version, target)
-        if state is CopyState.DONE:
-            standings = {**case.standings, target: Standing.SOUND}
-            kept = _settled((*sealed.replicas, target), standings, case.want, view, keep=target)
+        is_usable = case.policy.standings.get(target) is Standing.SOUND and target not in sealed.replicas
+        if state is CopyState.DONE and is_usable:
+            kept = settled((*sealed.replicas, target), case.policy.standings, case.policy.want, view, keep=target)
             return FinishCopy(partition, sealed, version, target, kept)
         if self._ledger.is_running(case.key, target):
             return None
-        is_usable = case.standings.get(target) is Standing.SOUND and target not in sealed.replicas
-        if state is CopyState.FAILED or not is_usable or not case.is_short:
+        if state is CopyState.FAILED or not is_usable or not case.policy.is_short(sealed.replicas):
             return GiveUpCopy(partition, sealed, version)
         return Copy(partition, sealed, version, target, case.donors) if case.donors else None
 
-    def _announce(self, short: list[_Case], announced: int, view: ClusterView, now: float) -> Iterator[Action]:
+    def _announce(self, short: Sequence[_Case], announced: int, view: ClusterView, now: float) -> Iterator[Action]:
         free = self._limits.max_copies - announced
         planned_bytes = 0
-        # Some may have no place to go to; they must not stand in the way of the others for ever.
-        for case in heapq.nsmallest(free * 16, short, key=lambda case: case.urgency) if free > 0 else []:
-            if free == 0 or not self._ledger.has_budget(planned_bytes, now):
+        for case in short[: self._limits.max_copies * TRIED_PER_COPY]:
+            if free <= 0 or not self._ledger.has_budget(planned_bytes, now):
                 return
             target = self._target(case, view, now)
             if target is not None:
@@ -170,20 +135,14 @@ class Repair:
     def _target(self, case: _Case, view: ClusterView, now: float) -> StoreId | None:
         stores: Sequence[StoreFacts] = list(view.store_facts.values())
         staying = case.replicas(Standing.SOUND, Standing.RESTING)
-        if case.wanted_nodes is not None:
-            filled = view.nodes_of(staying)
-            stores = [it for it in stores if it.store_id in staying or it.node_id in case.wanted_nodes]
-            stores = [it for it in stores if it.store_id in staying or it.node_id not in filled]
+        wanted = case.policy.wanted_nodes
+        if wanted is not None:
+            empty = [node for node in wanted if node not in view.nodes_of(staying)]
+            stores = [it for it in stores if it.store_id in staying or it.node_id in empty]
         refused = self._ledger.refused_targets(case.sealed.id, view.store_facts, now)
         avoid = refused.union(case.sealed.replicas)
         preferred = view.preferred_nodes(case.key[0])
         return next(iter(choose(stores, 1, None, avoid, case.sealed.id, beside=staying, preferred=preferred)), None)
-
-
-def _unless_elsewhere(standing: Standing, view: ClusterView, store: StoreId, nodes: Sequence[NodeId]) -> Standing:
-    if view.stores[store].node_id in nodes:
-        return standing
-    return {Standing.SOUND: Standing.LEAVING, Standing.RESTING: Standing.DEAD}.get(standing, standing)
 
 
 def _with_few_copies(steps: list[Action], slots: int) -> Iterator[Action]:
@@ -195,45 +154,8 @@ def _with_few_copies(steps: list[Action], slots: int) -> Iterator[Action]:
         yield step
 
 
-def _drop(case: _Case, view: ClusterView) -> DropReplicas | None:
-    kept = _settled(case.sealed.replicas, case.standings, case.want, view, keep=None)
-    if kept == case.sealed.replicas:
-        return None
-    witnesses = tuple(store for store in kept if case.standings[store] is Standing.SOUND)
+def _drop(case: _Case, view: ClusterView) -> DropReplicas:
+    standings = case.policy.standings
+    kept = settled(case.sealed.replicas, standings, case.policy.want, view, keep=None)
+    witnesses = tuple(store for store in kept if standings.get(store) is Standing.SOUND)
     return DropReplicas(case.key[0], case.sealed, case.version, kept, witnesses)
-
-
-def _settled(
-    replicas: tuple[StoreId, ...],
-    standings: Mapping[StoreId, Standing],
-    want: int,
-    view: ClusterView,
-    keep: StoreId | None,
-) -> tuple[StoreId, ...]:
-    """The replicas without those that are not needed, in the same order."""
-    of = {store: standings.get(store, Standing.DEAD) for store in replicas}
-    count = Counter(of.values())
-    if not count[Standing.SOUND]:
-        return replicas
-    dropped = {store for store, standing in of.items() if standing is Standing.LOST}
-    has_enough = count[Standing.SOUND] >= want
-    if has_enough:
-        dropped |= {store for store, standing in of.items() if standing is not Standing.SOUND}
-    spare = count[Standing.SOUND] + count[Standing.RESTING] + count[Standing.DEAD] - want
-    dead = [store for store, standing in of.items() if standing is Standing.DEAD]
-    dropped |= set(dead[: max(spare, 0)])
-    sound = [store for store, standing in of.items() if standing is Standing.SOUND]
-    while len(sound) > max(want, 1):
-        surplus = _most_crowded(sound, view, keep)
-        sound.remove(surplus)
-        dropped.add(surplus)
-    return tuple(store for store in replicas if store not in dropped)
-
-
-def _most_crowded(stores: Sequence[StoreId], view: ClusterView, keep: StoreId | None) -> StoreId:
-    facts = view.store_facts
-    places = Counter(facts[store].place for store in stores)
-    return min(
-        (store for store in stores if store != keep),
-        key=lambda store: (-places[facts[store].place], facts[store].free_bytes, store),
-    )

@@ -1,0 +1,152 @@
+"""What a replica is worth by the store it is on, and whether a segment with such replicas needs more or fewer."""
+
+import enum
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from headwater.model.ids import NodeId, PartitionId, StoreId
+from headwater.replication.cluster_view import ClusterView
+
+
+class Standing(enum.Enum):
+    """What a replica is worth, by the store it is on."""
+
+    SOUND = "sound"
+    """Alive, and to stay."""
+    RESTING = "resting"
+    """Not alive, but not for long: it counts, though nobody can copy from it."""
+    LEAVING = "leaving"
+    """Alive, but the store is drained, or is not where the partition is wanted."""
+    DEAD = "dead"
+    """Not alive for long. It may come back."""
+    LOST = "lost"
+    """Somebody decided that it will not come back."""
+
+
+class Verdict(NamedTuple):
+    is_short: bool
+    is_spare: bool
+    """There are replicas that are not needed."""
+    living: int
+
+
+FINE: Final = Verdict(False, False, 0)
+"""Nothing to do, or nothing that could be done."""
+
+
+class Policy:
+    """What is wanted for the segments of some partitions. Most segments share their replicas with many others, so each
+    set of replicas is judged once."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        standings: Mapping[StoreId, Standing],
+        want: int,
+        wanted_nodes: tuple[NodeId, ...] | None = None,
+    ) -> None:
+        self.standings = standings
+        self.want = want
+        self.wanted_nodes = wanted_nodes
+        """Only there, while a reassignment is under way."""
+        self._view = view
+        self._verdicts: dict[tuple[StoreId, ...], Verdict] = {}
+
+    def verdict(self, replicas: tuple[StoreId, ...]) -> Verdict:
+        known = self._verdicts.get(replicas)
+        if known is None:
+            known = self._verdicts[replicas] = self._judge(replicas)
+        return known
+
+    def count(self, replicas: tuple[StoreId, ...], *standings: Standing) -> int:
+        return sum(self.standings.get(store, Standing.DEAD) in standings for store in replicas)
+
+    def is_short(self, replicas: tuple[StoreId, ...]) -> bool:
+        return self.count(replicas, Standing.SOUND, Standing.RESTING) < self.want
+
+    def _judge(self, replicas: tuple[StoreId, ...]) -> Verdict:
+        living = self.count(replicas, Standing.SOUND, Standing.LEAVING)
+        if self.is_short(replicas):
+            return Verdict(True, False, living) if living else FINE
+        is_spare = settled(replicas, self.standings, self.want, self._view, keep=None) != replicas
+        return Verdict(False, True, living) if is_spare else FINE
+
+
+class Policies:
+    def __init__(self, view: ClusterView, standings: Mapping[StoreId, Standing]) -> None:
+        self._view = view
+        self._standings = standings
+        self._by_want: dict[int, Policy] = {}
+        self._last: tuple[PartitionId, Policy | None] | None = None
+        self._moving = {
+            partition: Policy(
+                view,
+                {store: _unless_elsewhere(it, view, store, item.value.nodes) for store, it in standings.items()},
+                len(item.value.nodes),
+                item.value.nodes,
+            )
+            for partition, item in view.reassignments.items()
+            if not item.value.is_complete
+        }
+
+    def of(self, partition: PartitionId) -> Policy | None:
+        """None for a topic that is gone."""
+        # Segments come partition by partition, and to find out is dearer than all the rest.
+        if self._last is None or self._last[0] is not partition:
+            self._last = partition, self._find(partition)
+        return self._last[1]
+
+    def _find(self, partition: PartitionId) -> Policy | None:
+        if partition.topic_id not in self._view.topics:
+            return None
+        moving = self._moving.get(partition) if self._moving else None
+        if moving is not None:
+            return moving
+        want = self._view.replicas_wanted(partition)
+        policy = self._by_want.get(want)
+        if policy is None:
+            policy = self._by_want[want] = Policy(self._view, self._standings, want)
+        return policy
+
+
+def settled(
+    replicas: tuple[StoreId, ...],
+    standings: Mapping[StoreId, Standing],
+    want: int,
+    view: ClusterView,
+    keep: StoreId | None,
+) -> tuple[StoreId, ...]:
+    """The replicas without those that are not needed, in the same order."""
+    of = {store: standings.get(store, Standing.DEAD) for store in replicas}
+    count = Counter(of.values())
+    if not count[Standing.SOUND]:
+        return replicas
+    dropped = {store for store, standing in of.items() if standing is Standing.LOST}
+    has_enough = count[Standing.SOUND] >= want
+    if has_enough:
+        dropped |= {store for store, standing in of.items() if standing is not Standing.SOUND}
+    spare = count[Standing.SOUND] + count[Standing.RESTING] + count[Standing.DEAD] - want
+    dead = [store for store, standing in of.items() if standing is Standing.DEAD]
+    dropped |= set(dead[: max(spare, 0)])
+    sound = [store for store, standing in of.items() if standing is Standing.SOUND]
+    while len(sound) > max(want, 1):
+        surplus = _most_crowded(sound, view, keep)
+        sound.remove(surplus)
+        dropped.add(surplus)
+    return tuple(store for store in replicas if store not in dropped)
+
+
+def _unless_elsewhere(standing: Standing, view: ClusterView, store: StoreId, nodes: Sequence[NodeId]) -> Standing:
+    if view.stores[store].node_id in nodes:
+        return standing
+    return {Standing.SOUND: Standing.LEAVING, Standing.RESTING: Standing.DEAD}.get(standing, standing)
+
+
+def _most_crowded(stores: Sequence[StoreId], view: ClusterView, keep: StoreId | None) -> StoreId:
+    facts = view.store_facts
+    places = Counter(facts[store].place for store in stores)
+    return min(
+        (store for store in stores if store != keep),
+        key=lambda store: (-places[facts[store].place], facts[store].free_bytes, store),
+    )
