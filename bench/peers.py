@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 from bench.storage import batch
 
+from headwater.cli.runtime import tune_interpreter
 from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import Durability, Store
 from headwater.peers.messages import Address
@@ -197,7 +198,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="measure only what has this in its name, e.g. 'remote os 1024'")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    sys.setswitchinterval(0.0005)
+    tune_interpreter()
     work: Coroutine[Any, Any, None] = serve(chosen.serve) if chosen.serve else main(chosen)
     try:
         import uvloop

@@ -20,8 +20,8 @@ from headwater.wire.frame import FrameReader, FrameTooLarge
 SCRATCH_BYTES: Final = 128 * 1024
 MAX_REPLY_BYTES: Final = 128 * 1024 * 1024
 """Of a read: what is asked for, or one batch if that is larger. Memory grows only as bytes arrive."""
-JOIN_BELOW_BYTES: Final = 8 * 1024
-"""A small request is copied into one buffer: that is cheaper than a second one in the system call."""
+JOIN_BELOW_BYTES: Final = 64 * 1024
+"""Small requests of one turn of the event loop leave in one write: a system call costs more than the copy."""
 
 
 class _Waiting(NamedTuple):
@@ -49,6 +49,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(bytearray(SCRATCH_BYTES))
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_Waiting] = deque()
+        self._output: list[Buffer] = []
+        self._output_bytes = 0
         self._watch: asyncio.TimerHandle | None = None
         self._reason = "the connection was closed"
 
@@ -57,17 +59,18 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._transport is not None
 
     def send(self, number: int, pieces: Sequence[Buffer], size_bytes: int, reply: "asyncio.Future[bytearray]") -> None:
-        """Send a request; the future gets the frame of its reply, or StoreUnreachable."""
-        transport = self._transport
-        assert transport is not None, "a lost connection is not used any more"
+        """Send a request; the future gets the frame of its reply, or StoreUnreachable. At once if it is the only one on
+        its way, else together with those that come in the same turn."""
+        assert self._transport is not None, "a lost connection is not used any more"
         now = self._loop.time()
-        self._waiting.append(_Waiting(number, reply, size_bytes, now))
-        if len(pieces) == 1:
-            transport.write(pieces[0])
-        elif size_bytes < JOIN_BELOW_BYTES:
-            transport.write(b"".join(pieces))
-        else:
-            transport.writelines(pieces)
+        waiting, output = self._waiting, self._output
+        waiting.append(_Waiting(number, reply, size_bytes, now))
+        if not output and len(waiting) > 1:
+            self._loop.call_soon(self._flush)
+        output += pieces
+        self._output_bytes += size_bytes
+        if len(waiting) == 1 or self._output_bytes >= JOIN_BELOW_BYTES:
+            self._flush()
         if self._watch is None and self._timeout_s is not None:
             self._watch = self._loop.call_at(now + self._timeout_s, self._look_at_the_time)
 
@@ -116,6 +119,17 @@ class PeerConnection(asyncio.BufferedProtocol):
     @property
     def _name(self) -> str:
         return f"store at {self._address.host}:{self._address.port}"
+
+    def _flush(self) -> None:
+        output, size = self._output, self._output_bytes
+        transport = self._transport
+        if transport is None or not output:
+            return
+        self._output, self._output_bytes = [], 0
+        if len(output) > 1 and size >= JOIN_BELOW_BYTES:
+            transport.writelines(output)
+        else:
+            transport.write(output[0] if len(output) == 1 else b"".join(output))
 
     def _take(self, frame: bytearray) -> bool:
         """Give a reply to whoever waits for it."""
