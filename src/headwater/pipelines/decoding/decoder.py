@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from headwater.pipelines.decoding.arrays import numbers, repeated
 from headwater.pipelines.decoding.gather import gather
 from headwater.pipelines.decoding.header_lists import header_lists
 from headwater.pipelines.decoding.record_index import RecordIndex, index_records
@@ -37,11 +38,11 @@ class Decoder:
         makers: dict[str, Column] = {
             "key": lambda data, index: gather(data, index.keys),
             "value": lambda data, index: gather(data, index.values),
-            "topic": lambda data, index: pa.repeat(pa.scalar(topic, pa.string()), len(index)),
-            "partition": lambda data, index: pa.array(np.full(len(index), partition, np.int32)),
-            "offset": lambda data, index: pa.array(index.offsets),
+            "topic": lambda data, index: repeated(topic, len(index)),
+            "partition": lambda data, index: numbers(np.full(len(index), partition, np.int32), pa.int32()),
+            "offset": lambda data, index: numbers(index.offsets, pa.int64()),
             "timestamp": lambda data, index: _moments(index.timestamps),
-            "timestamptype": lambda data, index: pa.array(index.timestamp_types.astype(np.int32)),
+            "timestamptype": lambda data, index: numbers(index.timestamp_types.astype(np.int32), pa.int32()),
             "headers": lambda data, index: header_lists(data, index, headers),
         }
         self._columns = [makers[name.lower()] for name in schema.names]
@@ -89,4 +90,4 @@ def _in_place(batch: SelectedBatch) -> Payload:
 def _moments(timestamps_ms: Integers) -> pa.Array:
     """Spark counts microseconds. A time that they do not reach becomes the last or the first of them."""
     micros = np.clip(timestamps_ms, -_LAST_MS, _LAST_MS) * _MICROS
-    return pa.array(micros).view(pa.timestamp("us", tz="UTC"))
+    return numbers(micros, pa.timestamp("us", tz="UTC"))

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headwater.pipelines.decoding.arrays import numbers
 from headwater.pipelines.decoding.record_index import Slices
 
 MAX_BUFFER_BYTES: Final = 2**31 - 1
@@ -20,12 +21,12 @@ def gather(data: bytes, slices: Slices) -> pa.BinaryArray:
     assert len(data) <= MAX_BUFFER_BYTES, "one decode stays below what an array of bytes can address"
     count = len(slices.starts)
     if not count:
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2] = slices.starts
     bounds[1::2] = slices.starts + np.maximum(slices.lengths, 0)
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
     nulls = slices.lengths < 0
-    wanted = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=nulls if nulls.any() else None)
+    wanted = numbers(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32(), nulls if nulls.any() else None)
     return pieces.take(wanted)

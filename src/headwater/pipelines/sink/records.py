@@ -17,9 +17,6 @@ from headwater.pipelines.sink.varints import Integers, varint_rows, varint_sizes
 MOST_NUMBER_BYTES: Final = 32
 """What a record has beside key, value and headers, at most."""
 
-_NOTHING = pa.scalar(b"", pa.binary())
-_NO_HEADERS = pa.scalar(b"\0", pa.binary())
-
 
 def payload_sizes(rows: Rows, headers: pa.BinaryArray | None) -> Integers:
     """Of each record at most so many bytes."""
@@ -49,7 +46,7 @@ def record_bytes(
         + np.maximum(value_lengths, 0)
         + (1 if headers is None else lengths_of(headers))
     )
-    tail = _NO_HEADERS if headers is None else headers
+    tail = pa.scalar(b"\0", pa.binary()) if headers is None else headers
     if rows.key is None:
         numbers = varint_rows(sizes, attributes, timestamp_deltas, offset_deltas, key_lengths, value_lengths)
         return _joined(numbers, rows.value, tail)
@@ -72,4 +69,5 @@ def header_bytes(lists: pa.ListArray) -> pa.BinaryArray:
 
 
 def _joined(*columns: pa.Array | pa.Scalar) -> pa.BinaryArray:
-    return pc.binary_join_element_wise(*columns, _NOTHING, null_handling="replace", null_replacement="")
+    nothing = pa.scalar(b"", pa.binary())
+    return pc.binary_join_element_wise(*columns, nothing, null_handling="replace", null_replacement="")

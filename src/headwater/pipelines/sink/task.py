@@ -23,6 +23,7 @@ from headwater.pipelines.sink.destinations import Destinations, partition_counte
 from headwater.pipelines.sink.errors import BatchTooLarge
 from headwater.pipelines.sink.options import SinkOptions
 from headwater.pipelines.sink.producer import Producer, ProducerIdentity
+from headwater.pipelines.worker import settle_worker
 
 QUERY_ID: Final = "sql.streaming.queryId"
 RUN_ID: Final = "spark.jobGroup.id"
@@ -46,6 +47,7 @@ def write_rows(iterator: Iterator[pa.RecordBatch], columns: Columns, options: Si
     """In an executor."""
     task = TaskContext.get()
     assert task is not None, "rows are written by tasks"
+    settle_worker()
     cluster = shared_cluster(options.client)
     batch_id = int(task.getLocalProperty(BATCH_ID) or 0)
     if batch_id == 0:

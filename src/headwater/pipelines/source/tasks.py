@@ -11,6 +11,7 @@ from headwater.pipelines.source.losses import Losses
 from headwater.pipelines.source.options import SourceOptions
 from headwater.pipelines.source.range_reader import RangeReader
 from headwater.pipelines.source.shares import split
+from headwater.pipelines.worker import settle_worker
 
 
 def range_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
@@ -24,6 +25,7 @@ def read_partition(options: SourceOptions, schema: pa.Schema, partition: InputPa
     if wanted is None:
         return
     assert isinstance(wanted, OffsetRange), "Spark hands over what `range_partitions` gave it"
+    settle_worker()
     cluster = shared_cluster(options.client)
     losses = Losses(options.fail_on_data_loss)
     yield from RangeReader(cluster, wanted, schema, losses, options.poll_timeout_ms).rows()

@@ -1,0 +1,51 @@
+"""What the Python processes of Spark are spared: a search for garbage after every task, and pandas."""
+
+import subprocess
+import sys
+
+import pytest
+
+SETTLING = """
+import gc
+from headwater.pipelines.worker import settle_worker
+
+class Node:
+    pass
+
+settle_worker()
+settled = gc.get_freeze_count()
+print(settled > 1_000)
+later = Node()
+later.itself = later
+settle_worker()
+print(gc.get_freeze_count() == settled)
+del later
+print(gc.collect() > 0)
+"""
+
+DECODING = """
+import sys
+import pyspark.worker
+from headwater.pipelines.data_source import HeadwaterDataSource
+from headwater.pipelines.decoding.decoder import Decoder
+from headwater.pipelines.decoding.selection import select_batches
+from headwater.pipelines.source.columns import arrow_schema, whole_schema
+from headwater.records.build import build_batch
+from headwater.records.record import Record
+
+fetched = bytes(build_batch([Record(b"k", b"v"), Record(None, None)], base_offset=5))
+selected = select_batches(fetched, 0, 10).batches
+decoder = Decoder("orders", 0, arrow_schema(whole_schema(False)))
+print(sum(batch.num_rows for batch in decoder.decode(fetched, selected, 0, 10)), "pandas" in sys.modules)
+"""
+
+
+def test_modules_are_spared_and_what_tasks_leave_behind_is_collected() -> None:
+    done = subprocess.run([sys.executable, "-c", SETTLING], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["True", "True", "True"]
+
+
+def test_planning_and_reading_do_not_load_pandas() -> None:
+    pytest.importorskip("pyspark", reason="the extra headwater[spark] is not installed")
+    done = subprocess.run([sys.executable, "-c", DECODING], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["2", "False"]
