@@ -18,7 +18,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-tools crash exactly-once
+.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-spark bench-tools crash exactly-once
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -58,6 +58,10 @@ bench-queues: $(VENV)/.bench bench-tools
 
 bench-transactions: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.transactions
+
+# Spark's own Kafka connector beside format("headwater"), on one broker: about an hour.
+bench-spark: $(VENV)/.bench bench-tools
+	$(BIN)/python -m bench.spark
 
 bench-tools: test-tools
 	@./.ci/bench-tools

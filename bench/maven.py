@@ -21,6 +21,14 @@ KAFKA_CLIENT = (
     "com.fasterxml.jackson.core:jackson-databind:2.21.2",
 )
 
+SPARK_CONNECTOR_VERSION = "4.2.0"
+"""The newest. There is none for Spark 4.3 yet; that of 4.2 runs in it."""
+SPARK_CONNECTOR = (
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_CONNECTOR_VERSION}",
+    # Of this part, which serves logins by delegation token, not every version can be had everywhere; this one loads.
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+)
+
 
 class JarsUnavailable(Exception):
     """Java, Maven or the repository could not be used; the message says which and why."""
@@ -62,5 +70,7 @@ def _pom(coordinates: Sequence[str]) -> str:
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>headwater</groupId><artifactId>jars</artifactId><version>1</version>"
+        # Managed, too: a version that is named here is not looked for in another one that some jar asks for.
+        f"<dependencyManagement><dependencies>{dependencies}</dependencies></dependencyManagement>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
