@@ -152,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once, with a logged fact. Unanswered requests are cancelled."""
         if self._transport is not None:
             log_fact(fact, peer=self.peer_host, reason=reason)
+            if self._output:
+                self._flush()
             self._transport.abort()
 
     @property

@@ -1,0 +1,124 @@
+"""Responses leave in the order of their requests, whatever is ready first."""
+
+import asyncio
+import contextlib
+import struct
+
+from headwater.transport.connection import Answer, Connection, Promise
+from headwater.transport.server import Server, ServerLimits
+from headwater.wire.codec import MalformedRequest
+
+
+class NoTraffic:
+    def connection_opened(self) -> None: ...
+
+    def connection_closed(self) -> None: ...
+
+    def bytes_in(self, count: int) -> None: ...
+
+    def bytes_out(self, count: int) -> None: ...
+
+
+class Scripted:
+    """Answers a request with its own bytes: at once, or when a test says so."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[bytes, asyncio.Future[None]] = {}
+        self.started: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def handle(self, connection: Connection, frame: bytearray) -> "Answer | Promise":
+        name = bytes(frame)
+        if name == b"!":
+            raise MalformedRequest("not a request")
+        self.started.put_nowait(name[:1])
+        if name.isupper():
+            return [name]
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outcomes[name[:1]] = outcome
+        return Promise(outcome, lambda _: [name])
+
+
+def framed(*names: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(name)) + name for name in names)
+
+
+async def converse(script: Scripted, limits: ServerLimits, requests: list[bytes], finish: list[bytes]) -> list[bytes]:
+    """Send all requests; when the first `finish` have started, end them in that order; return the responses."""
+    server = Server(script.handle, limits, NoTraffic())
+    host, port = await server.listen("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(framed(*requests))
+    async with asyncio.timeout(20):
+        for name in finish:
+            while name not in script.outcomes:
+                await script.started.get()
+            script.outcomes[name].set_result(None)
+            await asyncio.sleep(0)
+        responses = [
+            await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0]) for _ in requests
+        ]  # fmt: skip
+    assert server.held_bytes == 0
+    writer.close()
+    await server.close()
+    return responses
+
+
+def test_a_response_that_is_ready_waits_for_those_before_it() -> None:
+    async def main() -> None:
+        requests = [b"a", b"B", b"c", b"D", b"e"]
+        assert await converse(Scripted(), ServerLimits(), requests, [b"e", b"c", b"a"]) == requests
+
+    asyncio.run(main())
+
+
+def test_a_request_that_waited_for_memory_is_answered_behind_the_one_that_had_it() -> None:
+    async def main() -> None:
+        requests = [b"a" * 100, b"B", b"C", b"d" * 200, b"E"]
+        limits = ServerLimits(request_memory_bytes=50)
+        assert await converse(Scripted(), limits, requests, [b"a", b"d"]) == requests
+
+    asyncio.run(main())
+
+
+def test_requests_wait_when_too_many_are_unanswered() -> None:
+    async def main() -> None:
+        requests = [bytes([letter]) for letter in b"abcdefgh"]
+        script = Scripted()
+        names = [*requests]
+        assert await converse(script, ServerLimits(max_requests_in_flight=2), requests, names) == requests
+
+    asyncio.run(main())
+
+
+def test_what_is_promised_and_fails_to_render_closes_the_connection() -> None:
+    async def main() -> None:
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def render(_: "asyncio.Future[None]") -> list[bytes]:
+            raise ValueError("a mistake of ours")
+
+        server = Server(lambda *_: Promise(outcome, render), ServerLimits(), NoTraffic())
+        reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
+        writer.write(framed(b"a"))
+        await asyncio.sleep(0.05)
+        outcome.set_result(None)
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_answered_before_a_bad_request_has_left() -> None:
+    async def main() -> None:
+        server = Server(Scripted().handle, ServerLimits(), NoTraffic())
+        reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
+        writer.write(framed(b"A", b"B", b"!", b"C"))
+        async with asyncio.timeout(20):
+            assert await reader.readexactly(10) == framed(b"A", b"B")
+        writer.close()
+        await server.close()
+
+    asyncio.run(main())
