@@ -83,6 +83,8 @@ class Takeover:
         self._answers: dict[StoreId, ReplicaState] = {}
         self._refence: dict[StoreId, float] = {}
         """Replicas that did not answer, and when they are asked again."""
+        self._unreadable: dict[StoreId, float] = {}
+        """Replicas that could not be replayed, and until when they count as if they had not answered."""
         self._grace_until: float | None = None
         self._found: Recovered | None = None
         self._planting: _Planting | None = None
@@ -119,8 +121,11 @@ class Takeover:
     def fenced(self, store: StoreId, state: ReplicaState, now: float) -> list[Effect]:
         if self._step is not _Step.FENCING:
             return []
-        self._answers[store] = state
-        self._refence.pop(store, None)
+        if now < (until := self._unreadable.get(store, now)):
+            self._refence[store] = until
+        else:
+            self._answers[store] = state
+            self._refence.pop(store, None)
         return self._maybe_decide(now)
 
     def fence_failed(self, store: StoreId, now: float) -> list[Effect]:
@@ -156,13 +161,17 @@ class Takeover:
         return self._plant(now) if self._step is _Step.REPLAYING else []
 
     def replay_failed(self, source: StoreId, now: float) -> list[Effect]:
-        """The replica that was to be read is gone or damaged: ask all again, and decide without what it said."""
+        """The replica that was to be read is gone or damaged: ask all again, and decide without what it says.
+
+        A damaged replica goes on to answer fences, often with the longest tail. If it were believed again at once, it
+        would be chosen again, for ever; without it any sound answer still has everything that was committed."""
         if self._step is not _Step.REPLAYING:
             return []
         self._step = _Step.FENCING
+        self._unreadable[source] = self._refence[source] = now + self._rules.bad_store_s
         self._answers.clear()
         self._found = None
-        return [Fence(store, self._old.id) for store in self._old.replicas]
+        return [Fence(store, self._old.id) for store in self._old.replicas if store != source]
 
     # Planting
 
