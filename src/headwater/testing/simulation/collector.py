@@ -2,13 +2,14 @@
 
 from typing import Any, ClassVar
 
-from headwater.model.ids import StoreId
+from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import ReplicaState
 from headwater.replication import garbage
 from headwater.testing.simulation.invariants import Invariants
 from headwater.testing.simulation.metadata import HEAD, PARTITION, SEALED, STAGED, TOPIC, Metadata
 from headwater.testing.simulation.network import Network
 from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
 TIMEOUT_S = 0.2
@@ -16,14 +17,15 @@ TIMEOUT_S = 0.2
 
 class Collector:
     def __init__(
-        self, world: World, network: Network, metadata: Metadata, invariants: Invariants, store: Store, every_s: float
+        self, world: World, network: Network, metadata: Metadata, invariants: Invariants, store: Store, swarm: Swarm
     ) -> None:
         self._world = world
         self._network = network
         self._metadata = metadata
         self._invariants = invariants
         self._store = store
-        self._every_s = every_s
+        self._every_s = swarm.collect_every_s
+        self._buggify = swarm.buggify
 
     def start(self) -> None:
         self._world.after(self._every_s * (0.5 + self._world.random.random()), self._turn)
@@ -48,8 +50,15 @@ class Collector:
     def metadata(self) -> Metadata:
         return self._metadata
 
-    def delete(self, store_id: StoreId, garbage_found: list[tuple[Any, int]]) -> None:
-        if self._store.store_id != store_id:
+    def delete_soon(self, store_id: StoreId, garbage_found: list[tuple[SegmentId, int]]) -> None:
+        """At once or, now and then, so late that much has changed."""
+        if self._world.chance(self._buggify):
+            self._world.after(0.3 * self._world.random.random(), self._delete, store_id, garbage_found)
+        else:
+            self._delete(store_id, garbage_found)
+
+    def _delete(self, store_id: StoreId, garbage_found: list[tuple[SegmentId, int]]) -> None:
+        if not self._store.is_up or self._store.store_id != store_id:
             return
         for segment, instance in garbage_found:
             if self._store.delete(segment, instance):
@@ -90,4 +99,4 @@ class Round:
         staged = [item.value.id for item in self._answers[STAGED].values()]
         sealed = {item.value.id: item.value for item in self._answers[SEALED].values()}
         found = garbage.collect(self._inventory, self._store_id, heads, staged, sealed, [TOPIC])
-        self._collector.delete(self._store_id, found)
+        self._collector.delete_soon(self._store_id, found)

@@ -33,7 +33,8 @@ class Mover(Process):
     def start(self, every_s: float) -> None:
         if self.is_stopped:
             return
-        self.move()
+        if self._world.now:
+            self.move()
         self._world.after(every_s * (0.5 + self._world.random.random()), self.start, every_s)
 
     def move(self) -> None:
@@ -42,9 +43,8 @@ class Mover(Process):
     def _read(self, item: Item | Lost) -> None:
         if isinstance(item, Lost):
             return
-        leader = self._world.random.randrange(self._brokers)
-        head: Head | None = item.value
-        moved = Head(leader, 1, 0, None) if head is None else replace(head, leader=leader, epoch=head.epoch + 1)
+        head: Head = item.value
+        moved = replace(head, leader=self._world.random.randrange(self._brokers), epoch=head.epoch + 1)
         self._call(self._metadata.txn, ([(HEAD, item.version)], [(HEAD, moved)]), _ignore)
 
     def _call(self, handler: Callable[..., None], arguments: tuple[Any, ...], answer: Callable[[Any], None]) -> None:
@@ -91,7 +91,7 @@ class Controller(Process):
         if isinstance(items, Lost):
             return
         nodes = self._membership.view(self).nodes
-        suspected = [node for node in sorted(nodes) if self._world.chance(self._swarm.buggify)]
+        suspected = [node for node in sorted(nodes) if self._world.chance(self._swarm.buggify / 5)]
         view = ClusterView(
             nodes=nodes,
             stores=self._membership.records,

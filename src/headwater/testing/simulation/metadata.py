@@ -1,7 +1,8 @@
 """A linearizable store of keys with versions and compare-and-set transactions, as `metadata/store.py` promises it.
 
 Values are the objects themselves, for speed. A list is no snapshot: with `torn_lists` it is read in two halves with
-time between them. An outage is a process that does not answer; a transaction may have been applied just before.
+time between them. An outage is a process that does not answer; a transaction may have been applied just before. Apart
+from that some answers to transactions get lost that were applied (`lost_answers`).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from headwater.metadata.keys import head_key, sealed_prefix, staged_prefix
 from headwater.model.ids import PartitionId, TopicId
 from headwater.testing.simulation.network import Network, Process, Reply
+from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
 TOPIC = TopicId(int=1)
@@ -33,13 +35,14 @@ Operations: TypeAlias = Sequence[tuple[str, Any]]
 
 
 class Metadata(Process):
-    def __init__(self, world: World, network: Network, changed: Callable[[], None], *, torn_lists: bool) -> None:
+    def __init__(self, world: World, network: Network, changed: Callable[[], None], swarm: Swarm) -> None:
         super().__init__("metadata", -1)
         self.items: dict[str, Item] = {}
         self._world = world
         self._network = network
         self._changed = changed
-        self._torn_lists = torn_lists
+        self._torn_lists = swarm.torn_lists
+        self._lost_answers = swarm.lost_answers
         self._revision = 0
         self._watchers: list[tuple[Process, Callable[[], None]]] = []
 
@@ -64,7 +67,9 @@ class Metadata(Process):
 
     def txn(self, reply: Reply, conditions: Conditions, operations: Operations) -> None:
         """The new revision, which is the version of every key written, or 0 if a condition does not hold."""
-        reply(self.apply(conditions, operations))
+        outcome = self.apply(conditions, operations)
+        if not self._world.chance(self._lost_answers):
+            reply(outcome)
 
     def apply(self, conditions: Conditions, operations: Operations) -> int:
         if not self.holds(conditions):

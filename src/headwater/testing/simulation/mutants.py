@@ -203,10 +203,13 @@ def reuse_disk_identity(draw: Wrapper, store: Store) -> None:
         draw(store)
 
 
-@_mutant(Store, "_is_complete", "a copy takes what is there for what should be there")
-def copy_exists_ok(is_complete: Wrapper, store: Store, facts: Any) -> bool:
+@_mutant(Store, "copy", "a copy takes what is there for what should be there")
+def copy_exists_ok(copy: Wrapper, store: Store, reply: Any, store_id: Any, facts: Any, *rest: Any) -> None:
     replica = store.replicas.get(facts.id)
-    return replica is not None and not replica.in_doubt
+    if replica is not None and not replica.in_doubt:
+        store._flush(replica, reply, None)
+    else:
+        copy(store, reply, store_id, facts, *rest)
 
 
 @_mutant(Store, "_adopt", "a complete replica is adopted without a new instance")

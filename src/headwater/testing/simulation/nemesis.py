@@ -53,6 +53,7 @@ class Nemesis:
             "node power cut": self._cut_power_of_node,
             "blackout": self._black_out,
             "one-way cut": self._cut,
+            "mute store": self._mute,
             "isolated node": self._isolate,
             "zombie leader": self._make_zombie,
             "metadata outage": self._stop_metadata,
@@ -60,6 +61,7 @@ class Nemesis:
             "tail damaged": self._damage_tail,
             "sealed replica damaged": self._damage_sealed,
             "disk full": self._fill_disk,
+            "all disks full": self._fill_disks,
             "store drained": self._drain,
             "leader moved": self._move_leader,
         }
@@ -169,6 +171,14 @@ class Nemesis:
             self._network.cut(other, one)
         return True
 
+    def _mute(self) -> bool:
+        """It hears and does everything, and nobody but the metadata store gets an answer."""
+        store = self._world.random.choice(self._stores)
+        for other in [*self._stores, *self._brokers]:
+            if other.node != store.node:
+                self._network.cut(store, other)
+        return True
+
     def _isolate(self) -> bool:
         node = self._world.random.randrange(len(self._stores))
         inside = [process for process in self._everyone() if process.node == node]
@@ -202,6 +212,13 @@ class Nemesis:
         self._world.after(0.4 * self._world.random.random(), self._empty_disk, store)
         return True
 
+    def _fill_disks(self) -> bool:
+        until_s = 0.3 * self._world.random.random()
+        for store in self._stores:
+            store.is_full = True
+            self._world.after(until_s, self._empty_disk, store)
+        return True
+
     def _empty_disk(self, store: Store) -> None:
         store.is_full = False
 
@@ -228,11 +245,17 @@ class Nemesis:
         return True
 
     def _damage_tail(self) -> bool:
-        """Of the open segment, found by the scan at the next start."""
+        """Of the open segment; found by the scan at the next start, or not before somebody reads it."""
         head: Head | None = self._metadata.value(HEAD)
         store = self._world.random.choice(self._stores)
         if head is None or head.open is None or not store.is_up or not self._is_spare(store, head.open.id):
             return False
+        if self._world.chance(0.3):
+            replica = store.replicas.get(head.open.id)
+            if replica is None or not replica.entries:
+                return False
+            replica.is_damaged = True
+            return True
         if not store.damage_tail(head.open.id):
             return False
         store.cut_power()
@@ -255,7 +278,8 @@ class Nemesis:
         """Whether the rest is enough without this replica.
 
         A segment in the chain needs another sound replica that is listed; one more while a copy is under way, because
-        when it ends, another may be taken off the list. A segment that may yet be published needs one with as much."""
+        when it ends, another may be taken off the list. A segment that may yet be published, on any min_insync of its
+        replicas, needs two with as much."""
         replica = store.replicas.get(segment)
         if replica is None:
             return True
@@ -269,8 +293,12 @@ class Nemesis:
         is_staged = self._metadata.value(STAGED + segment) is not None
         if head is not None and replica.epoch < head.epoch and not is_staged:
             return True
-        end = replica.durable_end
-        return any(self._is_sound(it, it.store_id, segment, end) for it in self._stores if it is not store)
+        equals = [
+            other
+            for other in self._stores
+            if other is not store and self._is_sound(other, other.store_id, segment, replica.durable_end)
+        ]
+        return self._swarm.rules.min_insync > 1 and len(equals) > 1
 
     def _is_sound(self, store: Store, store_id: str, segment: SegmentId, end: int) -> bool:
         replica: Replica | None = store.replicas.get(segment)

@@ -48,15 +48,23 @@ class Publication:
     def _answered(self, answer: int | Lost) -> None:
         if answer is Lost.NO_ANSWER or (self._may_be_applied and not (isinstance(answer, int) and answer)):
             self._may_be_applied = True
-            self._call(self._source.metadata.get, (HEAD,), self._read)
+            self._source.world.after(self._pause(), self._look)
         elif isinstance(answer, Lost):
             self._done(None)
         else:
             self._done(answer)
 
+    def _pause(self) -> float:
+        """None or, now and then, one in which much happens."""
+        world = self._source.world
+        return 0.3 * world.random.random() if world.chance(5 * self._source.swarm.buggify) else 0.0
+
+    def _look(self) -> None:
+        self._call(self._source.metadata.get, (HEAD,), self._read)
+
     def _read(self, item: Item | Lost) -> None:
         if isinstance(item, Lost):
-            self._call(self._source.metadata.get, (HEAD,), self._read)
+            self._look()
         elif self.is_mine(item.value):
             self._done(item.version)
         elif item.version != self._version:

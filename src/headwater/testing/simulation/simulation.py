@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from headwater.model.segments import Head
 from headwater.testing.simulation.broker import Broker
 from headwater.testing.simulation.clients import Producer, Reader
 from headwater.testing.simulation.collector import Collector
@@ -14,7 +15,7 @@ from headwater.testing.simulation.metadata import HEAD, Metadata
 from headwater.testing.simulation.nemesis import Nemesis
 from headwater.testing.simulation.network import Network
 from headwater.testing.simulation.store import Store
-from headwater.testing.simulation.swarm import Swarm, draw
+from headwater.testing.simulation.swarm import draw
 from headwater.testing.simulation.world import Runaway, World
 
 HEALING_S = 10.0
@@ -33,13 +34,13 @@ class Outcome:
 
 
 class Simulation:
-    def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
+    def __init__(self, seed: int, theme: str | None = None) -> None:
         self.seed = seed
         self.world = world = World(seed)
-        self.swarm = swarm = swarm or draw(world.random)
+        self.swarm = swarm = draw(world.random, theme)
         self.network = network = Network(world, swarm.conditions)
         self.invariants = invariants = Invariants(swarm.rules.min_insync)
-        self.metadata = metadata = Metadata(world, network, invariants.metadata_changed, torn_lists=swarm.torn_lists)
+        self.metadata = metadata = Metadata(world, network, invariants.metadata_changed, swarm)
         self.stores = [Store(world, network, invariants, node, swarm.sync_s) for node in range(swarm.stores)]
         self.membership = membership = Membership(network, metadata, self.stores)
         for store in self.stores:
@@ -57,9 +58,7 @@ class Simulation:
         ]
         self.reader = Reader(world, network, metadata, membership, self.brokers, invariants, swarm)
         self.nemesis = Nemesis(world, network, metadata, membership, self.brokers, self.mover, invariants, swarm)
-        self.collectors = [
-            Collector(world, network, metadata, invariants, store, swarm.collect_every_s) for store in self.stores
-        ]
+        self.collectors = [Collector(world, network, metadata, invariants, store, swarm) for store in self.stores]
 
     def run(self) -> Outcome:
         """Raises Violation if an invariant does not hold."""
@@ -74,6 +73,7 @@ class Simulation:
         return Outcome(self.seed, self.world.counts, self.world.now)
 
     def _start(self) -> None:
+        self.metadata.apply([(HEAD, 0)], [(HEAD, Head(0, 1, 0, None))])
         self.mover.start(self.swarm.move_every_s)
         for broker in self.brokers:
             broker.start()
