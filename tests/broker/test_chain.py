@@ -27,7 +27,7 @@ def test_a_chain_with_a_gap_is_refused() -> None:
 
 def test_an_empty_segment_leaves_nothing_behind_when_it_is_rolled() -> None:
     chain = Chain([], opened(0))
-    chain.roll(sealed(0, 0), opened(0))
+    chain.roll(None, opened(0))
     assert chain.sealed == []
 
 

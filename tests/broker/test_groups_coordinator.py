@@ -13,7 +13,7 @@ from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from headwater.broker.partition import Environment
+from headwater.broker.environment import Environment, OneStore
 from headwater.broker.tail_cache import TailCache
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.effects import JoinAnswer
@@ -22,7 +22,7 @@ from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, OffsetToCommit, SyncRequest
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import segment_id
+from headwater.model.ids import SegmentId, StoreId, segment_id
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record
@@ -56,9 +56,13 @@ class Node:
             tasks.add(task)
             return task
 
-        self.environment = Environment(1, store, self.clock, TailCache(1024 * 1024), spawn, self._new_segment)
-        self.catalog = Catalog(metadata, self.environment, self.config.topic_defaults)
-        await self.catalog.load()
+        def choose(count: int, avoid: frozenset[StoreId], segment: SegmentId) -> tuple[StoreId, ...]:
+            return () if store.store_id in avoid else (store.store_id,)
+
+        cache = TailCache(1024 * 1024)
+        self.environment = Environment(1, store, OneStore(store), choose, self.clock, cache, spawn, self._new_segment)
+        self.catalog = Catalog(metadata, self.environment, self.config.topic_defaults, lambda count: [1] * count)
+        await self.catalog.load(is_alone=True)
         if self.catalog.find("orders") is None:
             await self.catalog.create("orders", 2, {})
         coordinator = GroupCoordinator(self.catalog, self.config, self.clock, spawn)
@@ -130,7 +134,7 @@ def test_the_internal_topic_comes_with_the_first_group(tmp_path: Path) -> None:
             assert node.catalog.find(OFFSETS_TOPIC) is None, "asking creates nothing"
             await asyncio.gather(*(coordinator.ensure_ready() for _ in range(5)))
             topic = node.catalog.topic(OFFSETS_TOPIC)
-            assert len(topic.partitions) == 2 and topic.config.is_compacted and topic.is_internal
+            assert topic.partition_count == 2 and topic.config.is_compacted and topic.is_internal
 
     asyncio.run(scenario())
 
@@ -207,7 +211,7 @@ def test_commits_that_arrive_together_are_written_together(tmp_path: Path) -> No
             requests = [coordinator.commit("g", commit_request(("orders", 0, offset))) for offset in range(100)]
             await asyncio.gather(*requests)
             assert await committed(coordinator, "g", "orders", 0) == 99
-            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
+            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions() if each.log_end]
             batches = bytes(await log.read(0, 1024 * 1024))
             count, position = 0, 0
             while position < len(batches):
@@ -266,7 +270,7 @@ def test_records_that_cannot_be_read_do_not_take_the_others_with_them(tmp_path: 
         async with node.run() as coordinator:
             await ready(coordinator)
             await coordinator.commit("g", commit_request(("orders", 0, 7)))
-            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
+            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions() if each.log_end]
             junk = [Record(None, b"x"), Record(b"\x00\x63whatever", b"x"), Record(b"\x00\x01\x00\x01g", b"\x00\x03")]
             batch = build_batch(junk, timestamp=1)
             appended = log.append(batch, parse_header(batch))
@@ -289,7 +293,7 @@ def test_a_compacted_log_brings_back_the_same_groups(tmp_path: Path) -> None:
             joined = await stable(coordinator)
             for offset in range(50):
                 await coordinator.commit("g", commit_request(("orders", 0, offset), joined=joined))
-            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
+            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions() if each.log_end]
             before_bytes = log.size_bytes
             log.ask_roll()
             await until(lambda: log.open_bytes == 0)
@@ -385,7 +389,7 @@ def test_a_group_of_the_new_protocol_goes_on_after_a_restart_and_after_compactio
             answer = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 1, owned=first.assigned))
             described = coordinator.described_consumer("g")
             assert (described.state, described.epoch, answer.epoch) == (GroupState.STABLE, 41, 41)
-            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
+            (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions() if each.log_end]
             log.ask_roll()
             await until(lambda: log.open_bytes == 0)
             await coordinator.commit("g", CommitRequest("a", None, 41, (OffsetToCommit("orders", 0, 7, -1, ""),)))

@@ -39,7 +39,7 @@ async def settle(
 
 
 def only_log(node: Node) -> Partition:
-    (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions if each.log_end]
+    (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions() if each.log_end]
     return log
 
 
@@ -53,7 +53,7 @@ def test_the_partition_of_a_group_is_the_one_that_remembers_it(tmp_path: Path) -
         async with node.run() as coordinator:
             assert node.catalog.find(OFFSETS_TOPIC) is None
             partition = await coordinator.offsets_partition("g")
-            assert partition in [each.id for each in node.catalog.topic(OFFSETS_TOPIC).partitions]
+            assert partition in [each.id for each in node.catalog.topic(OFFSETS_TOPIC).partitions()]
             await pend(coordinator, ("orders", 0, 7))
             assert only_log(node).id == partition
             assert await refusal(coordinator.offsets_partition("")) is ErrorCode.INVALID_GROUP_ID

@@ -324,7 +324,7 @@ def test_many_aborts_end_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 await transactor.abort()
             await client.produce("t", batch_of([b"kept"]))
             chain = list(transactor.partition.register.chain)
-            named = [len(read_aborted(transactor.partition.store.replica(segment.id).header)) for segment in chain]
+            named = [len(read_aborted(broker.store.replica(segment.id).header)) for segment in chain]
             assert len(named) >= 5 and 0 < max(named) <= 5
         async with running(tmp_path, files) as (broker, client):
             assert len(partition_of(broker).transactions.aborted) == 23

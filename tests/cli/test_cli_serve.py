@@ -201,5 +201,11 @@ def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_pa
     for name in SETTINGS:
         assert name == "topic" or re.search(rf"^{name} = ", edited, re.MULTILINE), name
     template.write_text(edited)
-    given = {"advertise": "broker.example.com:9092", "metadata": "sqlite:headwater-data/metadata.db"}
+    given = {
+        "advertise": "broker.example.com:9092",
+        "metadata": "sqlite:headwater-data/metadata.db",
+        "peer_listen": "0.0.0.0:9192",
+        "peer_advertise": "broker.example.com:9192",
+        "rack": "room-1",
+    }
     assert BrokerConfig.load(template) == BrokerConfig.load(None, topic={"retention.ms": 604800000}, **given)

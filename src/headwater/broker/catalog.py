@@ -1,69 +1,68 @@
-"""The topics of the cluster and the partitions that this node leads.
+"""The topics of the cluster, and the partitions that this node leads.
 
-The metadata store is the truth; the catalog is its image in memory. A topic exists once its key does:
-its heads and segments are written before, and removed after.
+The metadata store is the truth; the catalog is its image in memory, which follows what others change and runs ahead
+with what this node changes itself. A topic exists once its key does: its heads are written before, and removed after.
+A new partition is a head that names a leader and no segment yet; the leader opens one.
 """
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from headwater.broker.partition import Environment, Partition
-from headwater.broker.recovery import Takeover, recall_aborted, take_over
-from headwater.broker.register import Register
+from headwater.broker.environment import Environment
+from headwater.broker.grouped_writes import GroupedWrites
+from headwater.broker.leadership import Leadership
+from headwater.broker.partition import Partition
+from headwater.broker.topic import Topic
 from headwater.broker.topic_config import BrokerDefaults, TopicConfig, canonical
 from headwater.broker.topic_name import check_no_collision, check_topic_name
 from headwater.metadata import keys
-from headwater.metadata.keys import Head, OpenSegment, SealedSegment
 from headwater.metadata.store import KV, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId, SegmentId, TopicId
-from headwater.model.replica import NoSpace
-from headwater.transactions.partition_transactions import PartitionTransactions
+from headwater.model.ids import NodeId, PartitionId, SegmentId, TopicId
+from headwater.model.replica import ReplicaState
+from headwater.model.segments import Head, SealedSegment
+from headwater.replication.effects import Rules
 from headwater.transport.facts import log_fact
 
 OPERATIONS_PER_TXN = 96
-PARTITIONS_AT_ONCE = 48
-"""Taken over together: their changes fit into one transaction, two operations each."""
-CHUNKS_AT_ONCE = 8
 MANY_PARTITIONS = 1_000
 """So many take about a second to take over: the log says how far it is."""
 MAX_PARTITIONS = 100_000
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+LED_WITHIN_S = 10.0
+"""How long a change waits for its new partitions to be led. They will be, even if nobody waits."""
+LOOK_EVERY_S = 0.02
 
-
-@dataclass(slots=True)
-class Topic:
-    topic_id: TopicId
-    name: str
-    overrides: dict[str, str]
-    config: TopicConfig
-    version: int
-    """Of its metadata key."""
-    partitions: list[Partition] = field(default_factory=list)
-
-    @property
-    def is_internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
-
-    def partition(self, index: int) -> Partition:
-        if not 0 <= index < len(self.partitions):
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {self.name} has no partition {index}.")
-        return self.partitions[index]
+Spread: TypeAlias = Callable[[int], Sequence[NodeId]]
+"""So many leaders for new partitions, spread over the brokers that are alive."""
 
 
 class Catalog:
-    def __init__(self, metadata: MetaStore, environment: Environment, defaults: BrokerDefaults) -> None:
+    def __init__(
+        self,
+        metadata: MetaStore,
+        environment: Environment,
+        defaults: BrokerDefaults,
+        spread: Spread,
+        internal_replication: Rules = Rules(),
+    ) -> None:
         self._metadata = metadata
         self._environment = environment
         self._defaults = defaults
+        self._spread = spread
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
+        self.leadership = Leadership(environment, metadata, GroupedWrites(metadata, environment.spawn), self)
+        self.internal_replication = internal_replication
+        """How many replicas internal topics want."""
         self._changes = asyncio.Lock()
-        """One change of topics at a time."""
-        self.on_change: Callable[[str], None] = lambda name: None
+        """One change of topics by this node at a time."""
+        self.on_change: list[Callable[[str], None]] = []
         """Told of each topic that came, grew or went, by its name."""
+        self.on_removed: list[Callable[[Topic], None]] = []
+        """Told of each topic that went."""
 
     # Looking up
 
@@ -96,141 +95,152 @@ class Catalog:
         return self.topic(name) if name is not None else self.topic_by_id(topic_id or uuid.UUID(int=0))
 
     def partitions(self) -> Iterator[Partition]:
+        """All that are led here."""
         for topic in self:
-            yield from topic.partitions
+            yield from topic.partitions()
 
     @property
     def partition_count(self) -> int:
-        return sum(len(topic.partitions) for topic in self._by_name.values())
+        """Of the whole cluster."""
+        return sum(topic.partition_count for topic in self._by_name.values())
 
-    # Starting
+    # Starting, and following what others change
 
-    async def load(self) -> None:
-        """Read all topics and take over all their partitions; remove what half-done changes left behind."""
-        topics = {
-            topic.topic_id: (topic, kv.version)
-            for kv in await self._metadata.list(keys.TOPICS)
-            for topic in (keys.decode_topic(kv.value),)
-        }
+    async def load(self, *, is_alone: bool) -> None:
+        """Read all topics, and take over the partitions that are this node's. A node that is alone waits until it leads
+        all of them, and removes what crashes and half-done changes left behind; among others it starts with what can
+        be had."""
+        inventory = self._environment.store.replicas() if self._environment.store is not None else []
+        topics = await self._metadata.list(keys.TOPICS)
         heads = await self._metadata.list(keys.HEADS)
         sealed = _by_partition(await self._metadata.list(keys.SEALED))
-        strays: list[str] = []
-        led: list[tuple[PartitionId, Head, int]] = []
-        for kv in heads:
-            partition = PartitionId.parse(kv.key.removeprefix(keys.HEADS))
-            known = topics.get(partition.topic_id)
-            if known is None or partition.index >= known[0].partitions:
-                strays += [kv.key, *(keys.sealed_key(partition, id_) for id_ in sealed.pop(partition, {}))]
-            else:
-                led.append((partition, keys.decode_head(kv.value), kv.version))
-        await self._remove(strays)
-        for topic, version in topics.values():
-            self._add(Topic(topic.topic_id, topic.name, topic.config, self._parse(topic.config), version))
-        await self._lead(led, sealed)
-        await self.collect_garbage()
-        self._environment.spawn(self._measure_segments())
-
-    async def _lead(
-        self,
-        led: Sequence[tuple[PartitionId, Head, int]],
-        sealed: dict[PartitionId, dict[SegmentId, tuple[SealedSegment, int]]],
-    ) -> None:
-        found: dict[PartitionId, Partition] = {}
-        turns = asyncio.Semaphore(CHUNKS_AT_ONCE)
-
-        async def lead_chunk(chunk: Sequence[tuple[PartitionId, Head, int]]) -> None:
-            async with turns:
-                takeovers = await asyncio.gather(*(self._take_over(*entry) for entry in chunk))
-                txn = await self._metadata.txn(
-                    [condition for takeover in takeovers for condition in takeover.conditions],
-                    [operation for takeover in takeovers for operation in takeover.operations],
-                )
-            if not txn.ok:
-                raise RuntimeError("another process changed the partitions of this node while it was starting")
-            before = len(found)
-            for takeover in takeovers:
-                found[takeover.partition] = self._led(takeover, txn.versions, sealed.get(takeover.partition, {}))
-            if before // MANY_PARTITIONS < len(found) // MANY_PARTITIONS:
-                log_fact("taking_over", done=len(found), partitions=len(led))
-
+        for kv in topics:
+            self.put(keys.decode_topic(kv.value), kv.version)
+        led = [(PartitionId.parse(kv.key.removeprefix(keys.HEADS)), kv) for kv in heads]
         if len(led) >= MANY_PARTITIONS:
             log_fact("taking_over", partitions=len(led))
-        async with asyncio.TaskGroup() as chunks:
-            for start in range(0, len(led), PARTITIONS_AT_ONCE):
-                chunks.create_task(lead_chunk(led[start : start + PARTITIONS_AT_ONCE]))
-        for partition_id in sorted(found):
-            self._by_id[partition_id.topic_id].partitions.append(found[partition_id])
+        for partition, kv in sorted(led, key=lambda entry: entry[0]):
+            self.leadership.consider(partition, keys.decode_head(kv.value), kv.version, sealed.get(partition, {}))
+        if is_alone:
+            for partition, kv in led:
+                topic = self._by_id.get(partition.topic_id)
+                if topic is None or not topic.has(partition.index):
+                    segments = sealed.get(partition, {})
+                    await self._remove([kv.key, *(keys.sealed_key(partition, segment) for segment in segments)])
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if is_alone else LED_WITHIN_S):
+                await self.leadership.settled()
+        if is_alone:
+            await self._delete_orphans(inventory)
+        self._environment.spawn(self._measure_segments())
 
-    async def _take_over(self, partition: PartitionId, head: Head, version: int) -> Takeover:
-        durability = self._by_id[partition.topic_id].config.durability
-        return await take_over(self._environment, partition, head, version, durability)
+    def put(self, stored: keys.Topic, version: int) -> None:
+        """What the metadata says of a topic."""
+        known = self._by_id.get(stored.topic_id)
+        if known is not None and known.version == version:
+            return
+        config = self._parse(stored.config)
+        if known is None:
+            topic = Topic(
+                stored.topic_id, stored.name, stored.config, config, version, stored.partitions,
+                stored.replication_factor,
+            )  # fmt: skip
+            self._by_name[topic.name] = topic
+            self._by_id[topic.topic_id] = topic
+        else:
+            known.version = version
+            known.replication_factor = stored.replication_factor
+            known.partition_count = stored.partitions
+            self._configure(known, dict(stored.config), config)
+        self._changed(stored.name)
 
-    def _led(
-        self,
-        takeover: Takeover,
-        versions: dict[str, int],
-        sealed: dict[SegmentId, tuple[SealedSegment, int]],
-    ) -> Partition:
-        segments = dict(sealed)
-        if takeover.sealed is not None:
-            key = keys.sealed_key(takeover.partition, takeover.sealed.id)
-            segments[takeover.sealed.id] = (takeover.sealed, versions[key])
-        version = versions[keys.head_key(takeover.partition)]
-        register = Register(self._metadata, takeover.partition, takeover.head, version, segments)
-        recall_aborted(self._environment, takeover.transactions, register.chain, register.start)
-        topic = self._by_id[takeover.partition.topic_id]
-        config = topic.config
-        return Partition(
-            self._environment, takeover.partition, topic.name, register, config, takeover.transactions, takeover.end,
-            config.durability, takeover.open_bytes,
-        )  # fmt: skip
+    def put_head(self, partition: PartitionId, head: Head, version: int) -> None:
+        """What the metadata says of a partition."""
+        self.leadership.consider(partition, head, version)
 
-    async def _measure_segments(self) -> None:
-        """Have the store flush and measure what was sealed without it: by the start, or before a crash. One at a time,
-        because nobody waits for it."""
-        for partition in self.partitions():
-            for segment in partition.register.chain.sealed:
-                if segment.crc32c is None and not partition.is_deleted:
-                    await partition.measure(segment)
+    def removed(self, topic_id: TopicId) -> None:
+        """The topic is not in the metadata any more."""
+        topic = self._by_id.pop(topic_id, None)
+        if topic is None:
+            return
+        if self._by_name.get(topic.name) is topic:
+            del self._by_name[topic.name]
+        self._changed(topic.name)
+        for told in self.on_removed:
+            told(topic)
+        for partition in topic.partitions():
+            self._environment.spawn(partition.close())
 
-    async def collect_garbage(self) -> None:
-        """Delete replicas that no head and no sealed segment names: leftovers of crashes and deletions. The inventory
-        is taken first, so that what is created meanwhile is not in it (REPLICATION.md, 1.9)."""
-        inventory = self._environment.store.replicas()
+    async def _delete_replicas(self, topic_id: TopicId) -> None:
+        """From the store of this node, at once. Other stores find out by themselves."""
+        store = self._environment.store
+        for state in store.replicas() if store is not None else ():
+            if store is not None and state.partition.startswith(topic_id.hex):
+                await store.delete(state.segment, state.instance)
+
+    async def _delete_orphans(self, inventory: Sequence[ReplicaState]) -> None:
+        """Replicas that no head and no sealed segment names. The inventory was taken first, so that what was created
+        meanwhile is not in it (REPLICATION.md, 1.9)."""
+        store = self._environment.store
+        assert store is not None, "who is alone has a store"
         known = {segment.id for partition in self.partitions() for segment in partition.register.chain}
         for state in inventory:
             if state.segment not in known:
                 log_fact("orphan_deleted", segment=state.segment, partition=state.partition)
-                await self._environment.store.delete(state.segment, state.instance)
+                await store.delete(state.segment, state.instance)
+
+    async def _measure_segments(self) -> None:
+        """Have the stores flush and measure what was sealed without it: by the start, or before a crash. One at a
+        time, because nobody waits for it."""
+        for partition in self.partitions():
+            for segment in partition.register.chain.sealed:
+                if segment.crc32c is None and not partition.is_over:
+                    await partition.measure(segment)
 
     # Changing
 
     async def create(
-        self, name: str, partitions: int, overrides: Mapping[str, str | None], *, validate_only: bool = False
+        self,
+        name: str,
+        partitions: int,
+        overrides: Mapping[str, str | None],
+        *,
+        replication_factor: int = 1,
+        leaders: Sequence[NodeId] | None = None,
+        validate_only: bool = False,
+        is_internal: bool = False,
     ) -> Topic | None:
-        """A new topic. Raises RequestError with Kafka's codes; None when it was only to be validated."""
+        """A new topic, led. Raises RequestError with Kafka's codes; None when it was only to be validated."""
         check_topic_name(name)
         config = self._parse(overrides)
         async with self._changes:
             self._check_new(name, partitions)
+            self._check_stores(config.min_insync_replicas if is_internal else replication_factor)
             if validate_only:
                 return None
-            topic = Topic(uuid.uuid4(), name, canonical(overrides), config, 0)
-            heads = await self._open_partitions(topic, 0, partitions)
-            value = keys.encode(keys.Topic(topic.topic_id, name, partitions, 1, topic.overrides))
-            key, name_key = keys.topic_key(topic.topic_id), keys.name_key(name)
+            stored = keys.Topic(uuid.uuid4(), name, partitions, replication_factor, canonical(overrides))
+            versions = await self._put_heads(stored, 0, leaders or self._spread(partitions))
+            key, name_key = keys.topic_key(stored.topic_id), keys.name_key(name)
             taken = await self._metadata.get(name_key)
             txn = await self._metadata.txn(
                 [Is(key, 0), Is(name_key, taken.version if taken is not None else 0)],
-                [Put(key, value), Put(name_key, topic.topic_id.hex.encode())],
+                [Put(key, keys.encode(stored)), Put(name_key, stored.topic_id.hex.encode())],
             )
             if not txn.ok:
+                await self._remove(keys.head_key(partition) for partition, _, _ in versions)
                 raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name} was just created by somebody else.")
-            topic.version = txn.versions[key]
-            topic.partitions = heads
-            self._add(topic)
-            self.on_change(name)
-            return topic
+            self.put(stored, txn.versions[key])
+        topic = self._by_id[stored.topic_id]
+        assert config == topic.config, "the stored configuration is the one that was asked for"
+        await self._lead_new(topic, versions)
+        return topic
+
+    async def create_internal(self, name: str, partitions: int, overrides: Mapping[str, str]) -> None:
+        """A topic of the cluster's own. It wants as many replicas as it may ever get, and takes what there is: more are
+        added when there are more stores."""
+        replication = self.internal_replication
+        config = {**overrides, "min.insync.replicas": str(replication.min_insync)}
+        await self.create(name, partitions, config, replication_factor=replication.replication_factor, is_internal=True)
 
     async def delete(self, topic: Topic) -> None:
         async with self._changes:
@@ -240,22 +250,23 @@ class Catalog:
             txn = await self._metadata.txn([Is(key, topic.version)], [Del(key), Del(name_key)])
             if not txn.ok:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} changed meanwhile.")
-            del self._by_name[topic.name], self._by_id[topic.topic_id]
-            self.on_change(topic.name)
+            led = list(topic.partitions())
+            self.removed(topic.topic_id)
         leftovers: list[str] = []
-        for partition in topic.partitions:
-            chain = partition.register.chain
-            leftovers.append(keys.head_key(partition.id))
-            leftovers += [keys.sealed_key(partition.id, segment.id) for segment in chain.sealed]
-            await partition.close()
+        for index in range(topic.partition_count):
+            partition_id = PartitionId(topic.topic_id, index)
+            leftovers.append(keys.head_key(partition_id))
+            if index in topic.led:
+                leftovers += [keys.sealed_key(partition_id, each.id) for each in topic.led[index].register.chain.sealed]
+            else:
+                leftovers += [kv.key for kv in await self._metadata.list(keys.sealed_prefix(partition_id))]
         await self._remove(leftovers)
-        for partition in topic.partitions:
-            for segment in partition.register.chain:
-                await partition.delete_replica(segment.id)
+        await asyncio.gather(*(partition.close() for partition in led))
+        await self._delete_replicas(topic.topic_id)
 
     async def add_partitions(self, topic: Topic, total: int, *, validate_only: bool = False) -> None:
         async with self._changes:
-            current = len(topic.partitions)
+            current = topic.partition_count
             if total <= current:
                 raise RequestError(
                     ErrorCode.INVALID_PARTITIONS,
@@ -264,10 +275,10 @@ class Catalog:
             self._check_room(total - current)
             if validate_only:
                 return
-            added = await self._open_partitions(topic, current, total)
-            await self._store_topic(topic, topic.overrides, total)
-            topic.partitions = [*topic.partitions, *added]
-            self.on_change(topic.name)
+            stored = keys.Topic(topic.topic_id, topic.name, total, topic.replication_factor, dict(topic.overrides))
+            versions = await self._put_heads(stored, current, self._spread(total - current))
+            await self._store_topic(topic, stored)
+        await self._lead_new(topic, versions)
 
     async def alter_config(
         self, topic: Topic, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool = False
@@ -276,23 +287,26 @@ class Catalog:
         change comes in between."""
         async with self._changes:
             named = canonical(change(dict(topic.overrides)))
-            config = self._parse(named)
+            self._parse(named)
             if validate_only:
                 return
-            await self._store_topic(topic, named, len(topic.partitions))
-            topic.overrides = named
-            topic.config = config
-            for partition in topic.partitions:
-                partition.config = config
+            stored = keys.Topic(topic.topic_id, topic.name, topic.partition_count, topic.replication_factor, named)
+            await self._store_topic(topic, stored)
 
     # In order
 
     def _parse(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         return TopicConfig.parse(overrides, self._defaults)
 
-    def _add(self, topic: Topic) -> None:
-        self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
+    def _configure(self, topic: Topic, overrides: dict[str, str], config: TopicConfig) -> None:
+        topic.overrides = overrides
+        topic.config = config
+        for partition in topic.partitions():
+            partition.configure(config, topic.rules)
+
+    def _changed(self, name: str) -> None:
+        for told in self.on_change:
+            told(name)
 
     def _check_new(self, name: str, partitions: int) -> None:
         if name in self._by_name:
@@ -306,52 +320,57 @@ class Catalog:
         if self.partition_count + more > MAX_PARTITIONS:
             raise RequestError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"{more} more partitions would be over the limit of {MAX_PARTITIONS} for one node.",
+                f"{more} more partitions would be over the limit of {MAX_PARTITIONS} for one cluster.",
             )
 
-    async def _open_partitions(self, topic: Topic, first: int, end: int) -> list[Partition]:
-        environment = self._environment
-        segments = [
-            OpenSegment(environment.new_segment_id(), 0, 0, 0, (environment.store.store_id,)) for _ in range(first, end)
+    def _check_stores(self, replication_factor: int) -> None:
+        """Raises RequestError if there are not enough stores with room."""
+        if replication_factor < 1:
+            raise RequestError(
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"A replication factor is at least 1, not {replication_factor}."
+            )
+        found = len(self._environment.choose(replication_factor, frozenset(), self._environment.new_segment_id()))
+        if found == 0:
+            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is full: no store has room for a new segment.")
+        if found < replication_factor:
+            raise RequestError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Replication factor {replication_factor} needs more stores than the {found} that can take segments.",
+            )
+
+    async def _put_heads(
+        self, topic: keys.Topic, first: int, leaders: Sequence[NodeId]
+    ) -> list[tuple[PartitionId, Head, int]]:
+        heads = [
+            (PartitionId(topic.topic_id, first + place), Head(leader, 0, 0, None))
+            for place, leader in enumerate(leaders)
         ]
-        ids = [PartitionId(topic.topic_id, index) for index in range(first, end)]
-        header = PartitionTransactions().snapshot(0, 0)
-        try:
-            await asyncio.gather(
-                *(
-                    environment.store.create(segment.id, str(id_), 0, 0, header, topic.config.durability)
-                    for id_, segment in zip(ids, segments, strict=True)
-                )
-            )
-        except NoSpace as error:
-            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk is full: {error}") from error
-        heads = [Head(environment.node_id, 0, 0, segment) for segment in segments]
-        versions = await self._put_heads(ids, heads)
-        return [
-            Partition(
-                environment, id_, topic.name, Register(self._metadata, id_, head, version, {}), topic.config,
-                PartitionTransactions(), 0, topic.config.durability, 0,
-            )
-            for id_, head, version in zip(ids, heads, versions, strict=True)
-        ]  # fmt: skip
+        put: list[tuple[PartitionId, Head, int]] = []
+        for start in range(0, len(heads), OPERATIONS_PER_TXN):
+            step = heads[start : start + OPERATIONS_PER_TXN]
+            versions = await self._txn([Put(keys.head_key(id_), keys.encode(head)) for id_, head in step])
+            put += [(id_, head, versions[keys.head_key(id_)]) for id_, head in step]
+        return put
 
-    async def _put_heads(self, ids: Sequence[PartitionId], heads: Sequence[Head]) -> list[int]:
-        versions: list[int] = []
-        for start in range(0, len(ids), OPERATIONS_PER_TXN):
-            named = [(keys.head_key(id_), head) for id_, head in zip(ids[start:], heads[start:], strict=True)][
-                :OPERATIONS_PER_TXN
-            ]
-            txn = await self._txn([Put(key, keys.encode(head)) for key, head in named])
-            versions += [txn[key] for key, _ in named]
-        return versions
+    async def _lead_new(self, topic: Topic, heads: Sequence[tuple[PartitionId, Head, int]]) -> None:
+        """Wait until every new partition has a leader that can be written to."""
+        for partition, head, version in heads:
+            self.leadership.consider(partition, head, version)
+        await self.leadership.settled(partition for partition, _, _ in heads)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LED_WITHIN_S
+        while loop.time() < until and self._by_id.get(topic.topic_id) is topic:
+            found = [topic.head(partition.index) for partition, _, _ in heads]
+            if all(head is not None and head.open is not None for head in found):
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _store_topic(self, topic: Topic, overrides: dict[str, str], partitions: int) -> None:
+    async def _store_topic(self, topic: Topic, stored: keys.Topic) -> None:
         key = keys.topic_key(topic.topic_id)
-        value = keys.encode(keys.Topic(topic.topic_id, topic.name, partitions, 1, dict(overrides)))
-        txn = await self._metadata.txn([Is(key, topic.version)], [Put(key, value)])
+        txn = await self._metadata.txn([Is(key, topic.version)], [Put(key, keys.encode(stored))])
         if not txn.ok:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} changed meanwhile.")
-        topic.version = txn.versions[key]
+        self.put(stored, txn.versions[key])
 
     async def _remove(self, names: Iterable[str]) -> None:
         pending = list(names)

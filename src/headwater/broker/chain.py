@@ -8,8 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from headwater.metadata.keys import OpenSegment, SealedSegment
-from headwater.model.ids import LeaderEpoch, Offset
+from headwater.model.ids import LeaderEpoch, Offset, SegmentId
+from headwater.model.segments import OpenSegment, SealedSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,13 @@ class Chain:
             return self.open
         return self._sealed[max(bisect_right(self._bases, offset) - 1, 0)]
 
-    def roll(self, sealed: SealedSegment, open_segment: OpenSegment) -> None:
-        """The open segment becomes `sealed`, unless it is empty, and a new one takes its place."""
-        assert sealed.id == self.open.id, "only the open segment can be sealed"
-        if sealed.end > sealed.base:
+    def holds(self, segment: SegmentId) -> bool:
+        return any(each.id == segment for each in self)
+
+    def roll(self, sealed: SealedSegment | None, open_segment: OpenSegment) -> None:
+        """The open segment becomes `sealed`, or goes if it is empty, and a new one takes its place."""
+        if sealed is not None:
+            assert sealed.id == self.open.id, "only the open segment can be sealed"
             self._sealed.append(sealed)
             self._bases.append(sealed.base)
         self.open = open_segment

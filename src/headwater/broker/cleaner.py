@@ -11,7 +11,8 @@ from functools import partial
 from headwater.broker.catalog import Catalog
 from headwater.broker.compactor import Compaction, dirty_log, is_due
 from headwater.broker.config import BrokerConfig
-from headwater.broker.partition import Environment, Partition
+from headwater.broker.environment import Environment
+from headwater.broker.partition import Partition
 from headwater.broker.register import LostLeadership
 from headwater.broker.retention import Subscription, is_consumed, is_expired, retention_start
 from headwater.broker.subscriptions import Wanted
@@ -70,14 +71,14 @@ class Cleaner:
             await self._guarded(partition, self._compact)
 
     async def _guarded(self, partition: Partition, work: Callable[[Partition], Awaitable[None]]) -> None:
-        if partition.is_deleted:
+        if partition.is_over:
             return
         try:
             await work(partition)
         except StoreFailed:
             raise
         except (StoreError, Unavailable, Unknown, LostLeadership) as error:
-            if not partition.is_deleted:
+            if not partition.is_over:
                 log_fact("cleaning_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
 
     async def _retain(self, wanted: Wanted | None, partition: Partition) -> None:

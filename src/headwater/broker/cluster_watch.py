@@ -37,7 +37,7 @@ class ClusterWatch:
         self._stores: KeyCache[StoreId, StoreRecord] = KeyCache(
             metadata, keys.STORES, StoreId, keys.decode_store, lambda _: tell(ClusterChange(stores=True))
         )
-        self._topics: KeyCache[TopicId, Topic] = KeyCache(
+        self.topics_read: KeyCache[TopicId, Topic] = KeyCache(
             metadata, keys.TOPICS, _topic_id, keys.decode_topic, lambda names: tell(ClusterChange(topics=names))
         )
         self.heads: KeyCache[PartitionId, Head] = KeyCache(
@@ -84,7 +84,7 @@ class ClusterWatch:
 
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
-        return {topic_id: item.value for topic_id, item in self._topics.items.items()}
+        return {topic_id: item.value for topic_id, item in self.topics_read.items.items()}
 
     @property
     def controller(self) -> Controller | None:
@@ -118,7 +118,7 @@ class ClusterWatch:
         KeyCache[PartitionId, Reassignment],
         KeyCache[str, Controller],
     ]:
-        return self._nodes, self._stores, self._topics, self.heads, self.reassignments, self._controllers
+        return self._nodes, self._stores, self.topics_read, self.heads, self.reassignments, self._controllers
 
     def _nodes_changed(self, _names: frozenset[str]) -> None:
         by_age = sorted((item.value for item in self._nodes.items.values()), key=lambda node: node.epoch)

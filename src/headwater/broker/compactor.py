@@ -16,13 +16,14 @@ Decoding records is work for a thread: the event loop only moves the pieces.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headwater.broker.partition import Environment, Partition
+from headwater.broker.environment import Environment
+from headwater.broker.partition import Partition
 from headwater.broker.register import MAX_SEGMENTS_PER_CHANGE, SegmentsChanged
-from headwater.metadata.keys import OpenSegment, SealedSegment
 from headwater.model.ids import LeaderEpoch, Offset
-from headwater.model.replica import Buffer
+from headwater.model.replica import Buffer, CorruptReplica, NoSpace, StoreError
+from headwater.model.segments import SealedSegment
 from headwater.records.batch import BatchHeader, headers, parse_header, split
 from headwater.records.compaction import ENTRY_BYTES, OffsetMap, compact_batch, scan_batch
 from headwater.transactions.aborted_transactions import aborted_batches
@@ -84,6 +85,7 @@ class Compaction:
 
     async def run(self, log: DirtyLog) -> None:
         chain = self._partition.register.chain
+        await self._partition.register.unstage_all()
         before = chain.sealed_bytes
         start, end = log.dirty[0].base, log.dirty[-1].end
         try:
@@ -117,25 +119,45 @@ class Compaction:
 
     async def _rewrite(self, group: Sequence[SealedSegment]) -> None:
         environment, partition = self._environment, self._partition
-        store = environment.store
         first, last = group[0], group[-1]
-        new = OpenSegment(environment.new_segment_id(), first.base, last.epoch, last.epoch_start, (store.store_id,))
-        await store.create(new.id, str(partition.id), first.base, last.epoch, b"", partition.config.durability)
-        is_whole = self._map.latest_offset >= last.end - 1
-        written = first.base
-        for segment in group:
-            async for chunk in self._chunks(segment, segment.base):
-                kept, chunk_end = await asyncio.to_thread(self._compact_chunk, chunk, self._aborted_in(chunk), is_whole)
-                if kept:
-                    written = await store.append(new.id, written, chunk_end, chunk_end, kept)
-        measured = await store.seal(new.id, written)
-        sealed = SealedSegment(
-            new.id, first.base, last.end, last.epoch, last.epoch_start, new.replicas, measured.size_bytes,
-            measured.max_timestamp, measured.crc32c,
-            compacted=is_whole,
+        segment_id = environment.new_segment_id()
+        replicas = environment.choose(partition.rules.replication_factor, frozenset(), segment_id)
+        if len(replicas) < partition.rules.min_insync:
+            raise NoSpace("too few stores can take the compacted segment")
+        new = SealedSegment(
+            segment_id, first.base, last.end, last.epoch, last.epoch_start, replicas, 0, -1, None,
+            compacted=self._map.latest_offset >= last.end - 1,
             earlier_epochs=_earlier_epochs(group),
         )  # fmt: skip
-        await partition.swap(group, sealed)
+        await partition.register.stage(new)
+        try:
+            await partition.swap(group, await self._write(group, new))
+        except (StoreError, SegmentsChanged):
+            await partition.register.unstage(new.id)
+            await partition.delete_replica(new.id)
+            raise
+
+    async def _write(self, group: Sequence[SealedSegment], new: SealedSegment) -> SealedSegment:
+        """What survives, on all stores of the new segment; return it with its figures."""
+        partition = self._partition
+        stores = [self._environment.stores.find(store_id) for store_id in new.replicas]
+        durability = partition.config.durability
+        for store in stores:
+            await store.create(new.id, str(partition.id), new.base, new.epoch, b"", durability)
+        written = new.base
+        for segment in group:
+            async for chunk in self._chunks(segment, segment.base):
+                aborted = self._aborted_in(chunk)
+                kept, chunk_end = await asyncio.to_thread(self._compact_chunk, chunk, aborted, new.compacted)
+                if kept:
+                    for store in stores:
+                        await store.append(new.id, written, chunk_end, chunk_end, kept)
+                    written = chunk_end
+        measured = [await store.seal(new.id, written) for store in stores]
+        if any(each != measured[0] for each in measured):
+            raise CorruptReplica(f"the replicas of segment {new.id} differ: {measured}")
+        size_bytes, max_timestamp, crc = measured[0].size_bytes, measured[0].max_timestamp, measured[0].crc32c
+        return replace(new, size_bytes=size_bytes, max_timestamp=max_timestamp, crc32c=crc)
 
     def _compact_chunk(
         self, chunk: Buffer, is_aborted: Callable[[BatchHeader], bool], is_whole: bool
@@ -175,7 +197,7 @@ class Compaction:
 
     async def _chunks(self, segment: SealedSegment, offset: Offset) -> AsyncIterator[Buffer]:
         while offset < segment.end:
-            chunk = await self._environment.store.read(segment.id, offset, segment.end, READ_BYTES)
+            chunk = await self._partition.segments.read(segment, offset, segment.end, READ_BYTES)
             if not len(chunk):
                 return
             yield chunk

@@ -30,8 +30,10 @@ from headwater.broker.setting import Address, ConfigError, Section, Setting, des
 from headwater.broker.topic_config import BrokerDefaults
 from headwater.broker.topic_keys import BROKER_NAMES, DURABILITY
 from headwater.groups.settings import MigrationPolicy
+from headwater.model.cluster import Role
 from headwater.model.errors import RequestError
 from headwater.model.replica import Durability
+from headwater.replication.effects import Rules
 
 __all__ = ["Address", "BrokerConfig", "ConfigError"]
 
@@ -61,6 +63,48 @@ class BrokerConfig:
     metadata: str | None = field(
         default=None,
         metadata=described("URL of the metadata store; a file in the data directory, unless given.", setting.text),
+    )
+    peer_listen: Address | None = field(
+        default=None,
+        metadata=described(
+            'The address that other nodes reach this one on: set, it is part of a cluster. Or "off".',
+            setting.address_or_off,
+            section=Section.CLUSTER,
+        ),
+    )
+    peer_advertise: Address | None = field(
+        default=None,
+        metadata=described(
+            "The address that other nodes are told; the one listened on, unless given.",
+            setting.address,
+            section=Section.CLUSTER,
+        ),
+    )
+    roles: tuple[Role, ...] = field(
+        default=(Role.BROKER, Role.STORE, Role.CONTROLLER),
+        metadata=described(
+            "What the node does: broker (leads partitions), store (keeps replicas), controller (may be elected).",
+            setting.roles,
+            section=Section.CLUSTER,
+            kafka="process.roles",
+        ),
+    )
+    rack: str | None = field(
+        default=None,
+        metadata=described(
+            "Where the node stands; replicas are spread over racks.", setting.text, section=Section.CLUSTER,
+            kafka="broker.rack",
+        ),
+    )  # fmt: skip
+    session_timeout_s: float = setting.seconds(
+        6.0, "How long the cluster waits for a silent node.", section=Section.CLUSTER, kafka="broker.session.timeout.ms"
+    )
+    default_replication_factor: int = setting.count(
+        3,
+        "Replicas of a topic whose creator does not say; fewer, if there are fewer stores.",
+        least=1,
+        section=Section.CLUSTER,
+        kafka="default.replication.factor",
     )
     durability: Durability = field(
         default=Durability.SYNC,
@@ -331,6 +375,15 @@ class BrokerConfig:
         return self.metadata or f"sqlite:{self.data_dir / 'metadata.db'}"
 
     @property
+    def is_clustered(self) -> bool:
+        return self.peer_listen is not None
+
+    @property
+    def internal_replication(self) -> Rules:
+        """How many replicas internal topics want; those of a node that is alone begin with the one they can have."""
+        return Rules(3, 2) if self.is_clustered else Rules(3, 1)
+
+    @property
     def topic_defaults(self) -> BrokerDefaults:
         """What topics get that do not say otherwise."""
         overrides = dict(self.topic)
@@ -350,6 +403,13 @@ class BrokerConfig:
             raise ConfigError(f"{where}: group_consumer_migration_policy is one of {policies}")
         if self.share_heartbeat_interval_ms >= self.share_session_timeout_ms:
             raise ConfigError(f"{where}: share_heartbeat_interval_ms is not below share_session_timeout_ms")
+        if self.is_clustered and self.metadata is None:
+            raise ConfigError(
+                f"{where}: peer_listen makes the node part of a cluster, which needs metadata that all nodes reach, "
+                'such as metadata = "etcd://host:2379"'
+            )
+        if self.roles and Role.STORE not in self.roles and not self.is_clustered:
+            raise ConfigError(f"{where}: a node without a store needs a cluster: set peer_listen and metadata")
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
         try:

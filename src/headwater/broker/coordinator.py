@@ -10,14 +10,14 @@ All deadlines of all groups are kept by one task, which sleeps until the earlies
 import asyncio
 import contextlib
 import uuid
-import zlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from headwater.broker.alarm import Alarm
-from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.catalog import Catalog
 from headwater.broker.config import BrokerConfig
 from headwater.broker.group_log import GroupLog
+from headwater.broker.partition import Partition
 from headwater.broker.state_topic import StateTopic
 from headwater.broker.subscriptions import GroupPosition
 from headwater.groups.consumer_requests import ConsumerHeartbeat
@@ -68,10 +68,11 @@ class GroupCoordinator:
         self._topics = TopicTable()
         for topic in catalog:
             self._topic_changed(topic.name)
-        catalog.on_change = self._topic_changed
-        self._logs: list[GroupLog] = []
+        catalog.on_change.append(self._topic_changed)
         self._ends = TransactionEnds()
-        self._topic = StateTopic(catalog, OFFSETS_TOPIC, config.offsets_topic_partitions, self._open)
+        self._topic: StateTopic[GroupLog] = StateTopic(
+            catalog, OFFSETS_TOPIC, config.offsets_topic_partitions, self._open, spawn
+        )
         self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
         self.on_share_departure: Callable[[str, str], None] = lambda group_id, member_id: None
         """Told of each member that a share group loses, with the group first."""
@@ -80,7 +81,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
-        self._topic.find()
+        self._topic.start()
         self._spawn(self._alarm.run(self.tick))
         self._spawn(self._watch_retention())
 
@@ -89,7 +90,7 @@ class GroupCoordinator:
         await self._topic.ensure()
 
     def is_loaded(self) -> bool:
-        return all(log.is_loaded for log in self._logs)
+        return all(log.is_loaded for log in self._topic)
 
     # Members
 
@@ -118,7 +119,7 @@ class GroupCoordinator:
         return error
 
     async def leave(self, group_id: str, requests: Sequence[LeaveRequest]) -> Sequence[LeaveAnswer]:
-        if not self._logs:
+        if not self._topic.exists:
             return [LeaveAnswer(ErrorCode.UNKNOWN_MEMBER_ID, each.member_id, each.instance_id) for each in requests]
         answers: Sequence[LeaveAnswer] = await self._decide(
             group_id, lambda shard, to, now: shard.leave(group_id, requests, to, now)
@@ -144,7 +145,7 @@ class GroupCoordinator:
             group_id,
             lambda shard, to, now: shard.share_heartbeat(group_id, request, settings, self._topic_view, to, now),
         )
-        self._tell_departed(self._log(group_id))
+        self._tell_departed(self._topic.log(group_id))
         return answer
 
     async def create_share_group(self, group_id: str) -> None:
@@ -155,8 +156,8 @@ class GroupCoordinator:
 
     def doubt_share_member(self, group_id: str, member_id: str, settings: ShareSettings) -> None:
         """The member's connection was lost: it must be heard of soon."""
-        log = self._log(group_id) if self._logs else None
-        if log is not None and log.is_loaded:
+        log = self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        if log.is_loaded:
             log.shard.share.doubt(group_id, member_id, settings, self._now())
             log.release(Effects())
 
@@ -186,9 +187,9 @@ class GroupCoordinator:
     ) -> list[FoundOffset]:
         """What the group has committed: of the wanted partitions, or of all. Nothing for an unknown group. A member of
         the new protocol says who it is, and is refused if its epoch is over."""
-        if not self._logs:
+        if not self._topic.exists:
             return [FoundOffset(topic, partition, None) for topic, partition in wanted or ()]
-        log = self._log(group_id)
+        log = self._topic.log(group_id)
         log.shard.check_fetch(group_id, member_id, member_epoch)
         found = log.shard.found_offsets(group_id, wanted)
         await self._committed_so_far(log)
@@ -204,7 +205,7 @@ class GroupCoordinator:
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: nobody will read on in it."""
-        for log in self._logs:
+        for log in self._topic:
             if log.is_loaded:
                 log.release(log.shard.forget_topic(topic))
 
@@ -214,7 +215,7 @@ class GroupCoordinator:
         """Where the group's offsets are kept: the partition that takes part in a transaction which commits some."""
         check_group_id(group_id)
         await self.ensure_ready()
-        return PartitionId(self._catalog.topic(OFFSETS_TOPIC).topic_id, self._index(group_id))
+        return PartitionId(self._catalog.topic(OFFSETS_TOPIC).topic_id, self._topic.index(group_id))
 
     def announced(
         self, producer_id: int, producer_epoch: int, version: int
@@ -248,10 +249,11 @@ class GroupCoordinator:
     ) -> "asyncio.Future[Any]":
         """The producer's transaction has ended: what it committed to groups of this partition counts from now on, or
         vanishes. Done when that is durable; doing it again does nothing. Raises RequestError."""
-        if not 0 <= index < len(self._logs):
+        if not self._topic.exists:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No groups are kept in partition {index}.")
+        self._catalog.topic(OFFSETS_TOPIC).partition(index)
         self._ends.ended(producer_id, producer_epoch, coordinator_epoch)
-        log = self._logs[index]
+        log = self._topic.at(index)
         to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         log.release(log.shard.settle(producer_id, producer_epoch, is_commit, to))
         return to
@@ -260,14 +262,14 @@ class GroupCoordinator:
 
     def listed(self) -> Iterator[ListedGroup]:
         """Raises RequestError while groups are being read: a list with holes would mislead."""
-        for log in self._logs:
+        for log in self._topic:
             yield from log.shard.listed()
 
     def described(self, group_id: str) -> DescribedGroup:
         """An unknown group is described as dead."""
-        if not self._logs:
+        if not self._topic.exists:
             return DescribedGroup(group_id, GroupState.DEAD)
-        return self._log(group_id).shard.described(group_id)
+        return self._topic.log(group_id).shard.described(group_id)
 
     def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
         """Raises GROUP_ID_NOT_FOUND for what is no group of the new protocol."""
@@ -275,7 +277,7 @@ class GroupCoordinator:
 
     def departures(self) -> Iterator[Departure]:
         """Who left which group, and why: what is remembered since the start."""
-        for log in self._logs:
+        for log in self._topic:
             if log.is_loaded:
                 yield from log.shard.departures()
 
@@ -286,29 +288,30 @@ class GroupCoordinator:
 
     def lags(self) -> Iterator[tuple[str, str, int, int]]:
         """(group, topic, partition, records committed to the log and not yet by the group), as known now."""
-        for group_id, topic_name, index, offset in _positions(log for log in self._logs if log.is_loaded):
+        for group_id, topic_name, index, offset in _positions(log for log in self._topic if log.is_loaded):
             topic = self._catalog.find(topic_name)
-            if topic is not None and index < len(topic.partitions):
-                yield group_id, topic_name, index, max(topic.partitions[index].high_watermark - offset, 0)
+            partition = topic.led.get(index) if topic is not None else None
+            if partition is not None:
+                yield group_id, topic_name, index, max(partition.high_watermark - offset, 0)
 
     def positions(self) -> Iterator[GroupPosition]:
         """Everything that was committed. Raises RequestError while some of it is still being read."""
-        return _positions(self._logs)
+        return _positions(self._topic)
 
     def tick(self) -> int | None:
         """Do everything whose time has come; say when the next time is."""
         now = self._now()
-        for log in self._logs:
+        for log in self._topic:
             next_ms = log.shard.next_deadline_ms() if log.is_loaded else None
             if next_ms is not None and next_ms <= now.monotonic_ms:
                 log.release(log.shard.tick(now))
                 self._tell_departed(log)
-        deadlines = (log.shard.next_deadline_ms() for log in self._logs if log.is_loaded)
+        deadlines = (log.shard.next_deadline_ms() for log in self._topic if log.is_loaded)
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     async def expire(self) -> None:
         """Forget what outlived its retention, one group at a time, letting others work in between."""
-        for log in list(self._logs):
+        for log in self._topic:
             if log.is_loaded:
                 self._forget_deleted_topics(log)
             for group_id in log.shard.group_ids() if log.is_loaded else []:
@@ -318,16 +321,11 @@ class GroupCoordinator:
 
     # Inside
 
-    def _open(self, topic: Topic) -> "list[asyncio.Task[None]]":
-        self._logs = [
-            GroupLog(partition, self._settings, self._topics, self._clock, self._spawn, self._alarm.arm)
-            for partition in topic.partitions
-        ]
-        return [self._spawn(self._load(log)) for log in self._logs]
-
-    async def _load(self, log: GroupLog) -> None:
-        await log.load()
-        self._forget_deleted_topics(log)
+    def _open(self, partition: Partition) -> GroupLog:
+        return GroupLog(
+            partition, self._settings, self._topics, self._clock, self._spawn, self._alarm.arm,
+            self._forget_deleted_topics,
+        )  # fmt: skip
 
     def _forget_deleted_topics(self, log: GroupLog) -> None:
         """A crash, or a shard that was being read, may have come between a topic's deletion and that of its offsets."""
@@ -335,16 +333,10 @@ class GroupCoordinator:
             if self._catalog.find(topic) is None:
                 log.release(log.shard.forget_topic(topic))
 
-    def _index(self, group_id: str) -> int:
-        return zlib.crc32(group_id.encode()) % len(self._logs)
-
-    def _log(self, group_id: str) -> GroupLog:
-        return self._logs[self._index(group_id)]
-
     def _find(self, group_id: str, unless: ErrorCode) -> GroupLog:
-        if not self._logs:
+        if not self._topic.exists:
             raise RequestError(unless)
-        return self._log(group_id)
+        return self._topic.log(group_id)
 
     async def _decide(self, group_id: str, decision: Decision, unless: ErrorCode = ErrorCode.NOT_COORDINATOR) -> Any:
         """Let the group's shard decide, and wait for the answer. `unless` is the refusal where there are no groups."""
@@ -368,14 +360,14 @@ class GroupCoordinator:
 
     def _topic_view(self, name: str) -> tuple[TopicId, int] | None:
         topic = self._catalog.find(name)
-        return (topic.topic_id, len(topic.partitions)) if topic is not None else None
+        return (topic.topic_id, topic.partition_count) if topic is not None else None
 
     def _topic_changed(self, name: str) -> None:
         topic = self._catalog.find(name)
         if topic is None:
             self._topics.remove(name)
         else:
-            self._topics.put(TopicInfo(name, topic.topic_id, len(topic.partitions), topic.is_internal))
+            self._topics.put(TopicInfo(name, topic.topic_id, topic.partition_count, topic.is_internal))
 
     async def _watch_retention(self) -> None:
         while True:

@@ -16,10 +16,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.catalog import Catalog
 from headwater.broker.config import BrokerConfig
 from headwater.broker.partition import Partition
 from headwater.broker.share_queue import ShareQueue
+from headwater.broker.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
@@ -93,8 +94,8 @@ class DeadLetters:
         settings = queue.settings
         end = letter.last + 1
         if settings.has_dead_letters:
-            topic = await self._topic(settings.dead_letter_topic)
-            target = topic.partitions[queue.partition.id.index % len(topic.partitions)]
+            topic = await self._topic(settings.dead_letter_topic, queue.partition.rules.replication_factor)
+            target = topic.partition(queue.partition.id.index % topic.partition_count)
             found = split(await queue.partition.read(first, READ_BYTES))
             if found:
                 end = min(end, found[-1][0].last_offset + 1)
@@ -116,13 +117,15 @@ class DeadLetters:
             if appended.committed is not None:
                 await appended.committed
 
-    async def _topic(self, name: str) -> Topic:
+    async def _topic(self, name: str, replication_factor: int) -> Topic:
         topic = self._catalog.find(name)
         if topic is None:
             if not self._config.dead_letter_auto_create:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Dead-letter topic {name} does not exist.")
             try:
-                topic = await self._catalog.create(name, self._config.default_partitions, {GROUP_ENABLE: "true"})
+                topic = await self._catalog.create(
+                    name, self._config.default_partitions, {GROUP_ENABLE: "true"}, replication_factor=replication_factor
+                )
             except RequestError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
@@ -137,7 +140,7 @@ class DeadLetters:
         topic = self._catalog.find(queue.settings.dead_letter_topic) if queue.settings.has_dead_letters else None
         wanted = _origin(queue)
         found: set[Offset] = set()
-        for partition in topic.partitions if topic is not None else ():
+        for partition in topic.partitions() if topic is not None else ():
             offset = max(partition.log_start, partition.high_watermark - SCAN_RECORDS)
             while offset < partition.high_watermark:
                 batches = split(await partition.read(offset, READ_BYTES))

@@ -112,8 +112,7 @@ class Fetching:
         result = PartitionResult(asked.asked.index, aborted=[] if self._is_committed_only else None)
         try:
             partition = self._catalog.resolve(*asked.topic).partition(asked.asked.index)
-            if partition.is_deleted:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partition.check_led()
             partition.check_epoch(asked.asked.current_leader_epoch)
             result.high_watermark = partition.high_watermark
             result.last_stable_offset = partition.last_stable_offset

@@ -15,18 +15,18 @@ def watch_broker(broker: "Broker") -> None:
 
     def log_sizes() -> Iterator[Sample]:
         for topic in catalog:
-            yield (topic.name,), sum(partition.size_bytes for partition in topic.partitions)
+            yield (topic.name,), sum(partition.size_bytes for partition in topic.partitions())
 
     def log_records() -> Iterator[Sample]:
         for topic in catalog:
             yield (
                 (topic.name,),
-                sum(partition.high_watermark - partition.log_start for partition in topic.partitions),
+                sum(partition.high_watermark - partition.log_start for partition in topic.partitions()),
             )
 
     def segments() -> Iterator[Sample]:
         for topic in catalog:
-            yield (topic.name,), sum(len(list(partition.register.chain)) for partition in topic.partitions)
+            yield (topic.name,), sum(len(list(partition.register.chain)) for partition in topic.partitions())
 
     def group_lags() -> Iterator[Sample]:
         for group, topic, index, lag in broker.groups.lags():

@@ -34,6 +34,7 @@ class GroupLog:
         clock: Clock,
         spawn: Spawn,
         on_deadline: Callable[[int], None],
+        on_loaded: Callable[["GroupLog"], None] = lambda log: None,
     ) -> None:
         """`on_deadline` is told of the shard's next deadline after every decision."""
         self._log = RecordLog(partition, clock, self._start_over)
@@ -42,6 +43,7 @@ class GroupLog:
         self._clock = clock
         self._spawn = spawn
         self._on_deadline = on_deadline
+        self._on_loaded = on_loaded
         self._shard: GroupShard | None = None
 
     @property
@@ -83,13 +85,21 @@ class GroupLog:
             groups = len(shard.group_ids())
             log_fact("groups_loaded", partition=self.partition.id.index, records=count, groups=groups)
         self.release(Effects())
+        self._on_loaded(self)
+
+    def close(self, error: RequestError) -> None:
+        """Another node has the groups from now on: everyone who waits is told to look for it."""
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            give(shard.kill(ErrorCode.NOT_COORDINATOR).replies, error)
 
     def _start_over(self, error: RequestError) -> None:
         """The log is behind what was decided, and it is the log that is right."""
         shard, self._shard = self._shard, None
         if shard is not None:
             give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
-        self._spawn(self.load())
+        if not self.partition.is_over:
+            self._spawn(self.load())
 
     def _now(self) -> Moment:
         return moment(self._clock)

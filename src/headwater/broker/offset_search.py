@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from headwater.broker.partition import Partition
-from headwater.metadata.keys import OpenSegment, SealedSegment
 from headwater.model.ids import LeaderEpoch, Offset
-from headwater.model.replica import Store
+from headwater.model.segments import OpenSegment, SealedSegment
 from headwater.records.batch import BatchHeader, split
 from headwater.records.record import records
 
@@ -26,7 +25,7 @@ async def find_timestamp(partition: Partition, timestamp: int, end: Offset | Non
     for segment, max_timestamp in _segments(partition):
         if max_timestamp < timestamp:
             continue
-        start = await partition.store.find_timestamp(segment.id, timestamp)
+        start = await partition.segments.find_timestamp(segment, timestamp)
         if start is None:
             continue
         async for header, batch in _batches(partition, segment, start):
@@ -55,11 +54,10 @@ def _segments(partition: Partition) -> list[tuple[SealedSegment | OpenSegment, i
 async def _batches(
     partition: Partition, segment: SealedSegment | OpenSegment, start: Offset
 ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
-    store: Store = partition.store
     limit = segment.end if isinstance(segment, SealedSegment) else partition.high_watermark
     offset = start
     while offset < limit:
-        batches = split(await store.read(segment.id, offset, limit, READ_BYTES))
+        batches = split(await partition.segments.read(segment, offset, limit, READ_BYTES))
         if not batches:
             return
         for header, batch in batches:

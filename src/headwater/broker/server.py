@@ -7,40 +7,47 @@ A stop goes the other way.
 
 import asyncio
 import secrets
+import socket
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
-from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
+from headwater.broker.cluster_member import ClusterMember
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
+from headwater.broker.environment import Environment, OneStore, Stores
 from headwater.broker.fetch_sessions import FetchSessions
+from headwater.broker.garbage_collector import GarbageCollector
 from headwater.broker.gauges import watch_broker
 from headwater.broker.group_configs import GroupConfigs
 from headwater.broker.group_health import health_page
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
-from headwater.broker.partition import Environment
+from headwater.broker.neighbours import Neighbours
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions
 from headwater.broker.tail_cache import TailCache
 from headwater.broker.timed_files import TimedFiles
+from headwater.broker.topic import Topic
 from headwater.broker.transaction_coordinator import TransactionCoordinator
 from headwater.broker.transaction_gate import TransactionGate
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
+from headwater.model.cluster import Node, NodeStore, Role
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import SegmentId, segment_id
+from headwater.model.ids import NodeId, SegmentId, segment_id
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.facts import log_fact
-from headwater.transport.server import Server, ServerLimits
+from headwater.transport.server import Server, ServerLimits, reserve
 from headwater.transport.system_clock import SystemClock
 
 STORE_DIRECTORY = "store"
@@ -50,6 +57,8 @@ QUIET_WAIT_S = 1.0
 
 class Broker:
     catalog: Catalog
+    garbage: GarbageCollector
+    neighbours: Neighbours
     cleaner: Cleaner
     dispatcher: Dispatcher
     group_configs: GroupConfigs
@@ -77,6 +86,9 @@ class Broker:
         self._metadata: MetaStore | None = None
         self._server: Server | None = None
         self._metrics_server: MetricsServer | None = None
+        self._bound: socket.socket | None = None
+        self.member: ClusterMember | None = None
+        """This node in its cluster; None if it is alone."""
 
     @classmethod
     async def start(
@@ -99,18 +111,29 @@ class Broker:
     async def _start(self, files: Files, store_options: StoreOptions) -> None:
         data_dir = self.config.data_dir
         data_dir.mkdir(parents=True, exist_ok=True)
-        self._store = await SegmentStore.open(
-            data_dir / STORE_DIRECTORY, files=files, options=store_options, on_failure=self._fail
-        )
+        if Role.STORE in self.config.roles:
+            self._store = await SegmentStore.open(
+                data_dir / STORE_DIRECTORY, files=files, options=store_options, on_failure=self._fail
+            )
         self._metadata = metadata = await open_metadata(self.config.metadata_url)
         self.cluster_id = await _cluster_id(metadata)
         self.tail_cache = TailCache(self.config.tail_cache_bytes)
+        stores = await self._join(metadata)
         environment = Environment(
-            self.config.node_id, self._store, self.clock, self.tail_cache, self.spawn, self._new_segment_id
-        )
+            self.config.node_id, self._store, stores, self.neighbours.choose, self.clock, self.tail_cache, self.spawn,
+            self._new_segment_id,
+        )  # fmt: skip
         self.producer_ids = ProducerIds(metadata)
-        self.catalog = Catalog(metadata, environment, self.config.topic_defaults)
-        await self.catalog.load()
+        self.catalog = Catalog(
+            metadata, environment, self.config.topic_defaults, self._spread, self.config.internal_replication
+        )
+        await self.catalog.load(is_alone=self.member is None)
+        if self.member is not None:
+            self.member.follow(self.catalog, self.spawn)
+        if self._store is not None:
+            self.garbage = GarbageCollector(self._store, metadata)
+            self.spawn(self.garbage.run())
+        self.catalog.on_removed.append(self._topic_removed)
         self.group_configs = GroupConfigs(metadata, self.config)
         await self.group_configs.load()
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
@@ -131,7 +154,10 @@ class Broker:
         self.spawn(self.cleaner.run())
         self.dispatcher = Dispatcher(self)
         self._server = self._new_server()
-        self.address = await self._server.listen(self.config.listen.host, self.config.listen.port)
+        self.address = await self._server.listen(*self.config.listen, self._bound)
+        if self.member is None:
+            host, port = self.advertised
+            self.neighbours.own = replace(self.neighbours.own, host=host, port=port)
         watch_broker(self)
         if self.config.metrics is not None:
             self._metrics_server = await MetricsServer.start(
@@ -158,6 +184,8 @@ class Broker:
             await self._closed.wait()
             return
         self._is_stopping = True
+        if self.member is not None and self._failure is None:
+            await self.member.leave()
         if self._server is not None and self._failure is None:
             self._server.stop_accepting()
             await self._wait_until_quiet(self._server)
@@ -204,12 +232,19 @@ class Broker:
         task.add_done_callback(self._task_done)
         return task
 
+    @property
+    def default_replication_factor(self) -> int:
+        """Of a topic whose creator does not say: as many replicas as is usual, or as there are stores."""
+        return max(min(self.config.default_replication_factor, self.neighbours.store_count), 1)
+
     async def create_on_use(self, name: str) -> Topic:
         """A topic that came into being because somebody named it."""
         if name.startswith("__"):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} does not exist.")
         try:
-            topic = await self.catalog.create(name, self.config.default_partitions, {})
+            topic = await self.catalog.create(
+                name, self.config.default_partitions, {}, replication_factor=self.default_replication_factor
+            )
         except RequestError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -219,10 +254,43 @@ class Broker:
 
     async def delete_topic(self, topic: Topic) -> None:
         await self.catalog.delete(topic)
+
+    def _topic_removed(self, topic: Topic) -> None:
+        """By this node or by another one."""
+        for index in range(topic.partition_count if self._store is not None else 0):
+            self.garbage.ask(topic.partition_id(index))
+        if not hasattr(self, "transactions"):
+            return
         self.groups.forget_topic(topic.name)
         self.shares.forget_topic(topic)
-        self.transactions.forget_topic([partition.id for partition in topic.partitions])
+        self.transactions.forget_topic([topic.partition_id(index) for index in range(topic.partition_count)])
         self.metrics.topic_deleted(topic.name)
+
+    async def _join(self, metadata: MetaStore) -> Stores:
+        """Become one of the cluster, or be alone. Other nodes tell clients where this one listens, so the address is
+        taken now; but nobody is let in before everything is there."""
+        if not self.config.is_clustered:
+            assert self._store is not None, "the configuration was checked"
+            self.neighbours = self._alone(self._store)
+            return OneStore(self._store)
+        self._bound = await reserve(*self.config.listen)
+        self.address = self._bound.getsockname()[:2]
+        self.member = ClusterMember(self.config, metadata, self._store, self.clock)
+        await self.member.start(self.advertised, self.metrics, self.spawn)
+        self.neighbours = self.member.neighbours
+        return self.member
+
+    def _spread(self, count: int) -> Sequence[NodeId]:
+        """Leaders of new partitions."""
+        heads = (topic.head(index) for topic in self.catalog for index in range(topic.partition_count))
+        return self.neighbours.spread(count, (head.leader for head in heads if head is not None))
+
+    def _alone(self, store: SegmentStore) -> Neighbours:
+        own = NodeStore(store.store_id, store.free_bytes(), store.capacity_bytes())
+        host, port = self.config.listen.host, self.config.listen.port
+        node = Node(self.config.node_id, 0, host, port, host, 0, stores=(own,))
+        space = lambda: (store.free_bytes(), store.capacity_bytes())  # noqa: E731
+        return Neighbours(node, controller_id=self.config.node_id, own_space=space)
 
     def _new_segment_id(self) -> SegmentId:
         return segment_id(self.clock.now_ms(), secrets.randbits(80))
@@ -254,9 +322,15 @@ class Broker:
             await self._server.close()
         if self._failure is None and self._store is not None and hasattr(self, "catalog"):
             await asyncio.gather(*(partition.settle() for partition in self.catalog.partitions()))
+        if hasattr(self, "catalog"):
+            self.catalog.leadership.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.member is not None:
+            await self.member.close()
+        if self._bound is not None:
+            self._bound.close()
         if self._store is not None:
             await self._store.close()
         if self._metadata is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwater.broker.config_key import MAX_INT, ConfigType
+from headwater.model.cluster import Role
 from headwater.model.replica import Durability
 
 MAX_PORT = 65_535
@@ -44,6 +45,7 @@ class Section(enum.StrEnum):
     GROUPS = "groups"
     TRANSACTIONS = "transactions"
     STORAGE = "storage"
+    CLUSTER = "cluster"
     TOPIC = "topic"
 
 
@@ -141,6 +143,18 @@ def durability(value: object) -> Durability:
         return Durability(value)
     except ValueError:
         raise ConfigError('"sync" or "os" is needed') from None
+
+
+def roles(value: object) -> tuple[Role, ...]:
+    """A list of them, or one text with commas."""
+    words = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+    try:
+        found = tuple(dict.fromkeys(Role(word) for word in words))  # type: ignore[attr-defined]
+    except (ValueError, TypeError):
+        found = ()
+    if not found:
+        raise ConfigError(f"one or more of {', '.join(role.value for role in Role)} are needed")
+    return found
 
 
 def topic_values(value: object) -> dict[str, str]:

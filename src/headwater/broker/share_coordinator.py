@@ -8,12 +8,11 @@ All deadlines of all queues (leases, delays, rests, time to live) are kept by on
 """
 
 import asyncio
-import zlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from headwater.broker.alarm import Alarm
-from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.catalog import Catalog
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dead_letters import DeadLetters
@@ -27,6 +26,7 @@ from headwater.broker.state_topic import StateTopic
 from headwater.broker.steady_time import SteadyTime
 from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
+from headwater.broker.topic import Topic
 from headwater.model.clock import Clock
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
@@ -59,10 +59,11 @@ class ShareCoordinator:
         self._group_configs = group_configs
         self._clock = clock
         self._dead_letters = DeadLetters(catalog, config, clock)
-        self._logs: list[ShareLog] = []
         self._queues: dict[str, dict[PartitionId, ShareQueue]] = {}
         """By group."""
-        self._topic = StateTopic(catalog, STATE_TOPIC, config.share_state_topic_partitions, self._open)
+        self._topic: StateTopic[ShareLog] = StateTopic(
+            catalog, STATE_TOPIC, config.share_state_topic_partitions, self._open, spawn
+        )
         self._opening: dict[ShareKey, asyncio.Lock] = {}
         self._deadlines: Deadlines[ShareQueue] = Deadlines()
         self._time = SteadyTime(clock)
@@ -71,7 +72,8 @@ class ShareCoordinator:
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
-        self._topic.find()
+        self._topic.start()
+        self._catalog.leadership.on_lost.append(self._partition_lost)
         self._groups.on_share_departure = self.release_member
         self._group_configs.watchers.add(self._reconfigure)
         self.spawn(self._alarm.run(self._expire))
@@ -94,7 +96,7 @@ class ShareCoordinator:
 
     def positions(self) -> Iterator[GroupPosition]:
         """Where every queue begins. Raises RequestError while some of them are still being read."""
-        if not all(log.loaded.is_set() for log in self._logs):
+        if not all(log.loaded.is_set() for log in self._topic):
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for queue in list(self):
             partition = queue.partition
@@ -114,7 +116,7 @@ class ShareCoordinator:
 
     async def loaded(self, group_id: str) -> list[ShareQueue]:
         """All queues of a group, when all of them are read."""
-        for log in self._logs:
+        for log in self._topic:
             await self._wait_loaded(log)
         return self.of_group(group_id)
 
@@ -183,14 +185,11 @@ class ShareCoordinator:
 
     # Inside
 
-    def _open(self, topic: Topic) -> "list[asyncio.Task[None]]":
-        settings = self._group_configs.settings
-        self._logs = [ShareLog(partition, settings, self._clock, self._lost) for partition in topic.partitions]
-        return [self.spawn(self._load(log)) for log in self._logs]
+    def _open(self, partition: Partition) -> ShareLog:
+        return ShareLog(partition, self._group_configs.settings, self._clock, self._loaded, self._lost)
 
     def _log(self, key: ShareKey) -> ShareLog:
-        named = f"{key.group_id}/{key.partition}"
-        return self._logs[zlib.crc32(named.encode()) % len(self._logs)]
+        return self._topic.log(f"{key.group_id}/{key.partition}")
 
     async def _loaded_log(self, key: ShareKey) -> ShareLog:
         await self._topic.ensure()
@@ -207,16 +206,14 @@ class ShareCoordinator:
         except TimeoutError:
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
 
-    async def _load(self, log: ShareLog) -> None:
-        found = await log.load()
+    def _loaded(self, log: ShareLog, found: dict[ShareKey, SharePartition]) -> None:
         strays = []
         for key, share in found.items():
             topic = self._catalog.find_id(key.partition.topic_id)
-            if topic is None or key.partition.index >= len(topic.partitions):
+            if topic is None or not topic.has(key.partition.index):
                 strays.append(key)
-                continue
-            self._add(ShareQueue(key, topic.partitions[key.partition.index], share, log, self))
-        log.loaded.set()
+            elif key.partition.index in topic.led:
+                self._add(ShareQueue(key, topic.partition(key.partition.index), share, log, self))
         for key in strays:
             log.forget(key)
 
@@ -240,9 +237,15 @@ class ShareCoordinator:
 
     def _lost(self, log: ShareLog) -> None:
         """The log is behind what was decided, and it is the log that is right."""
-        for queue in [queue for queue in self if self._log(queue.key) is log]:
+        for queue in [queue for queue in self if queue.log is log]:
             self._drop(queue)
-        self.spawn(self._load(log))
+        if not log.is_over:
+            self.spawn(log.load())
+
+    def _partition_lost(self, partition: Partition) -> None:
+        """Another node leads what the queues read."""
+        for queue in [queue for queue in self if queue.partition is partition]:
+            self._drop(queue)
 
     async def _make(self, key: ShareKey, partition: Partition, log: ShareLog, start: Offset | None) -> ShareQueue:
         """Nobody learns of a queue before its beginning is on disk."""

@@ -67,17 +67,25 @@ class ShareLog:
         partition: Partition,
         settings: Callable[[str], QueueSettings],
         clock: Clock,
+        on_loaded: Callable[["ShareLog", dict[ShareKey, SharePartition]], None],
         on_lost: Callable[["ShareLog"], None],
     ) -> None:
-        """`on_lost` is told when the log did not take an append: it must drop what it knows, and call `load`."""
+        """`on_loaded` is given the state of every share partition that the log has. `on_lost` is told when the log did
+        not take an append, or another node has it: it must drop what it knows."""
         self._log = RecordLog(partition, clock, self._lost)
         self._settings = settings
+        self._on_loaded = on_loaded
         self._on_lost = on_lost
         self._logged: dict[ShareKey, _Logged] = {}
         self.loaded = asyncio.Event()
 
-    async def load(self) -> dict[ShareKey, SharePartition]:
-        """Replay the log: the state of every share partition that it has."""
+    @property
+    def is_over(self) -> bool:
+        """Whether another node has the log."""
+        return self._log.partition.is_over
+
+    async def load(self) -> None:
+        """Replay the log, then take part."""
         found: dict[ShareKey, SharePartition] = {}
 
         def begin() -> Callable[[Record], None]:
@@ -90,7 +98,12 @@ class ShareLog:
             del self._logged[key]
         if found:
             log_fact("shares_loaded", partition=self._log.partition.id.index, shares=len(found))
-        return found
+        self._on_loaded(self, found)
+        self.loaded.set()
+
+    def close(self, error: RequestError) -> None:
+        """Another node has the log from now on."""
+        self._lost(error)
 
     def write(self, key: ShareKey, events: Sequence[ShareEvent], share: SharePartition) -> "asyncio.Future[None]":
         """Log what was decided; done when it is on disk, fails with RequestError. `share` is in the state after it."""

@@ -95,7 +95,7 @@ class ShareQueue:
         self.share = share
         self.version = 0
         self.is_closed = False
-        self._log = log
+        self.log = log
         self._surroundings = surroundings
         self._facts = BatchFacts(share.settings)
         self._waiters: dict[Waiter, None] = {}
@@ -204,7 +204,7 @@ class ShareQueue:
 
     def forget(self) -> "asyncio.Future[None]":
         """The group or the topic is gone."""
-        logged = self._log.forget(self.key)
+        logged = self.log.forget(self.key)
         self.close()
         return logged
 
@@ -290,7 +290,7 @@ class ShareQueue:
             self._took(self.share.log_start_moved(self.partition.log_start))
 
     def _took(self, changes: Changes) -> "asyncio.Future[None]":
-        logged = self._log.write(self.key, changes.events, self.share)
+        logged = self.log.write(self.key, changes.events, self.share)
         if changes.dead_letters:
             self._surroundings.post(self, changes.dead_letters, logged)
         return logged

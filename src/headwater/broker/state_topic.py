@@ -1,52 +1,111 @@
-"""An internal topic that keeps the state of a coordinator. It comes into being when the first request needs it."""
+"""An internal topic that keeps the state of a coordinator. It comes into being when the first request needs it.
+
+Each of its partitions is a log that whoever leads it reads when the lead begins, and forgets when it ends. A key (a
+group, a transactional id) belongs to one of them, by a hash, for ever: the number of partitions never changes.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 
-from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.catalog import Catalog
+from headwater.broker.partition import Partition
+from headwater.broker.record_log import Spawn
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 
 
-class StateTopic:
+class StateLog(Protocol):
+    async def load(self) -> None:
+        """Read everything, then take part."""
+
+    def close(self, error: RequestError) -> None:
+        """Take part no more: somebody else does."""
+
+
+L = TypeVar("L", bound=StateLog)
+
+
+class StateTopic(Generic[L]):
     def __init__(
-        self,
-        catalog: Catalog,
-        name: str,
-        partitions: int,
-        take_up: Callable[[Topic], "Sequence[asyncio.Task[None]]"],
+        self, catalog: Catalog, name: str, partitions: int, open_log: Callable[[Partition], L], spawn: Spawn
     ) -> None:
-        """`take_up` is called once, with the topic, and returns the tasks that read it."""
         self._catalog = catalog
         self._name = name
         self._partitions = partitions
-        self._take_up = take_up
+        self._open_log = open_log
+        self._spawn = spawn
         self._creating = asyncio.Lock()
-        self._is_taken_up = False
+        self._logs: dict[int, L] = {}
+        self._loading: dict[int, asyncio.Task[None]] = {}
 
-    def find(self) -> None:
-        """At a start: take up the topic if there is one. Reading it goes on in the background."""
-        topic = self._catalog.find(self._name)
-        if topic is not None:
-            self._is_taken_up = True
-            self._take_up(topic)
+    def start(self) -> None:
+        """Take up what is led, now and later. Reading goes on in the background."""
+        for partition in self._catalog.partitions():
+            self._led(partition)
+        self._catalog.leadership.on_led.append(self._led)
+        self._catalog.leadership.on_lost.append(self._lost)
+
+    @property
+    def exists(self) -> bool:
+        return self._catalog.find(self._name) is not None
+
+    def __iter__(self) -> Iterator[L]:
+        """The logs that are kept here."""
+        return iter([self._logs[index] for index in sorted(self._logs)])
+
+    def index(self, key: str) -> int:
+        """Which partition a key belongs to. Only of a topic that exists."""
+        return zlib.crc32(key.encode()) % self._catalog.topic(self._name).partition_count
+
+    def log(self, key: str) -> L:
+        """The log that a key belongs to. Raises RequestError NOT_COORDINATOR if another node keeps it."""
+        return self.at(self.index(key))
+
+    def at(self, index: int) -> L:
+        log = self._logs.get(index)
+        if log is None:
+            raise RequestError(ErrorCode.NOT_COORDINATOR, f"Partition {index} of {self._name} is led by another node.")
+        return log
 
     async def ensure(self) -> None:
         """Make sure that there is a place to keep state in. Raises RequestError."""
+        if self.exists:
+            return
         async with self._creating:
-            if self._is_taken_up:
-                return
-            topic = self._catalog.find(self._name) or await self._create()
-            self._is_taken_up = True
-            if reading := self._take_up(topic):
-                await asyncio.wait(reading)  # there is nothing to read yet: whoever asked first is served
+            if not self.exists:
+                await self._create()
+            if self._loading:  # there is nothing to read yet: whoever asked first is served
+                await asyncio.wait(list(self._loading.values()))
 
-    async def _create(self) -> Topic:
+    async def _create(self) -> None:
         try:
-            topic = await self._catalog.create(self._name, self._partitions, CONFIG)
+            await self._catalog.create_internal(self._name, self._partitions, CONFIG)
         except (RequestError, Unavailable, Unknown) as error:
+            if isinstance(error, RequestError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-        assert topic is not None, "a topic that was not only validated"
-        return topic
+
+    def _led(self, partition: Partition) -> None:
+        if partition.topic_name != self._name:
+            return
+        index = partition.id.index
+        log = self._logs[index] = self._open_log(partition)
+        task = self._loading[index] = self._spawn(log.load())
+        task.add_done_callback(lambda _: self._loaded(index, task))
+
+    def _loaded(self, index: int, task: "asyncio.Task[None]") -> None:
+        if self._loading.get(index) is task:
+            del self._loading[index]
+
+    def _lost(self, partition: Partition) -> None:
+        log = self._logs.pop(partition.id.index, None) if partition.topic_name == self._name else None
+        if log is None:
+            return
+        loading = self._loading.pop(partition.id.index, None)
+        if loading is not None:
+            loading.cancel()
+        log.close(RequestError(ErrorCode.NOT_COORDINATOR, f"Another node leads {self._name} {partition.id.index} now."))

@@ -73,7 +73,7 @@ class Subscriptions:
             return None
         for group_id, settings in self._configs.subscriptions():
             found = self._catalog.find(settings.topic)
-            for index in range(len(found.partitions) if found is not None else 0):
+            for index in range(found.partition_count if found is not None else 0):
                 if index not in placed.get(group_id, ()):
                     wanted.add(settings.topic, index, Subscription(0, settings.retention_ms))
         return wanted

@@ -6,16 +6,16 @@ partition has its own, and then the transaction is complete. That goes on after 
 """
 
 import asyncio
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from headwater.broker.alarm import Alarm
-from headwater.broker.catalog import Catalog, Topic
+from headwater.broker.catalog import Catalog
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.marker_writer import MarkerWriter
+from headwater.broker.partition import Partition
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.record_log import Spawn
 from headwater.broker.state_topic import StateTopic
@@ -63,19 +63,25 @@ class TransactionCoordinator:
         self._settings = TransactionSettings(
             max_timeout_ms=config.transaction_max_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms
         )
-        self._logs: list[TransactionLog] = []
-        self._topic = StateTopic(catalog, STATE_TOPIC, config.transaction_state_topic_partitions, self._open)
+        self._topic: StateTopic[TransactionLog] = StateTopic(
+            catalog, STATE_TOPIC, config.transaction_state_topic_partitions, self._open, spawn
+        )
         self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
-        self._topic.find()
+        self._topic.start()
         self._spawn(self._alarm.run(self._tick))
         self._spawn(self._watch_expiry())
 
     async def ensure_ready(self) -> None:
         """Make sure that there is a place to keep transactions in."""
         await self._topic.ensure()
+
+    async def state_partition(self, transactional_id: str) -> PartitionId:
+        """Where the transactional id is kept: whoever leads it is its coordinator."""
+        await self.ensure_ready()
+        return PartitionId(self._catalog.topic(STATE_TOPIC).topic_id, self._topic.index(transactional_id))
 
     # What producers ask
 
@@ -154,33 +160,29 @@ class TransactionCoordinator:
 
     def listed(self) -> Iterator[Transaction]:
         """Raises RequestError while transactions are being read: a list with holes would mislead."""
-        for log in self._logs:
+        for log in self._topic:
             yield from log.shard.listed()
 
     def described(self, transactional_id: str) -> Transaction:
-        if not self._logs:
+        if not self._topic.exists:
             raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return self._find(transactional_id).shard.described(transactional_id)
 
     def forget_topic(self, partitions: Sequence[PartitionId]) -> None:
         """The topic was deleted: nothing can be marked there."""
-        for log in self._logs:
+        for log in self._topic:
             if log.is_loaded:
                 log.release(log.shard.forget_partitions(partitions, log.now()))
 
     # Inside
 
-    def _open(self, topic: Topic) -> "list[asyncio.Task[None]]":
-        self._logs = [
-            TransactionLog(partition, self._settings, self._clock, self._spawn, self._alarm.arm, self._mark)
-            for partition in topic.partitions
-        ]
-        return [self._spawn(log.load()) for log in self._logs]
+    def _open(self, partition: Partition) -> TransactionLog:
+        return TransactionLog(partition, self._settings, self._clock, self._spawn, self._alarm.arm, self._mark)
 
     def _find(self, transactional_id: str) -> TransactionLog:
-        if not self._logs:
+        if not self._topic.exists:
             raise RequestError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "No transactional id was ever used here.")
-        return self._logs[zlib.crc32(transactional_id.encode()) % len(self._logs)]
+        return self._topic.log(transactional_id)
 
     def _decide(self, transactional_id: str, decision: Decision) -> "asyncio.Future[Any]":
         """The answer, which is there at once if the log takes events at once. Raises RequestError."""
@@ -191,7 +193,7 @@ class TransactionCoordinator:
 
     def _tick(self) -> int | None:
         next_ms: int | None = None
-        for log in self._logs:
+        for log in self._topic:
             if not log.is_loaded:
                 continue
             now = log.now()
@@ -206,7 +208,7 @@ class TransactionCoordinator:
     async def _watch_expiry(self) -> None:
         while True:
             await asyncio.sleep(EXPIRY_INTERVAL_S)
-            for log in self._logs:
+            for log in self._topic:
                 if log.is_loaded:
                     log.release(log.shard.expire(log.now()))
                 await asyncio.sleep(0)

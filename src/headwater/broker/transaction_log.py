@@ -96,12 +96,19 @@ class TransactionLog:
             for markers in effects.markers:
                 self._on_markers(self, self._shard, markers)
 
+    def close(self, error: RequestError) -> None:
+        """Another node has the transactions from now on: everyone who waits is told to look for it."""
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            give(shard.kill(ErrorCode.NOT_COORDINATOR).replies, error)
+
     def _start_over(self, error: RequestError) -> None:
         """The log is behind what was decided, and it is the log that is right."""
         shard, self._shard = self._shard, None
         if shard is not None:
             give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
-        self._spawn(self.load())
+        if not self._log.partition.is_over:
+            self._spawn(self.load())
 
 
 def _replay(shard: TransactionShard, record: Record) -> None:

@@ -10,10 +10,16 @@ from enum import Enum
 from typing import Any
 
 from headwater.broker.config import SETTINGS, BrokerConfig
-from headwater.broker.setting import Section
+from headwater.broker.setting import Address, Section
 
 COMMENT_WIDTH = 110
-WITHOUT_DEFAULT = {"advertise": '"broker.example.com:9092"', "metadata": '"sqlite:headwater-data/metadata.db"'}
+WITHOUT_DEFAULT = {
+    "advertise": '"broker.example.com:9092"',
+    "metadata": '"sqlite:headwater-data/metadata.db"',
+    "peer_listen": '"0.0.0.0:9192"',
+    "peer_advertise": '"broker.example.com:9192"',
+    "rack": '"room-1"',
+}
 """What to show for settings that are absent unless given."""
 TOPIC_EXAMPLE = '"retention.ms" = 604800000'
 
@@ -47,4 +53,6 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(each) for each in value)}]" if not isinstance(value, Address) else f'"{value}"'
     return f'"{value.value if isinstance(value, Enum) else value}"'

@@ -118,6 +118,8 @@ class Rules:
     min_insync: int = 1
     replica_timeout_s: float = 1.0
     """A replica that does not answer for so long is left behind."""
+    plant_timeout_s: float = 5.0
+    """How long the tail of the segment before may take to a replica of a new leader's first one."""
     heartbeat_s: float = 0.2
     """So long after the last append the replicas are told what was committed."""
     retry_s: float = 0.5

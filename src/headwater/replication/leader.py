@@ -67,6 +67,7 @@ class Leader:
         choose: Choose,
         new_segment_id: NewSegmentId,
         now: float,
+        max_timestamp: int = -1,
     ) -> None:
         """`segment` is published, and all its replicas hold everything below `end`, in so many bytes."""
         self.segment = segment
@@ -74,7 +75,9 @@ class Leader:
         self.log_end = end
         self.committed_bytes = open_bytes
         """Of the open segment; so is the next one."""
-        self.max_timestamp = -1
+        self.max_timestamp = max_timestamp
+        self.total_bytes = 0
+        """Committed in this epoch, in all segments."""
         self.is_starving = False
         """No segment could be had on enough stores: nothing more is taken until one can."""
         self._choose = choose
@@ -83,12 +86,16 @@ class Leader:
         self._senders = {store: _Sender(end, lac=segment.base) for store in segment.replicas}
         self._entries: deque[Entry] = deque()
         """Not committed yet, in order."""
+        self.queued_bytes = 0
+        """Of what is not committed."""
         self._roll: _Roll | None = None
         self._roll_asked = False
         self._bad: dict[StoreId, float] = {}
         """Stores that failed, and until when they are not chosen."""
         self._retry_at: float | None = None
-        self._heartbeat_at: float | None = now + rules.heartbeat_s if end > segment.base else None
+        self._heartbeat_at: float | None = None
+        if end > segment.base:
+            self._arm_heartbeat(now)
         self._is_over = False
 
     @property
@@ -124,6 +131,7 @@ class Leader:
     def append(self, entry: Entry, now: float) -> list[Effect]:
         assert entry.base == self.log_end, f"the log ends at {self.log_end}, the batch begins at {entry.base}"
         self._entries.append(entry)
+        self.queued_bytes += len(entry.batch)
         self.log_end = entry.end
         return self._send(now)
 
@@ -174,6 +182,7 @@ class Leader:
             return []
         dropped = list(self._entries)
         self._entries.clear()
+        self.queued_bytes = 0
         self.log_end = self._acks.high_watermark
         for sender in senders:
             sender.sent = self.log_end
@@ -192,10 +201,15 @@ class Leader:
         for store, sender in self._senders.items():
             if sender.since is None and sender.sent < self.log_end and not sender.has_failed:
                 effects.append(self._append_to(store, sender, now))
-        lac = self.high_watermark
-        if self._heartbeat_at is None and any(sender.lac < lac for sender in self._senders.values()):
-            self._heartbeat_at = now + self.rules.heartbeat_s
+        if self._heartbeat_at is None:
+            self._arm_heartbeat(now)
         return effects
+
+    def _arm_heartbeat(self, now: float) -> None:
+        """A lone replica knows without being told: what it holds is committed."""
+        senders, lac = self._senders, self.high_watermark
+        if len(senders) > 1 and any(sender.lac < lac for sender in senders.values()):
+            self._heartbeat_at = now + self.rules.heartbeat_s
 
     @property
     def _has_failures(self) -> bool:
@@ -223,7 +237,9 @@ class Leader:
         entries, high_watermark = self._entries, self.high_watermark
         while entries and entries[0].end <= high_watermark:
             entry = entries.popleft()
+            self.queued_bytes -= len(entry.batch)
             self.committed_bytes += len(entry.batch)
+            self.total_bytes += len(entry.batch)
             self.max_timestamp = max(self.max_timestamp, entry.max_timestamp)
 
     # Rolling

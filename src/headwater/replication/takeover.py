@@ -186,7 +186,7 @@ class Takeover:
             return self._wait(now)
         found = self._found
         segment = OpenSegment(segment_id, found.committed, self.epoch, found.end, stores)
-        self._planting = _Planting(segment, now + self._rules.replica_timeout_s, [], [])
+        self._planting = _Planting(segment, now + self._rules.plant_timeout_s, [], [])
         return [Plant(store, segment, found.committed, found.end) for store in stores]
 
     def planted(self, store: StoreId, segment: SegmentId, now: float) -> list[Effect]:

@@ -72,14 +72,17 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
-    async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Start to accept; return the address, with the port that was given when 0 was asked for."""
-        self._listener = await self.loop.create_server(
-            lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True
-        )
+    async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> tuple[str, int]:
+        """Start to accept; return the address, with the port that was given when 0 was asked for. `bound` is a socket
+        that has the address already (`reserve`)."""
+        if bound is not None:
+            self._listener = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)
+        else:
+            self._listener = await self.loop.create_server(
+                lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True
+            )
         self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
-        bound: socket.socket = self._listener.sockets[0]
-        address = bound.getsockname()
+        address = self._listener.sockets[0].getsockname()
         return address[0], address[1]
 
     async def close(self) -> None:
@@ -159,3 +162,18 @@ class Server:
                 connection.close("no_handshake")
             elif connection.is_idle and now - connection.last_active > self._limits.idle_timeout_s:
                 connection.close("idle_connection")
+
+
+async def reserve(host: str, port: int) -> socket.socket:
+    """A socket that has the address, and refuses connections until somebody listens on it. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.setblocking(False)
+    except BaseException:
+        bound.close()
+        raise
+    return bound

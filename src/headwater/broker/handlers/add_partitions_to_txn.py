@@ -161,8 +161,8 @@ def _replaced(
 
 def _find(broker: "Broker", name: str, index: int) -> PartitionId | ErrorCode:
     topic = broker.catalog.find(name)
-    if topic is None or not 0 <= index < len(topic.partitions):
+    if topic is None or not topic.has(index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic.is_internal:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return topic.partitions[index].id
+    return topic.partition_id(index)

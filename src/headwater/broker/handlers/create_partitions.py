@@ -22,7 +22,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
                 raise RequestError(
                     ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal: its partitions are the broker's own."
                 )
-            added = asked.count - len(topic.partitions)
+            added = asked.count - topic.partition_count
             if asked.assignments is not None and len(asked.assignments) != max(added, 0):
                 raise RequestError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,

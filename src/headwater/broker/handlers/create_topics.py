@@ -1,16 +1,20 @@
 """CreateTopics (19). Versions 2 to 7: from 4 on -1 means the broker's default for partitions and replicas, from 5 on
 the answer tells the configuration, from 7 on the topic id.
 
-One node keeps one replica. A higher replication factor is refused as Kafka would with too few brokers.
+Replicas are placed segment by segment, so of an assignment the first node of each partition counts, which leads it, and
+the number of nodes, which is the replication factor.
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.broker.catalog import Topic
 from headwater.broker.config_resources import describe_topic
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import NodeId
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -35,41 +39,61 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 
 
 async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Message:
-    partitions = _partition_count(broker, asked)
+    plan = _plan(broker, asked)
     overrides = {config.name: config.value for config in asked.configs}
-    topic = await broker.catalog.create(asked.name, partitions, overrides, validate_only=validate_only)
+    topic = await broker.catalog.create(
+        asked.name, plan.partitions, overrides, replication_factor=plan.replication_factor, leaders=plan.leaders,
+        validate_only=validate_only,
+    )  # fmt: skip
     return Message(
         name=asked.name,
         topic_id=topic.topic_id if topic is not None else None,
         error_code=ErrorCode.NONE,
-        num_partitions=partitions,
-        replication_factor=1,
+        num_partitions=plan.partitions,
+        replication_factor=plan.replication_factor,
         configs=_describe_configs(broker, topic),
     )
 
 
-def _partition_count(broker: "Broker", asked: Message) -> int:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    partitions: int
+    replication_factor: int
+    leaders: Sequence[NodeId] | None = None
+
+
+def _plan(broker: "Broker", asked: Message) -> _Plan:
     if asked.assignments:
-        if asked.num_partitions != -1 or asked.replication_factor != -1:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "A request with an assignment must leave both counts at -1.")
-        indexes = sorted(assignment.partition_index for assignment in asked.assignments)
-        if indexes != list(range(len(indexes))):
-            raise RequestError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "An assignment numbers its partitions from 0 without gaps."
-            )
-        if any(assignment.broker_ids != [broker.config.node_id] for assignment in asked.assignments):
-            raise RequestError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"The only broker is {broker.config.node_id}; each partition can be assigned to it alone.",
-            )
-        return len(indexes)
-    if asked.replication_factor not in (-1, 1):
-        raise RequestError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor {asked.replication_factor} needs more brokers than the one there is.",
-        )
+        return _assigned(broker, asked)
     count: int = asked.num_partitions
-    return broker.config.default_partitions if count == -1 else count
+    replicas: int = asked.replication_factor
+    return _Plan(
+        broker.config.default_partitions if count == -1 else count,
+        broker.default_replication_factor if replicas == -1 else replicas,
+    )
+
+
+def _assigned(broker: "Broker", asked: Message) -> _Plan:
+    if asked.num_partitions != -1 or asked.replication_factor != -1:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A request with an assignment must leave both counts at -1.")
+    nodes = {assignment.partition_index: list(assignment.broker_ids) for assignment in asked.assignments}
+    if sorted(nodes) != list(range(len(asked.assignments))):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "An assignment numbers its partitions from 0 without gaps."
+        )
+    sizes = {len(each) for each in nodes.values()}
+    if len(sizes) != 1 or 0 in sizes or any(len(set(each)) != len(each) for each in nodes.values()):
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "An assignment gives every partition the same number of nodes."
+        )
+    known = {node.node_id for node in broker.neighbours.brokers()}
+    unknown = sorted({node for each in nodes.values() for node in each} - known)
+    if unknown:
+        raise RequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"There is no broker {unknown[0]}; those that are alive are {', '.join(map(str, sorted(known)))}.",
+        )
+    return _Plan(len(nodes), sizes.pop(), [nodes[index][0] for index in range(len(nodes))])
 
 
 def _describe_configs(broker: "Broker", topic: Topic | None) -> list[Message]:

@@ -7,10 +7,10 @@ is for. Transactions hold nobody up: what one that goes on has written may go, t
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headwater.broker.catalog import Topic
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.partition import Partition
 from headwater.broker.register import LostLeadership
+from headwater.broker.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset

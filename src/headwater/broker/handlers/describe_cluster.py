@@ -25,13 +25,15 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         raise RequestError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker's listener, not a controller's.")
     if request.endpoint_type != BROKERS:
         raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Endpoint type {request.endpoint_type} is unknown.")
-    host, port = broker.advertised
     return Message(
         error_code=ErrorCode.NONE,
         error_message=None,
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=broker.config.node_id,
-        brokers=[Message(broker_id=broker.config.node_id, host=host, port=port, rack=None, is_fenced=False)],
+        controller_id=broker.neighbours.controller_id,
+        brokers=[
+            Message(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
+            for node in broker.neighbours.brokers()
+        ],
         cluster_authorized_operations=ALL_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
     )

@@ -23,7 +23,7 @@ API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=4)
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     if request.topics is None:
-        topics = [_topic(topic.name, topic.partitions) for topic in broker.catalog]
+        topics = [_topic(topic.name, topic.partitions()) for topic in broker.catalog]
     else:
         topics = [_topic(asked.topic, _asked(broker, asked)) for asked in request.topics]
     log_dir, total_bytes, usable_bytes = await asyncio.to_thread(_measure, broker.config.data_dir)
@@ -41,7 +41,7 @@ def _asked(broker: "Broker", asked: Message) -> list[Partition]:
     topic = broker.catalog.find(asked.topic)
     if topic is None:
         return []
-    return [topic.partitions[index] for index in asked.partitions if 0 <= index < len(topic.partitions)]
+    return [topic.led[index] for index in asked.partitions if index in topic.led]
 
 
 def _topic(name: str, partitions: Iterable[Partition]) -> Message:

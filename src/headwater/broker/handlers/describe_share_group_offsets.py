@@ -6,9 +6,9 @@ A partition that the group never read has the start offset -1. No topics means a
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headwater.broker.catalog import Topic
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.share_coordinator import ShareCoordinator
+from headwater.broker.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message
@@ -63,7 +63,7 @@ def _partition(shares: ShareCoordinator, group_id: str, topic: Topic | None, ind
         error_code=ErrorCode.NONE,
         error_message=None,
     )
-    if topic is None or not 0 <= index < len(topic.partitions):
+    if topic is None or not topic.has(index):
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answer.error_message = "There is no such partition."
         return answer

@@ -43,9 +43,9 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
             topics.append(Message(error_code=error.code, name=name, topic_id=NULL_UUID, partitions=()))
             room -= 1
             continue
-        end = min(len(topic.partitions), first + room)
-        topics.append(describe(topic, first, end))
+        end = min(topic.partition_count, first + room)
+        topics.append(describe(broker, topic, first, end))
         room -= max(0, end - first)
-        if end < len(topic.partitions):
+        if end < topic.partition_count:
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=end))
     return Message(topics=topics, next_cursor=None)

@@ -1,14 +1,16 @@
 """FindCoordinator (10): who coordinates a group or a transaction. Versions 0 to 6: one key, and from 4 on many.
 
-One node coordinates everything, so the answer is always this one; the internal topic that keeps the state is created
-here, before the first request needs it.
+It is whoever leads the partition of the internal topic that keeps the state; the topic is created here, before the
+first request needs it.
 """
 
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.shard import check_group_id
+from headwater.model.cluster import Node
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -31,13 +33,22 @@ async def _find(broker: "Broker", key: str, key_type: int) -> Message:
     try:
         if key_type == GROUP:
             check_group_id(key)
-            await broker.groups.ensure_ready()
+            partition = await broker.groups.offsets_partition(key)
         elif key_type == TRANSACTION:
-            await broker.transactions.ensure_ready()
+            partition = await broker.transactions.state_partition(key)
         else:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}.")
+        node = _leader(broker, partition)
     except RequestError as error:
         return Message(key=key, error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1)
-    host, port = broker.advertised
-    node_id = broker.config.node_id
-    return Message(key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node_id, host=host, port=port)
+    return Message(
+        key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node.node_id, host=node.host, port=node.port
+    )
+
+
+def _leader(broker: "Broker", partition: PartitionId) -> Node:
+    head = broker.catalog.topic_by_id(partition.topic_id).head(partition.index)
+    node = broker.neighbours.find(head.leader) if head is not None and head.open is not None else None
+    if node is None:
+        raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is being elected. Ask again soon.")
+    return node

@@ -6,9 +6,11 @@ An unknown topic is created here when the broker and the request allow it, as cl
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.catalog import Topic
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.neighbours import Neighbours
+from headwater.broker.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.segments import Head
 from headwater.wire.messages import Message
 from headwater.wire.schema import NULL_UUID
 
@@ -21,13 +23,16 @@ API = Api(key=3, name="Metadata", min_version=0, max_version=13)
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     asked = request.topics
     if asked is None or (context.api_version == 0 and not asked):
-        topics = [describe(topic) for topic in broker.catalog]
+        topics = [describe(broker, topic) for topic in broker.catalog]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics
         topics = [await _find(broker, topic, may_create) for topic in asked]
-    host, port = broker.advertised
-    node = Message(node_id=broker.config.node_id, host=host, port=port, rack=None)
-    return Message(brokers=[node], cluster_id=broker.cluster_id, controller_id=broker.config.node_id, topics=topics)
+    brokers = [
+        Message(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in broker.neighbours.brokers()
+    ]
+    controller_id = broker.neighbours.controller_id
+    return Message(brokers=brokers, cluster_id=broker.cluster_id, controller_id=controller_id, topics=topics)
 
 
 async def _find(broker: "Broker", asked: Message, may_create: bool) -> Message:
@@ -35,39 +40,44 @@ async def _find(broker: "Broker", asked: Message, may_create: bool) -> Message:
     name: str | None = asked.name if asked.topic_id == NULL_UUID else None
     try:
         if name is None:
-            return describe(broker.catalog.topic_by_id(asked.topic_id))
+            return describe(broker, broker.catalog.topic_by_id(asked.topic_id))
         topic = broker.catalog.find(name)
         if topic is None:
             if not may_create:
                 broker.catalog.topic(name)
             topic = await broker.create_on_use(name)
-        return describe(topic)
+        return describe(broker, topic)
     except RequestError as error:
         topic_id = asked.topic_id if name is None else NULL_UUID
         return Message(error_code=error.code, name=name, topic_id=topic_id, is_internal=False, partitions=())
 
 
-def describe(topic: Topic, first: int = 0, end: int | None = None) -> Message:
+def describe(broker: "Broker", topic: Topic, first: int = 0, end: int | None = None) -> Message:
     """The topic with its partitions from `first` to `end`, for every API that tells where partitions are: each
     takes the fields that it has."""
+    indexes = range(topic.partition_count)[first:end]
     return Message(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            Message(
-                error_code=ErrorCode.NONE,
-                partition_index=partition.id.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=(partition.leader,),
-                isr_nodes=(partition.leader,),
-                eligible_leader_replicas=(),
-                last_known_elr=(),
-                offline_replicas=(),
-            )
-            for partition in topic.partitions[first:end]
-        ],
+        partitions=[_describe_partition(broker.neighbours, index, topic.head(index)) for index in indexes],
         topic_authorized_operations=-(2**31),
+    )
+
+
+def _describe_partition(neighbours: Neighbours, index: int, head: Head | None) -> Message:
+    """A partition whose leader is not there, or has not taken it up yet, has none: clients ask again in a while."""
+    replicas = neighbours.replica_nodes(head) if head is not None else []
+    is_led = head is not None and head.open is not None and neighbours.find(head.leader) is not None
+    return Message(
+        error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=head.leader if is_led and head is not None else -1,
+        leader_epoch=head.epoch if head is not None else -1,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+        offline_replicas=[node for node in replicas if neighbours.find(node) is None],
     )

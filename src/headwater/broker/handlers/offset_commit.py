@@ -7,8 +7,8 @@ What cannot be committed says so for each partition; a refusal of the whole requ
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headwater.broker.catalog import Topic
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
@@ -39,7 +39,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         )
         for topic, asked in zip(found, request.topics, strict=True)
         for partition in asked.partitions
-        if topic is not None and 0 <= partition.partition_index < len(topic.partitions)
+        if topic is not None and topic.has(partition.partition_index)
     )
     commit = CommitRequest(
         member_id=request.member_id,

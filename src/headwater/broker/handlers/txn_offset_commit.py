@@ -89,4 +89,4 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
 
 def _exists(broker: "Broker", name: str, index: int) -> bool:
     topic = broker.catalog.find(name)
-    return topic is not None and 0 <= index < len(topic.partitions)
+    return topic is not None and topic.has(index)

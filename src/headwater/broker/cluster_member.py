@@ -1,0 +1,175 @@
+"""This node as one of a cluster: its record among the nodes, its store for the others, theirs for it, and what it sees.
+
+A node that is alone has none of this: it has one store, leads everything, and asks nobody.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from headwater.broker.catalog import Catalog
+from headwater.broker.cluster_watch import ClusterChange, ClusterWatch
+from headwater.broker.config import BrokerConfig
+from headwater.broker.controller import Controller
+from headwater.broker.copier import Copier
+from headwater.broker.neighbours import Neighbours
+from headwater.broker.node_session import NodeSession, NodeSessionOptions, cluster_secret
+from headwater.broker.peer_pings import peer_ping
+from headwater.metadata.store import MetaStore
+from headwater.model.clock import Clock
+from headwater.model.cluster import Node, NodeStore, Role
+from headwater.model.ids import PartitionId, StoreId, TopicId
+from headwater.model.replica import Durability, Store
+from headwater.peers.channel import ChannelOptions
+from headwater.peers.store_directory import StoreDirectory
+from headwater.peers.store_server import StoreServer
+from headwater.storage.segment_store import SegmentStore
+from headwater.transport.server import Traffic
+
+HANDOVER_S = 5.0
+"""How long a stop waits for others to take over what this node leads."""
+LOOK_EVERY_S = 0.05
+CHANNELS = ChannelOptions(connect_timeout_s=0.5)
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class ClusterMember:
+    def __init__(self, config: BrokerConfig, metadata: MetaStore, store: SegmentStore | None, clock: Clock) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._store = store
+        self._clock = clock
+        self.watch = ClusterWatch(metadata)
+        self._server: StoreServer | None = None
+        self._catalog: Catalog | None = None
+        self._usable: frozenset[StoreId] = frozenset()
+        self.session: NodeSession
+        self.directory: StoreDirectory
+        self.neighbours: Neighbours
+        self.controller: Controller | None = None
+
+    async def start(self, client: tuple[str, int], traffic: Traffic, spawn: Spawn) -> None:
+        """Be reached by the other nodes, register, and see who is there. Raises NodeIdInUse, Unavailable."""
+        assert self._config.peer_listen is not None, "a member of a cluster can be reached by its peers"
+        secret = await cluster_secret(self._metadata)
+        host, port = self._config.peer_listen
+        if self._store is not None:
+            self._server = StoreServer(self._store, secret, traffic)
+            host, port = await self._server.listen(host, port)
+        if self._config.peer_advertise is not None:
+            host, port = self._config.peer_advertise.host, self._config.peer_advertise.port or port
+        node = Node(
+            self._config.node_id, 0, *client, host, port, rack=self._config.rack, roles=self._config.roles,
+        )  # fmt: skip
+        self.directory = StoreDirectory(
+            self._store, self.watch.store_address, secret, options=CHANNELS, on_lost=self._store_lost
+        )
+        self.session = NodeSession(
+            self._metadata, node, self._look_at_stores,
+            NodeSessionOptions(ttl_s=self._config.session_timeout_s),
+        )  # fmt: skip
+        await self.session.start()
+        self.neighbours = Neighbours(self.session.node, own_space=self._own_space)
+        self.watch.listen(self._changed)
+        spawn(self.watch.run())
+        spawn(self.session.run())
+        await self.watch.synced()
+
+    def follow(self, catalog: Catalog, spawn: Spawn) -> None:
+        """Tell the catalog what the metadata says, now and whenever it changes; stand for controller."""
+        self._catalog = catalog
+        for topic_id in list(self.watch.topics_read.items):
+            self._follow_topic(topic_id)
+        if Role.CONTROLLER in self._config.roles:
+            copier = Copier(self.directory, self._store, self.watch.store_address, self._durability_of)
+            ping = peer_ping(self.directory)
+            self.controller = Controller(self._metadata, self.watch, self.session, copier, ping, self._clock)
+            spawn(self.controller.run())
+
+    def find(self, store_id: StoreId) -> Store:
+        """The stores of the cluster (broker.environment.Stores)."""
+        return self.directory.store(store_id)
+
+    async def leave(self) -> None:
+        """Before a stop: have others take over what this node leads, as far as that goes in a short while."""
+        if self._catalog is None or len(self.neighbours.brokers()) < 2:
+            return
+        self.session.leave()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HANDOVER_S):
+                while any(True for _ in self._catalog.partitions()):  # noqa: ASYNC110 - many events, and a short while
+                    await asyncio.sleep(LOOK_EVERY_S)
+
+    async def close(self) -> None:
+        if hasattr(self, "session"):
+            await self.session.close()
+        if hasattr(self, "directory"):
+            self.directory.close()
+        if self._server is not None:
+            await self._server.close()
+
+    # What changes
+
+    def _changed(self, change: ClusterChange) -> None:
+        if change.nodes or change.stores:
+            self._nodes_changed()
+        if change.controller and self.watch.controller is not None:
+            self.neighbours.controller_id = self.watch.controller.node
+        if self._catalog is None:
+            return
+        for topic_id in change.topics:
+            self._follow_topic(topic_id)
+        for partition in change.heads:
+            item = self.watch.heads.items.get(partition)
+            if item is not None:
+                self._catalog.put_head(partition, item.value, item.version)
+
+    def _follow_topic(self, topic_id: TopicId) -> None:
+        """A topic that is new to this node may have heads that were heard of before it."""
+        assert self._catalog is not None, "there is a catalog to tell"
+        item = self.watch.topics_read.items.get(topic_id)
+        if item is None:
+            self._catalog.removed(topic_id)
+            return
+        self._catalog.put(item.value, item.version)
+        for index in range(item.value.partitions):
+            partition = PartitionId(topic_id, index)
+            head = self.watch.heads.items.get(partition)
+            if head is not None:
+                self._catalog.put_head(partition, head.value, head.version)
+
+    def _nodes_changed(self) -> None:
+        neighbours = self.neighbours
+        neighbours.own, neighbours.nodes, neighbours.stores = self.session.node, self.watch.nodes, self.watch.stores
+        self.directory.refresh()
+        present = frozenset(store for node in neighbours.alive() for store in node.store_ids)
+        gone, self._usable = self._usable - present, present
+        leaving = neighbours.leaving()
+        for partition in self._catalog.partitions() if self._catalog is not None else ():
+            for store in gone.intersection(partition.replicas):
+                partition.store_lost(store)
+            is_short = len(partition.replicas) < partition.rules.replication_factor
+            if is_short or not leaving.isdisjoint(partition.replicas):
+                partition.reconsider_replicas(leaving)
+
+    def _store_lost(self, store: StoreId) -> None:
+        """The connection to a store broke."""
+        for partition in self._catalog.partitions() if self._catalog is not None else ():
+            if store in partition.replicas:
+                partition.store_lost(store)
+
+    # What others are told
+
+    def _look_at_stores(self) -> Sequence[NodeStore]:
+        if self._store is None:
+            return ()
+        return (NodeStore(self._store.store_id, *self._own_space()),)
+
+    def _own_space(self) -> tuple[int, int]:
+        return (self._store.free_bytes(), self._store.capacity_bytes()) if self._store is not None else (0, 0)
+
+    def _durability_of(self, partition: PartitionId) -> Durability:
+        topic = self._catalog.find_id(partition.topic_id) if self._catalog is not None else None
+        return topic.config.durability if topic is not None else self._config.durability

@@ -1,0 +1,49 @@
+"""What a partition needs of the node it is led on."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headwater.broker.tail_cache import TailCache
+from headwater.model.clock import Clock
+from headwater.model.ids import NodeId, SegmentId, StoreId
+from headwater.model.replica import LocalStore, Store, StoreUnreachable
+from headwater.replication.effects import Choose
+
+
+class Stores(Protocol):
+    """The stores of the cluster, near and far."""
+
+    def find(self, store_id: StoreId) -> Store:
+        """Raises StoreUnreachable if it is not known where the store is."""
+
+
+class OneStore:
+    """The stores of a node that is alone."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find(self, store_id: StoreId) -> Store:
+        if store_id != self._store.store_id:
+            raise StoreUnreachable(f"store {store_id} belongs to no node that is alive")
+        return self._store
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    node_id: NodeId
+    store: LocalStore | None
+    """The store of this node; None if it has none."""
+    stores: Stores
+    choose: Choose
+    """Where new segments are to lie."""
+    clock: Clock
+    tail_cache: TailCache
+    spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+    new_segment_id: Callable[[], SegmentId]
+
+    @property
+    def own_store_id(self) -> StoreId | None:
+        return self.store.store_id if self.store is not None else None

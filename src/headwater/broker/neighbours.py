@@ -1,0 +1,85 @@
+"""The nodes and stores of the cluster, as this node sees them now: for clients that ask, and for whatever is new."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headwater.model.cluster import Node, Role, StoreRecord, StoreState
+from headwater.model.ids import NodeId, SegmentId, StoreId
+from headwater.model.segments import Head
+from headwater.replication.placement import StoreFacts, choose
+
+
+@dataclass(slots=True)
+class Neighbours:
+    own: Node
+    nodes: Mapping[NodeId, Node] = field(default_factory=dict)
+    """Those that are alive, by what the metadata says. This one counts as alive in any case."""
+    stores: Mapping[StoreId, StoreRecord] = field(default_factory=dict)
+    controller_id: NodeId = -1
+    own_space: Callable[[], tuple[int, int]] = lambda: (1, 1)
+    """Free and total bytes of this node's store, right now."""
+
+    def alive(self) -> list[Node]:
+        return [node for _, node in sorted({**self.nodes, self.own.node_id: self.own}.items())]
+
+    def brokers(self) -> list[Node]:
+        return [node for node in self.alive() if Role.BROKER in node.roles]
+
+    def find(self, node_id: NodeId) -> Node | None:
+        return self.own if node_id == self.own.node_id else self.nodes.get(node_id)
+
+    def node_of(self, store: StoreId) -> NodeId | None:
+        if store in self.own.store_ids:
+            return self.own.node_id
+        record = self.stores.get(store)
+        return record.node_id if record is not None else None
+
+    def replica_nodes(self, head: Head) -> list[NodeId]:
+        """The nodes whose stores hold the open segment; the leader comes first, whether it is one of them or not."""
+        stores = head.open.replicas if head.open is not None else ()
+        found = dict.fromkeys(node for store in stores if (node := self.node_of(store)) is not None)
+        return list(dict.fromkeys([head.leader, *found]))
+
+    def choose(self, count: int, avoid: frozenset[StoreId], salt: SegmentId) -> tuple[StoreId, ...]:
+        """Stores for a new segment: this node's own first."""
+        own = self.own.store_ids[0] if self.own.stores else None
+        return choose(self._facts(), count, own, avoid, salt)
+
+    @property
+    def store_count(self) -> int:
+        """Stores that may get something new."""
+        return sum(facts.state is StoreState.ACTIVE for facts in self._facts())
+
+    def leaving(self) -> frozenset[StoreId]:
+        """Stores that are to be emptied."""
+        return frozenset(store for store, record in self.stores.items() if record.state is not StoreState.ACTIVE)
+
+    def spread(self, count: int, led: Iterable[NodeId] = ()) -> Sequence[NodeId]:
+        """Leaders for so many new partitions, those with the fewest first. `led` names the leader of each that is."""
+        burdens = {node.node_id: 0 for node in self.brokers() if not node.is_leaving} or {self.own.node_id: 0}
+        for leader in led:
+            if leader in burdens:
+                burdens[leader] += 1
+        chosen = []
+        for _ in range(count):
+            leader = min(burdens, key=lambda node: (burdens[node], node))
+            burdens[leader] += 1
+            chosen.append(leader)
+        return chosen
+
+    def _facts(self) -> list[StoreFacts]:
+        facts = []
+        for node in self.alive():
+            for store in node.stores:
+                record = self.stores.get(store.store_id)
+                state = record.state if record is not None else StoreState.ACTIVE
+                free, total = store.free_bytes, store.total_bytes
+                if node is self.own:
+                    free, total = self.own_space()
+                facts.append(
+                    StoreFacts(
+                        store.store_id, node.node_id, node.rack, free, total, state, is_alive=True,
+                        in_doubt=store.in_doubt,
+                    )
+                )  # fmt: skip
+        return facts

@@ -1,0 +1,66 @@
+"""A topic as a node knows it: what the metadata says of all its partitions, and those that this node leads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headwater.broker.partition import Partition
+from headwater.broker.topic_config import TopicConfig
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId, TopicId
+from headwater.model.segments import Head
+from headwater.replication.effects import Rules
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(slots=True)
+class Topic:
+    topic_id: TopicId
+    name: str
+    overrides: dict[str, str]
+    config: TopicConfig
+    version: int
+    """Of its metadata key."""
+    partition_count: int
+    replication_factor: int = 1
+    heads: dict[int, Head] = field(default_factory=dict)
+    """As last read; of what is led here the partition itself knows better."""
+    led: dict[int, Partition] = field(default_factory=dict)
+    """The partitions that this node leads, by index."""
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.replication_factor, self.config.min_insync_replicas)
+
+    def has(self, index: int) -> bool:
+        return 0 <= index < self.partition_count
+
+    def partition_id(self, index: int) -> PartitionId:
+        """Raises RequestError if there is no such partition."""
+        if not self.has(index):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {self.name} has no partition {index}.")
+        return PartitionId(self.topic_id, index)
+
+    def partition(self, index: int) -> Partition:
+        """The partition, if this node leads it."""
+        found = self.led.get(index)
+        if found is None:
+            self.partition_id(index)
+            raise RequestError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} of topic {self.name} is led by another node."
+            )
+        return found
+
+    def head(self, index: int) -> Head | None:
+        """Who leads, and where the open segment lies; None while that is not known."""
+        led = self.led.get(index)
+        return led.register.head if led is not None else self.heads.get(index)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Those led here, in their order."""
+        for index in sorted(self.led):
+            yield self.led[index]
