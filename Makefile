@@ -13,12 +13,13 @@ SERVE ?=
 TESTS ?=
 WORKERS ?= 2
 SECONDS ?= 60
+SEEDS ?= 1000
 REPORT ?= demo-report.html
 
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-spark bench-tools crash exactly-once
+.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-spark bench-tools crash sim exactly-once
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -69,6 +70,10 @@ bench-tools: test-tools
 # Kill -9 under load, 200 times; the suite does the same 20 times.
 crash: $(VENV)/.dev
 	$(BIN)/python -m bench.crash --rounds 200
+
+# The replication protocol in virtual time, under every fault there is; the suite runs a few hundred seeds.
+sim: $(VENV)/.dev
+	$(BIN)/python -m headwater.testing.simulation --seeds $(SEEDS) --jobs $(WORKERS)
 
 # Kill -9 of the broker and of the programs of a pipeline, 20 times each, over 200,000 records; the suite does a tenth.
 exactly-once: $(VENV)/.dev

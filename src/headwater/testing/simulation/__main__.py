@@ -17,9 +17,11 @@ from headwater.testing.simulation.world import Fact
 MAX_FAILURES = 10
 """Shown; a campaign ends when it has found so many."""
 
+app = typer.Typer(add_completion=False)
 console = Console(highlight=False, soft_wrap=True)
 
 
+@app.command()
 def main(
     seeds: Annotated[int, typer.Option(help="How many.", min=1)] = 1000,
     first: Annotated[int, typer.Option(help="The first one.", min=0)] = 1,
@@ -92,4 +94,4 @@ def _show_fact(fact: Fact) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

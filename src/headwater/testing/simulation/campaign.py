@@ -32,10 +32,10 @@ class Result:
     failures: tuple[Failure, ...]
 
 
-def run_seed(seed: int, mutant: str | None = None) -> Result:
+def run_seed(seed: int, mutant: str | None = None, theme: str | None = None) -> Result:
     failures: tuple[Failure, ...] = ()
     with mutated(mutant):
-        simulation = Simulation(seed)
+        simulation = Simulation(seed, theme)
         try:
             simulation.run()
         except Violation as violation:

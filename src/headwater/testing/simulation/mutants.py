@@ -34,6 +34,8 @@ class Mutant:
     attribute: str
     make: Callable[[Any], Any]
     """From what is there to what is there instead."""
+    theme: str | None = None
+    """The faults among which it shows soonest."""
 
 
 MUTANTS: dict[str, Mutant] = {}
@@ -54,7 +56,9 @@ def mutated(name: str | None) -> Iterator[None]:
         setattr(mutant.target, mutant.attribute, original)
 
 
-def _mutant(target: Any, attribute: str, error: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _mutant(
+    target: Any, attribute: str, error: str, theme: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The decorated function gets the original first, and is named like the mutant."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +69,7 @@ def _mutant(target: Any, attribute: str, error: str) -> Callable[[Callable[..., 
 
             return property(lambda self: function(original, self)) if isinstance(original, property) else replacement
 
-        MUTANTS[function.__name__] = Mutant(function.__name__, error, target, attribute, make)
+        MUTANTS[function.__name__] = Mutant(function.__name__, error, target, attribute, make, theme)
         return function
 
     return register
@@ -100,7 +104,7 @@ def cas_before_tail(plant: Wrapper, takeover: Any, now: float) -> Any:
     return [*effects, *takeover._publish(planting.segment)]
 
 
-@_mutant(takeover, "decide", "a replica that may have lost its tail is believed")
+@_mutant(takeover, "decide", "a replica that may have lost its tail is believed", theme="takeover")
 def ignore_doubt(decide: Wrapper, replicas: Any, answers: Mapping[Any, Any]) -> Any:
     return decide(replicas, {store: replace(state, in_doubt=False) for store, state in answers.items()})
 
@@ -145,7 +149,9 @@ def quorum_ack_one_recover(advance: Wrapper, tracker: Any) -> bool:
     return True
 
 
-@_mutant(AckTracker, "freeze", "the old segment commits past the point at which it is about to be sealed")
+@_mutant(
+    AckTracker, "freeze", "the old segment commits past the point at which it is about to be sealed", theme="network"
+)
 def no_freeze(freeze: Wrapper, tracker: AckTracker) -> int:
     return tracker.high_watermark
 
@@ -189,7 +195,12 @@ def publish_unknown_taken_as_failed(answered: Wrapper, publication: Any, answer:
         answered(publication, answer)
 
 
-@_mutant(Publication, "is_mine", "a head that names the segment is taken for one's own, though another leads by now")
+@_mutant(
+    Publication,
+    "is_mine",
+    "a head that names the segment is taken for one's own, though another leads by now",
+    theme="network",
+)
 def later_head_taken_for_own(is_mine: Wrapper, publication: Any, head: Any) -> bool:
     return head.open is not None and head.open.id == publication._head.open.id
 
@@ -203,7 +214,7 @@ def reuse_disk_identity(draw: Wrapper, store: Store) -> None:
         draw(store)
 
 
-@_mutant(Store, "copy", "a copy takes what is there for what should be there")
+@_mutant(Store, "copy", "a copy takes what is there for what should be there", theme="repair")
 def copy_exists_ok(copy: Wrapper, store: Store, reply: Any, store_id: Any, facts: Any, *rest: Any) -> None:
     replica = store.replicas.get(facts.id)
     if replica is not None and not replica.in_doubt:
@@ -212,7 +223,7 @@ def copy_exists_ok(copy: Wrapper, store: Store, reply: Any, store_id: Any, facts
         copy(store, reply, store_id, facts, *rest)
 
 
-@_mutant(Store, "_adopt", "a complete replica is adopted without a new instance")
+@_mutant(Store, "_adopt", "a complete replica is adopted without a new instance", theme="repair")
 def adopt_same_instance(adopt: Wrapper, store: Store, reply: Any, facts: Any) -> None:
     replica = store.replicas[facts.id]
     replica.is_fenced = replica.is_sealed = True
