@@ -135,6 +135,25 @@ class Leader:
         self.log_end = entry.end
         return self._send(now)
 
+    @property
+    def lone_replica(self) -> StoreId | None:
+        """The only replica, if nothing is under way: it may be given the next batch directly, and `took` told of it."""
+        if self._entries or self._roll is not None or self._roll_asked or len(self._senders) != 1 or self._is_over:
+            return None
+        return self.segment.replicas[0]
+
+    def took(self, entry: Entry) -> None:
+        """The lone replica has the next batch: it is committed. The same as `append` and `acknowledged`, in one step."""
+        assert entry.base == self.log_end and not self._entries, "nothing is before it"
+        (store,) = self.segment.replicas
+        self._senders[store].sent = self.log_end = entry.end
+        self._acks.acknowledged(store, entry.end)
+        size = len(entry.batch)
+        self.committed_bytes += size
+        self.total_bytes += size
+        if entry.max_timestamp > self.max_timestamp:
+            self.max_timestamp = entry.max_timestamp
+
     def acknowledged(self, store: StoreId, segment: SegmentId, end: Offset, now: float) -> list[Effect]:
         """A replica holds everything below `end`."""
         sender = self._senders.get(store)
