@@ -10,23 +10,18 @@ from functools import partial
 from typing import Any
 
 from headwater.model.ids import Offset, SegmentId, StoreId, segment_id
-from headwater.model.replica import Buffer, Fenced, NoSpace, ReplicaState
+from headwater.model.replica import Buffer
 from headwater.model.segments import Head
 from headwater.replication.effects import (
-    Append,
-    Create,
     Effect,
     Entry,
-    Fence,
-    Plant,
     Publish,
-    Refusal,
-    Replay,
     StepDown,
 )
 from headwater.replication.leader import Leader
 from headwater.replication.takeover import Led, Takeover
-from headwater.testing.simulation.batches import BATCH_BYTES, Batch, Producers, decode, span
+from headwater.testing.simulation.batches import BATCH_BYTES, Batch, Producers, span
+from headwater.testing.simulation.errands import Errands
 from headwater.testing.simulation.invariants import Invariants
 from headwater.testing.simulation.membership import Membership
 from headwater.testing.simulation.metadata import HEAD, Item, Metadata
@@ -77,6 +72,7 @@ class Broker(Process):
         self._epoch = 0
         self._term = 0
         self._armed: float | None = None
+        self._errands = Errands(self)
         self._reset()
         metadata.watch(self, self._hinted)
 
@@ -103,23 +99,23 @@ class Broker(Process):
         leader = self.leader
         if leader is None:
             return reply(NotLeader())
-        known = self._producers.find(producer, sequence)
+        known = self.producers.find(producer, sequence)
         if known is not None:
             base, end = known
             if end <= self._exposed:
                 return reply(base)
             self._waiting.append((end, base, reply))
             return
-        if sequence != self._producers.last_sequence(producer) + 1:
+        if sequence != self.producers.last_sequence(producer) + 1:
             return reply(Retriable())
         if leader.is_starving or leader.uncommitted >= MAX_UNCOMMITTED:
             return reply(Retriable())
         base = leader.log_end
         batch = Batch(base, records, leader.segment.epoch, producer, sequence)
-        self._producers.wrote(producer, sequence, base, batch.end)
+        self.producers.wrote(producer, sequence, base, batch.end)
         self._uncommitted.append(batch.encode())
         self._waiting.append((batch.end, base, reply))
-        self._run(leader.append(Entry(base, batch.end, self._uncommitted[-1], 0), self.world.now))
+        self.run(leader.append(Entry(base, batch.end, self._uncommitted[-1], 0), self.world.now))
 
     def fetch(self, reply: Reply, offset: Offset) -> None:
         if self.leader is None:
@@ -163,7 +159,7 @@ class Broker(Process):
         self.takeover = Takeover(head, self._swarm.rules, self._choose, self.new_segment_id)
         self._epoch = self.takeover.epoch
         self.world.note(self.name, "takes over", self._epoch)
-        self._run(self.takeover.start(self.world.now))
+        self.run(self.takeover.start(self.world.now))
 
     def _reset(self) -> None:
         self._term += 1
@@ -173,11 +169,11 @@ class Broker(Process):
         self._armed = None
         self.is_writing_head = False
         self._publications: deque[Publish] = deque()
-        self._producers = Producers()
+        self.producers = Producers()
         self._waiting: list[tuple[Offset, Offset, Reply]] = []
         self._uncommitted: deque[Buffer] = deque()
         self._committed: deque[Buffer] = deque(maxlen=KEPT_BATCHES)
-        self._tail: list[Buffer] = []
+        self.tail: list[Buffer] = []
         self._exposed: Offset = 0
         self._rolled_from: SegmentId | None = None
         """The last segment that was full."""
@@ -200,113 +196,17 @@ class Broker(Process):
 
     # Effects
 
-    def _run(self, effects: Sequence[Effect]) -> None:
+    def run(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            match effect:
-                case Append():
-                    arguments = (effect.segment, effect.first, effect.end, effect.lac, effect.batches)
-                    self._ask(effect.store, Store.append, arguments, partial(self._appended, effect))
-                case Publish():
-                    self._publications.append(effect)
-                    self._publish_next()
-                case Create():
-                    header = self._producers.snapshot(effect.segment.base)
-                    create = (effect.segment.id, effect.segment.base, effect.segment.epoch, header)
-                    self._ask(effect.store, Store.create, create, partial(self._created, effect))
-                case Fence():
-                    self._ask(effect.store, Store.fence, (effect.segment,), partial(self._fenced, effect))
-                case Replay():
-                    read = (effect.segment.id, effect.segment.base, effect.end)
-                    self._ask(effect.source, Store.read, read, partial(self._replayed, effect))
-                case Plant():
-                    self._plant(effect)
-                case StepDown():
-                    return self.give_up(effect.reason)
+            if isinstance(effect, StepDown):
+                return self.give_up(effect.reason)
+            if isinstance(effect, Publish):
+                self._publications.append(effect)
+                self._publish_next()
+            else:
+                self._errands.carry_out(effect)
         self._advance()
         self._arm()
-
-    def _ask(
-        self, store_id: StoreId, call: Callable[..., None], arguments: tuple[Any, ...], answer: Callable[[Any], None]
-    ) -> None:
-        """One call of a store; the answer counts only in the same term."""
-        store, term = self.stores[store_id], self._term
-
-        def answered(value: Any) -> None:
-            if self._term == term:
-                answer(value)
-
-        self.network.call(self, store, partial(call, store), (store_id, *arguments), answered, self.timeout_s)
-
-    def _appended(self, effect: Append, answer: Any) -> None:
-        leader, now = self.leader, self.world.now
-        if leader is None:
-            return
-        if isinstance(answer, int):
-            return self._run(leader.acknowledged(effect.store, effect.segment, answer, now))
-        refusal = _refusal(answer)
-        self.world.note(self.name, "append refused", effect.store, refusal.value)
-        self._run(leader.refused(effect.store, effect.segment, refusal, now))
-        if refusal is Refusal.NO_SPACE or self.world.chance(self._swarm.buggify):
-            self._drop_unstored()
-
-    def _created(self, effect: Create, answer: Any) -> None:
-        if self.leader is None:
-            return
-        if answer is None:
-            return self._run(self.leader.created(effect.store, effect.segment.id, self.world.now))
-        self._run(self.leader.create_failed(effect.store, effect.segment.id, _refusal(answer), self.world.now))
-
-    def _fenced(self, effect: Fence, answer: Any) -> None:
-        if self.takeover is None:
-            return
-        if isinstance(answer, ReplicaState):
-            return self._run(self.takeover.fenced(effect.store, answer, self.world.now))
-        self._run(self.takeover.fence_failed(effect.store, self.world.now))
-
-    def _replayed(self, effect: Replay, answer: Any) -> None:
-        if self.takeover is None:
-            return
-        if not isinstance(answer, tuple):
-            return self._run(self.takeover.replay_failed(effect.source, self.world.now))
-        header, batches = answer
-        self._tail = [batch for batch in batches if span(batch)[0] >= effect.committed]
-        self._producers = self.replay(header, batches)
-        self._run(self.takeover.replayed(self.world.now))
-
-    def replay(self, header: bytes, batches: Sequence[Buffer]) -> Producers:
-        producers = Producers.from_snapshot(header)
-        for batch in map(decode, batches):
-            producers.wrote(batch.producer, batch.sequence, batch.base, batch.end)
-        return producers
-
-    def _plant(self, effect: Plant) -> None:
-        segment, tail = effect.segment, self.tail_for(effect)
-        header = self._producers.snapshot(segment.base)
-
-        def failed(answer: Any) -> None:
-            if self.takeover is not None:
-                refusal = _refusal(answer)
-                self._run(self.takeover.plant_failed(effect.store, segment.id, refusal, self.world.now))
-
-        def appended(answer: Any) -> None:
-            if answer is not None and not isinstance(answer, int):
-                return failed(answer)
-            if self.takeover is not None:
-                self._run(self.takeover.planted(effect.store, segment.id, self.world.now))
-
-        def created(answer: Any) -> None:
-            if answer is not None:
-                return failed(answer)
-            if not tail:
-                return appended(None)
-            arguments = (segment.id, segment.base, effect.end, effect.committed, tail)
-            self._ask(effect.store, Store.append, arguments, appended)
-
-        self._ask(effect.store, Store.create, (segment.id, segment.base, segment.epoch, header), created)
-
-    def tail_for(self, plant: Plant) -> tuple[Buffer, ...]:
-        """Unchanged: a batch keeps the epoch in which it was written."""
-        return tuple(self._tail)
 
     # Publishing
 
@@ -346,12 +246,12 @@ class Broker(Process):
         self.is_writing_head = False
         now = self.world.now
         if outcome is None:
-            return self._run(machine.publish_failed(effect.open.id, now))
+            return self.run(machine.publish_failed(effect.open.id, now))
         if outcome == 0:
-            return self._run(machine.publish_lost(now))
+            return self.run(machine.publish_lost(now))
         self.head, self.version = head, outcome
         self.world.note(self.name, "published", effect.open.id, effect.open.base, effect.open.replicas)
-        self._run(machine.published(effect.open.id, now))
+        self.run(machine.published(effect.open.id, now))
         if self.takeover is not None and self.takeover.result is not None:
             self._lead(self.takeover.result)
         else:
@@ -365,12 +265,12 @@ class Broker(Process):
     def _lead(self, led: Led) -> None:
         self.takeover = None
         self._armed = None
-        size, rules = BATCH_BYTES * len(self._tail), self._swarm.rules
+        size, rules = BATCH_BYTES * len(self.tail), self._swarm.rules
         self.leader = Leader(led.open, led.end, size, rules, self._choose, self.new_segment_id, self.world.now)
-        self._committed.extend(self._tail)
+        self._committed.extend(self.tail)
         self._exposed = led.end
-        self._invariants.exposed(self.name, self._epoch, led.open.replicas, self._tail)
-        self._tail = []
+        self._invariants.exposed(self.name, self._epoch, led.open.replicas, self.tail)
+        self.tail = []
         self.world.counts["elections"] += 1
         self._arm()
 
@@ -394,22 +294,22 @@ class Broker(Process):
         size = leader.committed_bytes
         if size >= self._swarm.segment_batches * BATCH_BYTES and self._rolled_from != leader.segment.id:
             self._rolled_from = leader.segment.id
-            self._run(leader.ask_roll(self.world.now))
+            self.run(leader.ask_roll(self.world.now))
 
     def _reconsider(self) -> None:
         changed = self.membership.refresh(self)
         if self.leader is not None and changed:
-            self._run(self.leader.reconsider(self.world.now, self.membership.leaving()))
+            self.run(self.leader.reconsider(self.world.now, self.membership.leaving()))
         if self.leader is not None and self.leader.is_starving and self.world.chance(0.3):
-            self._drop_unstored()
+            self.drop_unstored()
 
-    def _drop_unstored(self) -> None:
+    def drop_unstored(self) -> None:
         leader = self.leader
         if leader is None or not leader.drop_unstored():
             return
         self.world.counts["dropped unstored"] += 1
         self.world.note(self.name, "drops unstored from", leader.log_end)
-        self._producers.forget_from(leader.log_end)
+        self.producers.forget_from(leader.log_end)
         while self._uncommitted and span(self._uncommitted[-1])[0] >= leader.log_end:
             self._uncommitted.pop()
         for end, _, reply in self._waiting:
@@ -432,15 +332,7 @@ class Broker(Process):
         self._armed = None
         machine = self.leader or self.takeover
         if machine is not None:
-            self._run(machine.tick(self.world.now))
-
-
-def _refusal(answer: Any) -> Refusal:
-    if isinstance(answer, Lost):
-        return Refusal.UNREACHABLE
-    if isinstance(answer, Fenced):
-        return Refusal.FENCED
-    return Refusal.NO_SPACE if isinstance(answer, NoSpace) else Refusal.BROKEN
+            self.run(machine.tick(self.world.now))
 
 
 def _ignore(answer: Any) -> None:

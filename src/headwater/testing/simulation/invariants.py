@@ -26,7 +26,8 @@ from headwater.testing.simulation.batches import Batch, decode, span
 from headwater.testing.simulation.metadata import HEAD, SEALED, Metadata
 
 if TYPE_CHECKING:
-    from headwater.testing.simulation.store import Replica, Store
+    from headwater.testing.simulation.replica import Replica
+    from headwater.testing.simulation.store import Store
 
 
 class Violation(Exception):

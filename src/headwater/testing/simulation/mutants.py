@@ -16,8 +16,8 @@ from headwater.replication.effects import Append
 from headwater.replication.leader import Leader
 from headwater.replication.takeover import Takeover
 from headwater.testing.simulation.batches import Producers, decode
-from headwater.testing.simulation.broker import Broker
 from headwater.testing.simulation.collector import Round
+from headwater.testing.simulation.errands import Errands
 from headwater.testing.simulation.metadata import HEAD, SEALED, STAGED, Metadata
 from headwater.testing.simulation.network import Lost
 from headwater.testing.simulation.publishing import Publication
@@ -118,13 +118,13 @@ def shortest_answer(decide: Wrapper, replicas: Any, answers: Mapping[Any, Any]) 
     return replace(found, source=source, end=answers[source].end, committed=min(found.committed, answers[source].end))
 
 
-@_mutant(Broker, "tail_for", "the tail that is carried over gets the new leader's epoch")
-def epoch_rewrite(tail_for: Wrapper, broker: Broker, plant: Any) -> Any:
-    return tuple(decode(batch)._replace(epoch=plant.segment.epoch).encode() for batch in tail_for(broker, plant))
+@_mutant(Errands, "tail_for", "the tail that is carried over gets the new leader's epoch")
+def epoch_rewrite(tail_for: Wrapper, errands: Errands, plant: Any) -> Any:
+    return tuple(decode(batch)._replace(epoch=plant.segment.epoch).encode() for batch in tail_for(errands, plant))
 
 
-@_mutant(Broker, "replay", "a new leader does not learn what producers wrote after the segment's header")
-def producers_not_replayed(replay: Wrapper, broker: Broker, header: bytes, batches: Any) -> Producers:
+@_mutant(Errands, "replay", "a new leader does not learn what producers wrote after the segment's header")
+def producers_not_replayed(replay: Wrapper, errands: Errands, header: bytes, batches: Any) -> Producers:
     return Producers.from_snapshot(header)
 
 

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from functools import partial
 
 from headwater.model.cluster import StoreState
-from headwater.model.ids import SegmentId, StoreId
+from headwater.model.ids import StoreId
 from headwater.model.segments import Head, SealedSegment
 from headwater.testing.simulation.broker import Broker
 from headwater.testing.simulation.controllers import Mover
 from headwater.testing.simulation.invariants import Invariants
 from headwater.testing.simulation.membership import Membership
-from headwater.testing.simulation.metadata import HEAD, STAGED, Metadata
+from headwater.testing.simulation.metadata import HEAD, Metadata
 from headwater.testing.simulation.network import Network, Process
-from headwater.testing.simulation.store import Replica, Store
+from headwater.testing.simulation.spares import Spares
+from headwater.testing.simulation.store import Store
 from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
@@ -44,6 +45,7 @@ class Nemesis:
         self._mover = mover
         self._invariants = invariants
         self._swarm = swarm
+        self._spares = Spares(metadata, membership, invariants, swarm.rules.min_insync)
         self._is_stopped = False
         self._faults: dict[str, Callable[[], bool]] = {
             "store killed": partial(self._stop_store, Store.kill),
@@ -234,7 +236,7 @@ class Nemesis:
 
     def _lose_disk(self) -> bool:
         store = self._world.random.choice(self._stores)
-        if not store.is_up or not all(self._is_spare(store, segment) for segment in list(store.replicas)):
+        if not store.is_up or not all(self._spares.is_spare(store, segment) for segment in list(store.replicas)):
             return False
         lost = store.store_id
         store.lose_disk()
@@ -248,7 +250,7 @@ class Nemesis:
         """Of the open segment; found by the scan at the next start, or not before somebody reads it."""
         head: Head | None = self._metadata.value(HEAD)
         store = self._world.random.choice(self._stores)
-        if head is None or head.open is None or not store.is_up or not self._is_spare(store, head.open.id):
+        if head is None or head.open is None or not store.is_up or not self._spares.is_spare(store, head.open.id):
             return False
         if self._world.chance(0.3):
             replica = store.replicas.get(head.open.id)
@@ -269,39 +271,7 @@ class Nemesis:
         if not sealed:
             return False
         segment = self._world.random.choice(sealed).id
-        if not self._is_spare(store, segment):
+        if not self._spares.is_spare(store, segment):
             return False
         store.replicas[segment].is_damaged = True
         return True
-
-    def _is_spare(self, store: Store, segment: SegmentId) -> bool:
-        """Whether the rest is enough without this replica.
-
-        A segment in the chain needs another sound replica that is listed; one more while a copy is under way, because
-        when it ends, another may be taken off the list. A segment that may yet be published, on any min_insync of its
-        replicas, needs two with as much."""
-        replica = store.replicas.get(segment)
-        if replica is None:
-            return True
-        for listed in self._invariants.chain():
-            if listed.id == segment:
-                adding = listed.adding if isinstance(listed, SealedSegment) else ()
-                others = [it for it in listed.replicas if it != store.store_id]
-                sound = [it for it in others if self._is_sound(self._membership.by_id[it], it, segment, replica.base)]
-                return len(sound) > len(adding)
-        head: Head | None = self._metadata.value(HEAD)
-        is_staged = self._metadata.value(STAGED + segment) is not None
-        if head is not None and replica.epoch < head.epoch and not is_staged:
-            return True
-        equals = [
-            other
-            for other in self._stores
-            if other is not store and self._is_sound(other, other.store_id, segment, replica.durable_end)
-        ]
-        return self._swarm.rules.min_insync > 1 and len(equals) > 1
-
-    def _is_sound(self, store: Store, store_id: str, segment: SegmentId, end: int) -> bool:
-        replica: Replica | None = store.replicas.get(segment)
-        if store.store_id != store_id or replica is None or replica.in_doubt or replica.is_damaged:
-            return False
-        return replica.durable_end >= end

@@ -5,7 +5,6 @@ keeps what is durable and, of each replica, any prefix of the rest; what is torn
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
@@ -20,61 +19,14 @@ from headwater.model.replica import (
     WrongStore,
 )
 from headwater.model.segments import SealedSegment
-from headwater.testing.simulation.batches import BATCH_BYTES, span
+from headwater.testing.simulation.batches import span
 from headwater.testing.simulation.invariants import Invariants
 from headwater.testing.simulation.metadata import PARTITION
 from headwater.testing.simulation.network import Network, Process, Reply
+from headwater.testing.simulation.replica import Replica
 from headwater.testing.simulation.world import World
 
 _PARTITION = str(PARTITION)
-
-
-@dataclass(slots=True, eq=False)
-class Replica:
-    segment: SegmentId
-    partition: str
-    base: Offset
-    epoch: LeaderEpoch
-    header: bytes
-    instance: int
-    entries: list[Buffer] = field(default_factory=list)
-    end: Offset = 0
-    lac: Offset = 0
-    is_fenced: bool = False
-    in_doubt: bool = False
-    is_sealed: bool = False
-    is_damaged: bool = False
-    """Its bytes do not have their checksum; nobody has looked yet."""
-    is_durable: bool = False
-    durable_entries: int = 0
-    durable_lac: Offset = 0
-    is_fence_durable: bool = False
-    replaced: "Replica | None" = None
-    """What a copy that is not durable yet stands in for: a crash brings it back."""
-    promised_end: Offset | None = None
-    """What this store has acknowledged to hold; None before the first answer."""
-    is_fence_promised: bool = False
-
-    @property
-    def durable_end(self) -> Offset:
-        if not self.is_durable and self.replaced is not None:
-            return self.replaced.durable_end
-        return span(self.entries[self.durable_entries - 1])[1] if self.durable_entries else self.base
-
-    def state(self) -> ReplicaState:
-        size = BATCH_BYTES * len(self.entries)
-        return ReplicaState(
-            self.segment, self.partition, self.base, self.end, self.epoch, self.lac, size, 0,
-            self.is_fenced, self.in_doubt, self.is_sealed, self.instance, self.header,
-        )  # fmt: skip
-
-    def cut(self, count: int) -> None:
-        """Keep the first `count` entries."""
-        del self.entries[count:]
-        self.end = span(self.entries[-1])[1] if self.entries else self.base
-        self.durable_entries = min(self.durable_entries, count)
-        self.lac = min(self.lac, self.end)
-        self.durable_lac = min(self.durable_lac, self.end)
 
 
 class Store(Process):

@@ -127,5 +127,5 @@ def draw(random: Random, theme: str | None = None) -> Swarm:
         read_every_s=random.choice((0.03, 0.1)),
         torn_lists=random.random() < 0.5,
         lost_answers=random.choice((0.0, 0.02, 0.1)),
-        buggify=random.choice((0.0, 0.02, 0.1, 0.3)),
+        buggify=random.choice((0.1, 0.4) if is_repair else (0.0, 0.02, 0.1, 0.3)),
     )
