@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ MAX_LOG_TAIL_CHARS = 4000
 
 
 class BrokerProcess:
-    def __init__(self, config: Mapping[str, Any], scratch: Path) -> None:
+    def __init__(self, config: Mapping[str, Any], scratch: Path, command_prefix: Sequence[str] = ()) -> None:
+        """With a prefix another program starts the broker and becomes it, as `nsenter` does."""
         self._config = config
         self._scratch = scratch
+        self._command_prefix = command_prefix
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: socket.socket | None = None
 
@@ -39,20 +41,37 @@ class BrokerProcess:
         assert self._process is not None, "the process has not started"
         return self._process.pid
 
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None, "a signal comes after start"
+        self._process.send_signal(number)
+
     def start(self) -> tuple[str, int]:
         """Return the address that the child says it listens on; raise with the child's words if it gives up."""
+        self.launch()
+        return self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start, and wait for nothing."""
         config_path = self._scratch / "broker.toml"
         config_path.write_text(_toml(self._config))
         ours, theirs = socket.socketpair()
         with theirs, (self._scratch / "broker.log").open("ab") as log:
-            command = [sys.executable, "-m", "headwater.cli.main", "serve"]
+            command = [*self._command_prefix, sys.executable, "-m", "headwater.cli.main", "serve"]
             command += ["--config", str(config_path), "--parent-fd", str(theirs.fileno())]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),)
             )
         self._lifeline = ours
+
+    def wait_until_ready(self) -> tuple[str, int]:
+        assert self._lifeline is not None, "it was launched"
         try:
-            return _read_address(ours)
+            return _read_address(self._lifeline)
         except (TimeoutError, ConnectionError) as error:
             self.kill()
             tail = self.log_in(self._scratch)[-MAX_LOG_TAIL_CHARS:]

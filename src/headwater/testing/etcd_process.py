@@ -1,7 +1,8 @@
 """An etcd on loopback for tests: one member or three, each a process that can be killed, paused and started again.
 
 Ports are free ones and data lies in a directory of the test's own, so an etcd that the machine runs is not touched. A
-member dies with the thread that started it: start members from the main thread.
+member dies with the thread that started it: start members from the main thread. With a `Network` each member has a host
+of its own.
 """
 
 import contextlib
@@ -16,6 +17,8 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from headwater.testing.network import Network
 
 START_TIMEOUT_S: Final = 30.0
 START_ATTEMPTS: Final = 3
@@ -34,20 +37,31 @@ def find_etcd() -> str | None:
 class EtcdProcess:
     """Make with `start`; use as a context manager, or call `stop`."""
 
-    def __init__(self, directory: Path, clients: Sequence[int], peers: Sequence[int], flags: Sequence[str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        clients: Sequence[int],
+        peers: Sequence[int],
+        flags: Sequence[str],
+        network: Network | None = None,
+    ) -> None:
         self._directory = directory
+        self._network = network
         self._clients = clients
         self._peers = peers
         self._flags = flags
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @classmethod
-    def start(cls, directory: Path, members: int = 1, flags: Sequence[str] = ()) -> "EtcdProcess":
-        """Wait until the cluster has a leader; `flags` are for every member's command line."""
+    def start(
+        cls, directory: Path, members: int = 1, flags: Sequence[str] = (), network: Network | None = None
+    ) -> "EtcdProcess":
+        """Wait until the cluster has a leader; `flags` are for every member's command line. Hosts of the network are
+        those of `host`."""
         assert members in (1, 3), "a cluster of etcd has one member or three here"
         for attempt in range(START_ATTEMPTS):
-            ports = _free_ports(2 * members)
-            etcd = cls(directory / f"etcd-{attempt}", ports[:members], ports[members:], flags)
+            ports = free_ports(2 * members)
+            etcd = cls(directory / f"etcd-{attempt}", ports[:members], ports[members:], flags, network)
             try:
                 for member in range(members):
                     etcd.restart(member, wait=False)
@@ -72,7 +86,12 @@ class EtcdProcess:
 
     @property
     def endpoints(self) -> list[str]:
-        return [f"127.0.0.1:{port}" for port in self._clients]
+        return [f"{self._address(member)}:{port}" for member, port in enumerate(self._clients)]
+
+    @staticmethod
+    def host(member: int) -> str:
+        """The name of a member's host in a network."""
+        return f"etcd{member}"
 
     def url(self, prefix: str = "test", members: Sequence[int] | None = None) -> str:
         """A metadata URL, of all members or of some."""
@@ -125,12 +144,14 @@ class EtcdProcess:
         for process in self._processes.values():
             process.wait()
 
-    def call(self, path: str, body: Mapping[str, Any], member: int = 0) -> dict[str, Any]:
+    def call(
+        self, path: str, body: Mapping[str, Any], member: int = 0, timeout_s: float = START_TIMEOUT_S
+    ) -> dict[str, Any]:
         """One call of etcd's JSON gateway: what tests need and the metadata store does not, such as a compaction.
 
         Bytes are base64 there, and 64-bit numbers strings."""
         request = urllib.request.Request(f"http://{self.endpoints[member]}{path}", json.dumps(body).encode())
-        with _OPENER.open(request, timeout=START_TIMEOUT_S) as answer:
+        with _OPENER.open(request, timeout=timeout_s) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -160,10 +181,12 @@ class EtcdProcess:
     def _command(self, member: int) -> list[str]:
         binary = find_etcd()
         assert binary is not None, "etcd is not installed"
-        client, peer = (f"http://127.0.0.1:{ports[member]}" for ports in (self._clients, self._peers))
-        cluster = ",".join(f"m{number}=http://127.0.0.1:{port}" for number, port in enumerate(self._peers))
+        client, peer = (f"http://{self._address(member)}:{ports[member]}" for ports in (self._clients, self._peers))
+        peers = enumerate(self._peers)
+        cluster = ",".join(f"m{number}=http://{self._address(number)}:{port}" for number, port in peers)
         setpriv = shutil.which("setpriv")
         return [
+            *(self._network.command_prefix(self.host(member)) if self._network is not None else []),
             *([setpriv, "--pdeathsig=KILL"] if setpriv is not None else []),
             binary,
             f"--name=m{member}",
@@ -179,6 +202,9 @@ class EtcdProcess:
             *self._flags,
         ]
 
+    def _address(self, member: int) -> str:
+        return "127.0.0.1" if self._network is None else self._network.address(self.host(member))
+
     def _log(self, member: int) -> Path:
         return self._directory / f"m{member}.log"
 
@@ -186,7 +212,7 @@ class EtcdProcess:
         return self._log(member).read_text(errors="replace")[-MAX_LOG_TAIL_CHARS:]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
