@@ -14,6 +14,7 @@ from headwater.broker.controller_election import Mandate
 from headwater.broker.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put
+from headwater.model.cluster import Reassignment
 from headwater.model.ids import PartitionId
 from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, Copy, FinishReassignment, MoveLeader
@@ -69,6 +70,10 @@ class ActionWriter:
                 )  # fmt: skip
         return moved
 
+    async def place(self, partition: PartitionId, wanted: Reassignment, version: int) -> bool:
+        """Say where the replicas of a partition are to be; False if somebody else has said so meanwhile."""
+        return await self._one(self._reassignment(partition, wanted, version))
+
     async def _move_together(self, moves: Sequence[MoveLeader]) -> frozenset[PartitionId]:
         writes = [self._move(move) for move in moves]
         if len(moves) > 1 and await self._written(writes):
@@ -103,13 +108,16 @@ class ActionWriter:
     def _other(self, action: Action) -> _Write:
         assert not isinstance(action, MoveLeader | Copy), "written elsewhere, or not at all"
         if isinstance(action, FinishReassignment):
-            cache, reassignment = self._cluster.reassignments, action.new_reassignment
-            return _Write(
-                keys.reassignment_key(action.partition), action.version, keys.encode(reassignment),
-                lambda version: cache.note(action.partition, reassignment, version), cache.reread,
-            )  # fmt: skip
+            return self._reassignment(action.partition, action.new_reassignment, action.version)
         sealed, name = action.new_sealed, (action.partition, action.sealed.id)
         return _Write(
             keys.sealed_key(*name), action.version, keys.encode(sealed),
             lambda version: self._sealed.note(name, sealed, version), self._sealed.reread,
+        )  # fmt: skip
+
+    def _reassignment(self, partition: PartitionId, wanted: Reassignment, version: int) -> _Write:
+        cache = self._cluster.reassignments
+        return _Write(
+            keys.reassignment_key(partition), version, keys.encode(wanted),
+            lambda version: cache.note(partition, wanted, version), cache.reread,
         )  # fmt: skip

@@ -20,6 +20,7 @@ from headwater.broker.topic_config import BrokerDefaults, TopicConfig, canonical
 from headwater.broker.topic_name import check_no_collision, check_topic_name
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
+from headwater.model.cluster import Reassignment
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId, SegmentId, TopicId
 from headwater.model.replica import ReplicaState
@@ -158,6 +159,19 @@ class Catalog:
         """What the metadata says of a partition."""
         self.leadership.consider(partition, head, version)
 
+    def put_placement(self, partition: PartitionId, reassignment: Reassignment | None) -> None:
+        """Where somebody wants the replicas of a partition; None, or one without nodes: it does not matter."""
+        topic = self._by_id.get(partition.topic_id)
+        if topic is None:
+            return
+        if reassignment is not None and reassignment.nodes:
+            topic.placed[partition.index] = reassignment
+        else:
+            topic.placed.pop(partition.index, None)
+        led = topic.led.get(partition.index)
+        if led is not None:
+            led.configure(topic.config, topic.rules(partition.index))
+
     def removed(self, topic_id: TopicId) -> None:
         """The topic is not in the metadata any more."""
         topic = self._by_id.pop(topic_id, None)
@@ -256,6 +270,7 @@ class Catalog:
         for index in range(topic.partition_count):
             partition_id = PartitionId(topic.topic_id, index)
             leftovers.append(keys.head_key(partition_id))
+            leftovers += [keys.reassignment_key(partition_id)] * (index in topic.placed)
             if index in topic.led:
                 leftovers += [keys.sealed_key(partition_id, each.id) for each in topic.led[index].register.chain.sealed]
             else:
@@ -302,7 +317,7 @@ class Catalog:
         topic.overrides = overrides
         topic.config = config
         for partition in topic.partitions():
-            partition.configure(config, topic.rules)
+            partition.configure(config, topic.rules(partition.id.index))
 
     def _changed(self, name: str) -> None:
         for told in self.on_change:

@@ -15,10 +15,12 @@ from headwater.broker.controller import Controller
 from headwater.broker.copier import Copier
 from headwater.broker.neighbours import Neighbours
 from headwater.broker.node_session import NodeSession, NodeSessionOptions, cluster_secret
+from headwater.broker.open_replicas import OpenReplicas
 from headwater.broker.peer_pings import peer_ping
 from headwater.metadata.store import MetaStore
 from headwater.model.clock import Clock
 from headwater.model.cluster import Node, NodeStore, Role
+from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId, StoreId, TopicId
 from headwater.model.replica import Durability, Store
 from headwater.peers.channel import ChannelOptions
@@ -44,6 +46,7 @@ class ClusterMember:
         self.watch = ClusterWatch(metadata)
         self._server: StoreServer | None = None
         self._catalog: Catalog | None = None
+        self._open_replicas: OpenReplicas | None = None
         self._usable: frozenset[StoreId] = frozenset()
         self.session: NodeSession
         self.directory: StoreDirectory
@@ -80,6 +83,8 @@ class ClusterMember:
     def follow(self, catalog: Catalog, spawn: Spawn) -> None:
         """Tell the catalog what the metadata says, now and whenever it changes; stand for controller."""
         self._catalog = catalog
+        self._open_replicas = OpenReplicas(catalog, self.neighbours)
+        spawn(self._open_replicas.run())
         for topic_id in list(self.watch.topics_read.items):
             self._follow_topic(topic_id)
         if Role.CONTROLLER in self._config.roles:
@@ -91,6 +96,14 @@ class ClusterMember:
     def find(self, store_id: StoreId) -> Store:
         """The stores of the cluster (broker.environment.Stores)."""
         return self.directory.store(store_id)
+
+    def controlling(self) -> Controller:
+        """What only the controller may do. Raises RequestError if another node is it; clients then ask that one."""
+        if self.controller is None or not self.controller.is_leading:
+            raise RequestError(
+                ErrorCode.NOT_CONTROLLER, f"Node {self.neighbours.controller_id} is the controller, not this one."
+            )
+        return self.controller
 
     async def leave(self) -> None:
         """Before a stop: have others take over what this node leads, as far as that goes in a short while."""
@@ -121,6 +134,8 @@ class ClusterMember:
             return
         for topic_id in change.topics:
             self._follow_topic(topic_id)
+        for partition in change.reassignments:
+            self._follow_placement(partition)
         for partition in change.heads:
             item = self.watch.heads.items.get(partition)
             if item is not None:
@@ -136,9 +151,16 @@ class ClusterMember:
         self._catalog.put(item.value, item.version)
         for index in range(item.value.partitions):
             partition = PartitionId(topic_id, index)
+            if partition in self.watch.reassignments.items:
+                self._follow_placement(partition)
             head = self.watch.heads.items.get(partition)
             if head is not None:
                 self._catalog.put_head(partition, head.value, head.version)
+
+    def _follow_placement(self, partition: PartitionId) -> None:
+        assert self._catalog is not None, "there is a catalog to tell"
+        item = self.watch.reassignments.items.get(partition)
+        self._catalog.put_placement(partition, item.value if item is not None else None)
 
     def _nodes_changed(self) -> None:
         neighbours = self.neighbours
@@ -146,13 +168,11 @@ class ClusterMember:
         self.directory.refresh()
         present = frozenset(store for node in neighbours.alive() for store in node.store_ids)
         gone, self._usable = self._usable - present, present
-        leaving = neighbours.leaving()
         for partition in self._catalog.partitions() if self._catalog is not None else ():
             for store in gone.intersection(partition.replicas):
                 partition.store_lost(store)
-            is_short = len(partition.replicas) < partition.rules.replication_factor
-            if is_short or not leaving.isdisjoint(partition.replicas):
-                partition.reconsider_replicas(leaving)
+        if self._open_replicas is not None:
+            self._open_replicas.tend_all()
 
     def _store_lost(self, store: StoreId) -> None:
         """The connection to a store broke."""

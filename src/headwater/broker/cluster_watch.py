@@ -87,6 +87,11 @@ class ClusterWatch:
         return {topic_id: item.value for topic_id, item in self.topics_read.items.items()}
 
     @property
+    def placements(self) -> Mapping[PartitionId, Versioned[Reassignment]]:
+        """The reassignments that were not cancelled."""
+        return {partition: item for partition, item in self.reassignments.items.items() if item.value.nodes}
+
+    @property
     def controller(self) -> Controller | None:
         """Whoever was elected and is alive."""
         item = self._controllers.items.get(keys.CONTROLLER_LEADER.removeprefix(keys.CONTROLLERS))
@@ -103,9 +108,7 @@ class ClusterWatch:
         suspected: frozenset[NodeId] = frozenset(),
     ) -> ClusterView:
         """For decisions that are made before the next await: heads and sealed segments are not copied."""
-        return ClusterView(
-            self.nodes, self.stores, self.topics, self.heads.items, sealed, self.reassignments.items, suspected
-        )
+        return ClusterView(self.nodes, self.stores, self.topics, self.heads.items, sealed, self.placements, suspected)
 
     @property
     def _caches(

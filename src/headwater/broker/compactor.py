@@ -121,7 +121,7 @@ class Compaction:
         environment, partition = self._environment, self._partition
         first, last = group[0], group[-1]
         segment_id = environment.new_segment_id()
-        replicas = environment.choose(partition.rules.replication_factor, frozenset(), segment_id)
+        replicas = partition.choose(segment_id)
         if len(replicas) < partition.rules.min_insync:
             raise NoSpace("too few stores can take the compacted segment")
         new = SealedSegment(

@@ -19,7 +19,7 @@ from headwater.broker.node_session import NodeSession
 from headwater.broker.peer_pings import PeerPings, Ping, PingOptions
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
-from headwater.model.cluster import Node
+from headwater.model.cluster import Node, Reassignment
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId, StoreId
 from headwater.model.replica import StoreError
@@ -27,6 +27,7 @@ from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, Copy, DropReplicas
 from headwater.replication.cluster_view import ClusterView, SealedKey, Versioned
 from headwater.replication.controller import ControllerRules
+from headwater.replication.reassignment import Progress, progress
 from headwater.transport.facts import log_fact
 
 TICK_S: Final = 0.5
@@ -34,6 +35,8 @@ REPAIR_S: Final = 1.0
 """How often the sealed segments are gone through while they change; there may be very many."""
 QUIET_REPAIR_S: Final = 5.0
 """And how often if none of them has changed."""
+SYNCED_WITHIN_S: Final = 5.0
+"""How long a question waits for the segments to be read after an election."""
 
 
 class CopiesSegments(Protocol):
@@ -88,9 +91,7 @@ class Controller:
     async def elect_leaders(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, bool]:
         """Look for a better leader for each now; say which got one. Raises RequestError if this node is not the
         controller, Unavailable or Unknown if the metadata store does not answer."""
-        term = self._term
-        if term is None:
-            raise RequestError(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+        term = self._present_term()
         moves = []
         for partition in partitions:
             move = term.planner.elect(self._view(None), partition, self._clock.monotonic())
@@ -99,7 +100,42 @@ class Controller:
         written = await term.writer.move_leaders(moves)
         return {partition: partition in written for partition in partitions}
 
+    async def reassign(self, partition: PartitionId, nodes: tuple[NodeId, ...]) -> None:
+        """Have the replicas of a partition on these nodes from now on; no nodes: anywhere. Raises as `elect_leaders`
+        does, and RequestError if somebody else asks for the same partition at this moment."""
+        term = self._present_term()
+        known = self._cluster.reassignments.items.get(partition)
+        wanted = Reassignment(nodes, is_complete=not nodes)
+        if not await term.writer.place(partition, wanted, known.version if known is not None else 0):
+            raise RequestError(ErrorCode.REASSIGNMENT_IN_PROGRESS, "Somebody else reassigned it at the same moment.")
+        log_fact("reassigned", partition=partition, nodes=",".join(map(str, nodes)) or "anywhere")
+        term.is_stirred = True
+        self._wake.set()
+
+    async def reassignments(self) -> Mapping[PartitionId, Progress]:
+        """Those that are under way. Raises RequestError if this node is not the controller, or cannot read what there
+        is."""
+        term = self._present_term()
+        try:
+            async with asyncio.timeout(SYNCED_WITHIN_S):
+                await term.sealed.synced.wait()
+        except TimeoutError:
+            raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "The metadata store does not answer.") from None
+        view = self._view(None)
+        moving = {partition for partition, item in view.reassignments.items() if not item.value.is_complete}
+        sealed: dict[PartitionId, list[SealedSegment]] = {partition: [] for partition in moving}
+        for (partition, _), item in term.sealed.items.items() if moving else ():
+            if partition in moving:
+                sealed[partition].append(item.value)
+        found = {partition: progress(view, partition, segments) for partition, segments in sealed.items()}
+        return {partition: state for partition, state in found.items() if state is not None}
+
     # In order
+
+    def _present_term(self) -> ControllerTerm:
+        if self._term is None:
+            raise RequestError(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+        return self._term
 
     def _changed(self, change: ClusterChange) -> None:
         self._wake.set()

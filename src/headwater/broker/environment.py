@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 from headwater.broker.tail_cache import TailCache
 from headwater.model.clock import Clock
 from headwater.model.ids import NodeId, SegmentId, StoreId
 from headwater.model.replica import LocalStore, Store, StoreUnreachable
-from headwater.replication.effects import Choose
 
 
 class Stores(Protocol):
@@ -31,18 +30,38 @@ class OneStore:
         return self._store
 
 
+class Placement(Protocol):
+    """Chooses stores for a new segment: see `replication.placement.choose`."""
+
+    def __call__(
+        self, count: int, avoid: frozenset[StoreId], salt: SegmentId, preferred: frozenset[NodeId] = frozenset()
+    ) -> tuple[StoreId, ...]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     node_id: NodeId
     store: LocalStore | None
     """The store of this node; None if it has none."""
     stores: Stores
-    choose: Choose
+    choose: Placement
     """Where new segments are to lie."""
     clock: Clock
     tail_cache: TailCache
     spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
     new_segment_id: Callable[[], SegmentId]
+
+    def placing(self, wanted: Callable[[], frozenset[NodeId]]) -> Self:
+        """The same, for a partition whose segments prefer some nodes, which may change."""
+        choose = self.choose
+
+        def choose_wanted(
+            count: int, avoid: frozenset[StoreId], salt: SegmentId, preferred: frozenset[NodeId] = frozenset()
+        ) -> tuple[StoreId, ...]:
+            nodes = wanted() | preferred
+            return choose(count, avoid, salt, nodes) if nodes else choose(count, avoid, salt)
+
+        return replace(self, choose=choose_wanted)
 
     @property
     def own_store_id(self) -> StoreId | None:

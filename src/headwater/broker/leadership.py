@@ -95,8 +95,8 @@ class Leadership:
     ) -> TakenOver | None:
         async with self._turns:
             run = TakeoverRun(
-                self._environment, self._metadata, self._writes, partition, head, version, topic.rules,
-                topic.config.durability,
+                self._environment_of(topic, partition), self._metadata, self._writes, partition, head, version,
+                topic.rules(partition.index), topic.config.durability,
             )  # fmt: skip
             try:
                 return await run.run(sealed)
@@ -112,14 +112,17 @@ class Leadership:
         if topic is None or self._is_stopped:
             return
         partition = Partition(
-            self._environment, partition_id, topic.name, taken.register, topic.config, topic.rules,
-            taken.transactions, taken.begun,
+            self._environment_of(topic, partition_id), partition_id, topic.name, taken.register, topic.config,
+            topic.rules(partition_id.index), taken.transactions, taken.begun,
         )  # fmt: skip
         partition.on_over = self._stepped_down
         topic.led[partition_id.index] = partition
         topic.heads[partition_id.index] = taken.register.head
         for told in self.on_led:
             told(partition)
+
+    def _environment_of(self, topic: Topic, partition: PartitionId) -> Environment:
+        return self._environment.placing(lambda: topic.preferred(partition.index))
 
     def _stepped_down(self, partition: Partition) -> None:
         """It was fenced, or lost its head."""

@@ -34,16 +34,37 @@ class Neighbours:
         record = self.stores.get(store)
         return record.node_id if record is not None else None
 
-    def replica_nodes(self, head: Head) -> list[NodeId]:
+    def listed(self) -> list[Node]:
+        """Whom clients are told of: the brokers, and the controller, which they ask for what only it decides."""
+        return [node for node in self.alive() if Role.BROKER in node.roles or node.node_id == self.controller_id]
+
+    def in_sync_nodes(self, head: Head) -> list[NodeId]:
         """The nodes whose stores hold the open segment; the leader comes first, whether it is one of them or not."""
         stores = head.open.replicas if head.open is not None else ()
         found = dict.fromkeys(node for store in stores if (node := self.node_of(store)) is not None)
         return list(dict.fromkeys([head.leader, *found]))
 
-    def choose(self, count: int, avoid: frozenset[StoreId], salt: SegmentId) -> tuple[StoreId, ...]:
+    def missing_nodes(self, head: Head, wanted: int, preferred: Sequence[NodeId] = ()) -> list[NodeId]:
+        """Nodes that ought to hold the open segment, too, and do not, so that there are as many as wanted. Which they
+        are is not written anywhere, as any store may become a replica: those that are preferred, then those that are
+        away, as whoever dropped out probably is."""
+        held = {self.node_of(store) for store in (head.open.replicas if head.open is not None else ())}
+        others = {record.node_id for record in self.stores.values() if record.state is StoreState.ACTIVE}.difference(
+            held
+        )
+        ranked = sorted(others, key=lambda node: (node not in preferred, self.find(node) is not None, node))
+        return ranked[: max(wanted - len(held), 0)]
+
+    def choose(
+        self, count: int, avoid: frozenset[StoreId], salt: SegmentId, preferred: frozenset[NodeId] = frozenset()
+    ) -> tuple[StoreId, ...]:
         """Stores for a new segment: this node's own first."""
         own = self.own.store_ids[0] if self.own.stores else None
-        return choose(self._facts(), count, own, avoid, salt)
+        return choose(self._facts(), count, own, avoid, salt, preferred=preferred)
+
+    def storing(self) -> frozenset[NodeId]:
+        """Nodes with a store that may get something new."""
+        return frozenset(facts.node_id for facts in self._facts() if facts.state is StoreState.ACTIVE)
 
     @property
     def store_count(self) -> int:

@@ -147,6 +147,14 @@ class Partition(CommittedLog):
         return self._leader.rules
 
     @property
+    def open_segment(self) -> SegmentId:
+        return self._leader.segment.id
+
+    def choose(self, segment: SegmentId) -> tuple[StoreId, ...]:
+        """Stores for a new segment of this partition."""
+        return self._environment.choose(self.rules.replication_factor, frozenset(), segment)
+
+    @property
     def is_over(self) -> bool:
         return self.refusal is not None
 

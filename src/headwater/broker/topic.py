@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from headwater.broker.partition import Partition
 from headwater.broker.topic_config import TopicConfig
+from headwater.model.cluster import Reassignment
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId, TopicId
+from headwater.model.ids import NodeId, PartitionId, TopicId
 from headwater.model.segments import Head
 from headwater.replication.effects import Rules
 
@@ -27,14 +28,23 @@ class Topic:
     """As last read; of what is led here the partition itself knows better."""
     led: dict[int, Partition] = field(default_factory=dict)
     """The partitions that this node leads, by index."""
+    placed: dict[int, Reassignment] = field(default_factory=dict)
+    """Where somebody wants the replicas of a partition, by index."""
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
-    @property
-    def rules(self) -> Rules:
-        return Rules(self.replication_factor, self.config.min_insync_replicas)
+    def rules(self, index: int) -> Rules:
+        """Of one partition: where somebody placed its replicas, it has as many as they said."""
+        placed = self.placed.get(index)
+        count = len(placed.nodes) if placed is not None else self.replication_factor
+        return Rules(count, self.config.min_insync_replicas)
+
+    def preferred(self, index: int) -> frozenset[NodeId]:
+        """The nodes that new segments of a partition prefer; none if it does not matter."""
+        placed = self.placed.get(index)
+        return frozenset(placed.nodes) if placed is not None else frozenset()
 
     def has(self, index: int) -> bool:
         return 0 <= index < self.partition_count

@@ -86,7 +86,8 @@ class Reassignment:
     segments prefer, until another one or a cancellation replaces it."""
 
     nodes: tuple[NodeId, ...]
-    """The first one is the leader that is wanted."""
+    """The first one is the leader that is wanted. Without any it was cancelled: a key that others compare is never
+    deleted and made again."""
     is_complete: bool = False
 
 

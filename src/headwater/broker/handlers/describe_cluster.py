@@ -33,7 +33,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         controller_id=broker.neighbours.controller_id,
         brokers=[
             Message(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
-            for node in broker.neighbours.brokers()
+            for node in broker.neighbours.listed()
         ],
         cluster_authorized_operations=ALL_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
     )

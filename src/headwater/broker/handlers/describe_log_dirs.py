@@ -1,17 +1,19 @@
 """DescribeLogDirs (35): how much of the disk each partition takes. Versions 1 to 4: from 4 on with the disk's size
 and room.
 
-A broker has one data directory. Topics and partitions that do not exist are left out, as Kafka does.
+A node has one data directory, with the replicas of its store: also those of partitions that other nodes lead. A node
+without a store has none. Topics and partitions of which nothing is here are left out, as Kafka does.
 """
 
 import asyncio
 import shutil
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.partition import Partition
+from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message
 
@@ -22,10 +24,16 @@ API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=4)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    if Role.STORE not in broker.config.roles:
+        return Message(error_code=ErrorCode.NONE, results=[])
+    sizes = Counter[str]()
+    for replica in broker.store.replicas():
+        sizes[replica.partition] += replica.size_bytes
     if request.topics is None:
-        topics = [_topic(topic.name, topic.partitions()) for topic in broker.catalog]
+        wanted = {topic.name: range(topic.partition_count) for topic in broker.catalog}
+        topics = [_topic(broker, name, indexes, sizes) for name, indexes in wanted.items()]
     else:
-        topics = [_topic(asked.topic, _asked(broker, asked)) for asked in request.topics]
+        topics = [_topic(broker, asked.topic, asked.partitions, sizes) for asked in request.topics]
     log_dir, total_bytes, usable_bytes = await asyncio.to_thread(_measure, broker.config.data_dir)
     result = Message(
         error_code=ErrorCode.NONE,
@@ -37,24 +45,15 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     return Message(error_code=ErrorCode.NONE, results=[result])
 
 
-def _asked(broker: "Broker", asked: Message) -> list[Partition]:
-    topic = broker.catalog.find(asked.topic)
-    if topic is None:
-        return []
-    return [topic.led[index] for index in asked.partitions if index in topic.led]
-
-
-def _topic(name: str, partitions: Iterable[Partition]) -> Message:
+def _topic(broker: "Broker", name: str, indexes: Sequence[int], sizes: Mapping[str, int]) -> Message:
+    topic = broker.catalog.find(name)
+    found = {index: str(topic.partition_id(index)) for index in indexes if topic is not None and topic.has(index)}
     return Message(
         name=name,
         partitions=[
-            Message(
-                partition_index=partition.id.index,
-                partition_size=partition.size_bytes,
-                offset_lag=0,
-                is_future_key=False,
-            )
-            for partition in partitions
+            Message(partition_index=index, partition_size=sizes[partition], offset_lag=0, is_future_key=False)
+            for index, partition in found.items()
+            if partition in sizes
         ],
     )
 

@@ -1,12 +1,18 @@
-"""ElectLeaders (43), versions 0 to 2. With one replica per partition the leader is always the preferred one, so no
-election is ever needed. When all partitions are meant (null), those without need of one are left out, which is all of
-them.
+"""ElectLeaders (43), versions 0 to 2: a better leader for some partitions, or for all (null), at once.
+
+The controller alone elects; every other node answers NOT_CONTROLLER, and clients go to the one that Metadata names.
+The preferred leader is the one that a reassignment names first; where nobody placed a partition, it is a broker that
+leads fewer. A leader is never one that lost what was acknowledged, so an unclean election is the same as the other.
+Where all partitions are meant, those without need of one are left out. A node that is alone leads all it has.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -17,26 +23,49 @@ API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2)
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Election type {request.election_type} is unknown.")
-    return Message(
-        error_code=ErrorCode.NONE,
-        replica_election_results=[
-            Message(
-                topic=asked.topic,
-                partition_result=[_elect(broker, asked.topic, index) for index in asked.partitions],
-            )
-            for asked in request.topic_partitions or ()
-        ],
-    )
+    means_all = request.topic_partitions is None
+    if means_all:
+        wanted = {topic.name: list(range(topic.partition_count)) for topic in broker.catalog}
+    else:
+        wanted = {asked.topic: list(dict.fromkeys(asked.partitions)) for asked in request.topic_partitions}
+    found: dict[tuple[str, int], PartitionId | RequestError] = {
+        (topic, index): _find(broker, topic, index) for topic, indexes in wanted.items() for index in indexes
+    }
+    elected = await _elect(broker, [each for each in found.values() if isinstance(each, PartitionId)])
+    results = []
+    for topic, indexes in wanted.items():
+        answers = [_answer(index, found[topic, index], elected) for index in indexes]
+        if means_all:
+            answers = [answer for answer in answers if answer.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        if answers:
+            results.append(Message(topic=topic, partition_result=answers))
+    return Message(error_code=ErrorCode.NONE, replica_election_results=results)
 
 
-def _elect(broker: "Broker", topic: str, index: int) -> Message:
+def _find(broker: "Broker", topic: str, index: int) -> PartitionId | RequestError:
     try:
-        broker.catalog.topic(topic).partition(index)
+        return broker.catalog.topic(topic).partition_id(index)
     except RequestError as error:
-        return Message(partition_id=index, error_code=error.code, error_message=error.message)
+        return error
+
+
+async def _elect(broker: "Broker", partitions: Sequence[PartitionId]) -> Mapping[PartitionId, bool]:
+    if broker.member is None:
+        return {}
+    try:
+        return await broker.member.controlling().elect_leaders(partitions)
+    except (Unavailable, Unknown) as error:
+        raise RequestError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not answer: {error}") from error
+
+
+def _answer(index: int, found: PartitionId | RequestError, elected: Mapping[PartitionId, bool]) -> Message:
+    if isinstance(found, RequestError):
+        return Message(partition_id=index, error_code=found.code, error_message=found.message)
+    if elected.get(found):
+        return Message(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
     return Message(
         partition_id=index, error_code=ErrorCode.ELECTION_NOT_NEEDED, error_message="The leader is the preferred one."
     )

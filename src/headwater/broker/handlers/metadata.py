@@ -10,7 +10,7 @@ from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.neighbours import Neighbours
 from headwater.broker.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.segments import Head
+from headwater.model.ids import NodeId
 from headwater.wire.messages import Message
 from headwater.wire.schema import NULL_UUID
 
@@ -29,7 +29,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         topics = [await _find(broker, topic, may_create) for topic in asked]
     brokers = [
         Message(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        for node in broker.neighbours.brokers()
+        for node in broker.neighbours.listed()
     ]
     controller_id = broker.neighbours.controller_id
     return Message(brokers=brokers, cluster_id=broker.cluster_id, controller_id=controller_id, topics=topics)
@@ -61,14 +61,23 @@ def describe(broker: "Broker", topic: Topic, first: int = 0, end: int | None = N
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_describe_partition(broker.neighbours, index, topic.head(index)) for index in indexes],
+        partitions=[_describe_partition(broker.neighbours, topic, index) for index in indexes],
         topic_authorized_operations=-(2**31),
     )
 
 
-def _describe_partition(neighbours: Neighbours, index: int, head: Head | None) -> Message:
-    """A partition whose leader is not there, or has not taken it up yet, has none: clients ask again in a while."""
-    replicas = neighbours.replica_nodes(head) if head is not None else []
+def _describe_partition(neighbours: Neighbours, topic: Topic, index: int) -> Message:
+    """A partition whose leader is not there, or has not taken it up yet, has none: clients ask again in a while. In
+    sync are the nodes that hold its open segment; if they are fewer than wanted, there are replicas besides."""
+    head = topic.head(index)
+    in_sync: list[NodeId] = []
+    missing: list[NodeId] = []
+    if head is not None:
+        in_sync = neighbours.in_sync_nodes(head)
+        placed = topic.placed.get(index)
+        wanted = topic.rules(index).replication_factor
+        missing = neighbours.missing_nodes(head, wanted, placed.nodes if placed is not None else ())
+    replicas = list(dict.fromkeys([*in_sync, *missing]))
     is_led = head is not None and head.open is not None and neighbours.find(head.leader) is not None
     return Message(
         error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -76,7 +85,7 @@ def _describe_partition(neighbours: Neighbours, index: int, head: Head | None) -
         leader_id=head.leader if is_led and head is not None else -1,
         leader_epoch=head.epoch if head is not None else -1,
         replica_nodes=replicas,
-        isr_nodes=replicas,
+        isr_nodes=in_sync,
         eligible_leader_replicas=(),
         last_known_elr=(),
         offline_replicas=[node for node in replicas if neighbours.find(node) is None],

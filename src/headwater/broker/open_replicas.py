@@ -1,0 +1,57 @@
+"""Sees to it that the open segments led here lie on as many stores as they should, and on the right ones.
+
+Whatever changes (a store comes, is drained, a partition is placed by hand), somebody looks at once; and everything is
+looked at again from time to time, because a store that has just failed is not trusted for some seconds, and nothing
+tells when that is over.
+"""
+
+import asyncio
+from typing import Final
+
+from headwater.broker.catalog import Catalog
+from headwater.broker.neighbours import Neighbours
+from headwater.broker.partition import Partition
+from headwater.model.ids import StoreId
+
+LOOK_EVERY_S: Final = 1.0
+AT_ONCE: Final = 500
+"""Partitions that are looked at before others get their turn."""
+
+
+class OpenReplicas:
+    def __init__(self, catalog: Catalog, neighbours: Neighbours) -> None:
+        self._catalog = catalog
+        self._neighbours = neighbours
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            leaving, stores = self._neighbours.leaving(), self._neighbours.store_count
+            for count, partition in enumerate(list(self._catalog.partitions()), 1):
+                self._tend(partition, leaving, stores)
+                if count % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    def tend_all(self) -> None:
+        leaving, stores = self._neighbours.leaving(), self._neighbours.store_count
+        for partition in self._catalog.partitions():
+            self._tend(partition, leaving, stores)
+
+    def _tend(self, partition: Partition, leaving: frozenset[StoreId], stores: int) -> None:
+        replicas = partition.replicas
+        if partition.is_over:
+            return
+        wrong = leaving.intersection(replicas) | self._misplaced(partition)
+        if wrong and len(wrong.intersection(partition.choose(partition.open_segment))) >= len(wrong):
+            wrong = frozenset()  # a new segment would lie no better
+        if wrong or len(replicas) < min(partition.rules.replication_factor, stores):
+            partition.reconsider_replicas(wrong)
+
+    def _misplaced(self, partition: Partition) -> frozenset[StoreId]:
+        """Replicas that somebody wants elsewhere, as long as that is not done."""
+        topic = self._catalog.find_id(partition.id.topic_id)
+        placed = topic.placed.get(partition.id.index) if topic is not None else None
+        if placed is None or placed.is_complete:
+            return frozenset()
+        return frozenset(store for store in partition.replicas if self._neighbours.node_of(store) not in placed.nodes)
