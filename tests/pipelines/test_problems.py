@@ -115,6 +115,30 @@ def test_a_python_process_that_is_gone_is_told_and_may_be_replaced(said: str, wo
     assert failure.is_passing
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match existing state key schema.\n"
+            "Please check number and type of fields.",
+            "Provided key schema does not match existing state key schema.",
+        ),
+        (
+            "assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources requested "
+            "by the query. Cannot continue.",
+            "There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query.",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_query_is_told_with_what_to_do(said: str, words: str) -> None:
+    failure = explain(SparkSays(said + STREAM_END), "sink out", "/data/p.checkpoint/out")
+    assert str(failure) == (
+        f"sink out: The pipeline was changed in a way that its checkpoint does not allow: {words} Undo the change; or "
+        "begin anew, and write everything again, by removing the directory /data/p.checkpoint/out."
+    )
+    assert not failure.is_passing
+
+
 def test_the_line_of_a_query_is_found() -> None:
     assert sql_line(SparkSays(PARSE)) == 2
     assert sql_line(SparkSays(UNRESOLVED)) == 1

@@ -18,6 +18,14 @@ WORKER_SIGNS = {
 }
 WORKER_ENDED = frozenset({"Broken pipe", "Stream closed", "Socket closed"})
 """All that Spark says when the process of a source or a sink is gone."""
+OTHER_QUERY_SIGNS = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+    "sources in the checkpoint offsets and now there are",
+)
+"""What Spark says when a query goes on from a checkpoint that another one has made."""
 MAX_CHARS = 1_000
 
 _OURS = re.compile(r"headwater\.pipelines\.[a-z_.]+\.(?P<kind>[A-Z]\w*): (?P<what>[^\n]*)")
@@ -45,8 +53,9 @@ class PipelineFailed(Exception):
         """Whether another try may succeed."""
 
 
-def explain(error: BaseException, subject: str = "") -> PipelineFailed:
-    """One sentence or two, beginning with the part of the pipeline that it concerns."""
+def explain(error: BaseException, subject: str = "", checkpoint: str = "") -> PipelineFailed:
+    """One sentence or two, beginning with the part of the pipeline that it concerns. `checkpoint` is where the query
+    keeps its state, if it is about one."""
     if isinstance(error, PipelineFailed):
         return error
     said = f"{type(error).__module__}.{type(error).__name__}: {error}".partition("=== Streaming Query ===")[0]
@@ -58,6 +67,14 @@ def explain(error: BaseException, subject: str = "") -> PipelineFailed:
     for sign, told in WORKER_SIGNS.items():
         if sign in said or sign == ended:
             return PipelineFailed(about + told, is_passing=True)
+    if any(sign in said for sign in OTHER_QUERY_SIGNS):
+        what = what.removeprefix("assertion failed: ").partition(". ")[0].rstrip(".")
+        return PipelineFailed(
+            f"{about}The pipeline was changed in a way that its checkpoint does not allow: {_cut(what)}.",
+            f"Undo the change; or begin anew, and write everything again, by removing the directory {checkpoint}."
+            if checkpoint
+            else "Undo the change, or begin anew with another checkpoint.",
+        )
     is_passing = any(sign in said for sign in PASSING_SIGNS)
     if _TRACEBACK in said and (raised := list(_RAISED.finditer(said.rpartition(_TRACEBACK)[2]))):
         kind, reason = raised[-1]["kind"].rpartition(".")[2], raised[-1]["what"]

@@ -16,7 +16,7 @@ from headwater.pipelines.run.sinks.jdbc import to_jdbc
 from headwater.pipelines.run.sinks.lakes import to_delta, to_iceberg
 from headwater.pipelines.run.sinks.parquet import ToParquet
 from headwater.pipelines.run.sinks.table import SQLITE, to_table
-from headwater.pipelines.run.sinks.topic import records, writer_options
+from headwater.pipelines.run.sinks.topic import records, to_topic, writer_options
 from headwater.pipelines.run.sinks.webhook import to_webhook
 from headwater.pipelines.run.steps import referenced
 from headwater.pipelines.spec.durations import interval
@@ -118,19 +118,18 @@ def _query(
     checkpoint, trigger = pipeline.checkpoint_of(name), pipeline.trigger_of(sink)
     if isinstance(sink.does, TopicSink):
         options = writer_options(sink.does, bootstrap)
-        return Query(name, records(frame, sink.does), checkpoint, trigger, mode, options=options)
+        frame = records(frame, sink.does)
+        if mode == "append":
+            return Query(name, frame, checkpoint, trigger, mode, options=options)
+        write = to_topic(options, sink.does.exactly_once, _query_id(spark, checkpoint))
+        return Query(name, frame, checkpoint, trigger, mode, write)
     return Query(name, frame, checkpoint, trigger, mode, _write_batch(sink, pipeline, spark, emit))
 
 
 def _write_batch(
     sink: SinkPart, pipeline: Pipeline, spark: "SparkSession", emit: Callable[[str], None]
 ) -> "WriteBatch":
-    checkpoint = pipeline.checkpoint_of(sink.name)
-
-    def query_id() -> str:
-        """Of the checkpoint: Spark writes it there before the first batch."""
-        return str(HadoopFiles(spark, checkpoint).read_json("metadata")["id"])
-
+    query_id = _query_id(spark, pipeline.checkpoint_of(sink.name))
     match sink.does:
         case ConsoleSink(rows=rows):
             return to_console(rows, emit)
@@ -154,6 +153,11 @@ def _write_batch(
             return decorated
         case TopicSink():
             raise AssertionError("a topic is written by the headwater sink")
+
+
+def _query_id(spark: "SparkSession", checkpoint: str) -> Callable[[], str]:
+    """Of the checkpoint: Spark writes it there before the first batch."""
+    return lambda: str(HadoopFiles(spark, checkpoint).read_json("metadata")["id"])
 
 
 def _located_url(url: str, pipeline: Pipeline) -> str:

@@ -194,7 +194,7 @@ class Runner:
         try:
             running.handle = running.query.start(is_once=self._options.is_once)
         except Exception as error:
-            raise explain(error, f"sink {running.query.name}") from error
+            raise _explained(error, running.query) from error
         running.is_starting, running.started_s = True, time.monotonic()
 
     def _is_any_starting(self) -> bool:
@@ -207,7 +207,7 @@ class Runner:
         return any(running.is_starting for running in self._running.values())
 
     def _failed(self, running: _Running, error: Exception) -> None:
-        failure = explain(error, f"sink {running.query.name}")
+        failure = _explained(error, running.query)
         running.restarts_in_a_row += 1
         if not failure.is_passing or running.restarts_in_a_row > MAX_RESTARTS:
             raise failure from error
@@ -268,6 +268,10 @@ class Runner:
         if self._topic is not None and (is_news or time.monotonic() - self._published_s >= PUBLISH_EVERY_S):
             self._topic.publish(self.status)
             self._published_s = time.monotonic()
+
+
+def _explained(error: Exception, query: Query) -> PipelineFailed:
+    return explain(error, f"sink {query.name}", query.checkpoint)
 
 
 def _activate(spark: "SparkSession") -> None:

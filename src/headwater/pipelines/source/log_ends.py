@@ -12,7 +12,7 @@ from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster
 from headwater.pipelines.client.news import News
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.errors import UnknownTopic
-from headwater.pipelines.source.losses import Losses
+from headwater.pipelines.source.losses import OTHER_TOPIC_ADVICE, Losses
 from headwater.pipelines.source.subscription import Subscription
 
 STALE_ANSWERS = 3
@@ -43,8 +43,11 @@ class LogEnds:
             reason = f"the log ends at {ends[partition]} now, where the query goes on; was the topic made again?"
             self._losses.report(partition, begun[partition], None, reason)
         for partition in sorted(begun.keys() - ends.keys()):
-            reason = "the topic was deleted, or the query does not name it any more"
-            self._losses.report(partition, begun[partition], None, reason)
+            if self._subscription.names(partition.topic):
+                self._losses.report(partition, begun[partition], None, "the topic or partition was deleted")
+            else:
+                reason = "the query that made the checkpoint read this topic, and now it does not name it"
+                self._losses.report(partition, begun[partition], None, reason, OTHER_TOPIC_ADVICE)
         return ends
 
     def beginnings(self, partitions: set[TopicPartition]) -> Offsets:

@@ -11,20 +11,24 @@ ADVICE = (
     "To go on without them, set the option failOnDataLoss to false; to keep them longer, raise the topic's retention "
     "or read more often."
 )
+OTHER_TOPIC_ADVICE = (
+    "A query that reads other topics needs a checkpoint of its own; to go on with this one, from the beginning of the "
+    "new topics, set the option failOnDataLoss to false."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
     is_failure: bool
 
-    def report(self, partition: TopicPartition, start: int, end: int | None, reason: str) -> None:
+    def report(self, partition: TopicPartition, start: int, end: int | None, reason: str, advice: str = ADVICE) -> None:
         """The records from `start` up to `end` are missing; None: nobody knows how many. Raises DataLost, or logs and
         returns."""
         if self.is_failure:
             missing = f"from {start} on" if end is None else f"{start} to {end - 1}"
             raise DataLost(
                 f"Offsets {missing} of topic {partition.topic}, partition {partition.partition}, cannot be read any "
-                f"more: {reason}. {ADVICE}"
+                f"more: {reason}. {advice}"
             )
         log_fact(
             "records_lost",

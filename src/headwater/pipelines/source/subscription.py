@@ -27,6 +27,9 @@ class Assigned:
             raise UnknownTopic(_unknown(f"partition {min(missing)}", cluster))
         return set(self.partitions) - missing
 
+    def names(self, topic: str) -> bool:
+        return any(partition.topic == topic for partition in self.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
@@ -39,6 +42,9 @@ class Subscribed:
             raise UnknownTopic(_unknown(f"topic {min(missing)}", cluster))
         return _all_partitions(topics.values())
 
+    def names(self, topic: str) -> bool:
+        return topic in self.topics
+
 
 @dataclass(frozen=True, slots=True)
 class Matching:
@@ -49,6 +55,9 @@ class Matching:
         matches = re.compile(self.pattern).fullmatch
         found = [topic for name, topic in cluster.topics().items() if matches(name) and not topic.is_internal]
         return _all_partitions(found)
+
+    def names(self, topic: str) -> bool:
+        return re.fullmatch(self.pattern, topic) is not None
 
 
 Subscription: TypeAlias = Assigned | Subscribed | Matching

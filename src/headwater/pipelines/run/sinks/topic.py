@@ -1,5 +1,6 @@
 """Rows as records of a topic: each as a JSON object, or as columns that are a record already."""
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.run.sinks.json_rows import json_row
@@ -8,6 +9,7 @@ from headwater.pipelines.spec.sinks import TopicSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+WRITER_PREFIX = "headwater-pipeline-"
 RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
 
 
@@ -39,3 +41,19 @@ def writer_options(sink: TopicSink, bootstrap: str) -> dict[str, str]:
         "exactlyOnce": str(sink.exactly_once).lower(),
         **sink.options,
     }
+
+
+def to_topic(
+    options: Mapping[str, str], exactly_once: bool, query_id: Callable[[], str]
+) -> "Callable[[DataFrame, int], None]":
+    """Batch by batch, for results that change (modes update and complete): Spark hands those to no stream writer in
+    Python. Each batch is a job with a number, which is written once."""
+
+    def write(batch: "DataFrame", batch_id: int) -> None:
+        writer = batch.write.format("headwater").mode("append").options(**options)
+        if exactly_once:
+            given = options.get("transactionalId", WRITER_PREFIX + query_id())
+            writer = writer.options(transactionalId=given, batchId=str(batch_id))
+        writer.save()
+
+    return write
