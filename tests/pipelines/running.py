@@ -47,6 +47,11 @@ class RunningPipeline:
         """How one of its queries is; as before its first batch while it has not started."""
         return next((query for query in self.status.queries if query.query == name), QueryProgress(name))
 
+    @property
+    def interruptions(self) -> list[str]:
+        """What made it start queries again, beside a machine that is too busy for Spark."""
+        return [note for note in self.notes if "started again" in note and "too much to do" not in note]
+
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         until_s = time.monotonic() + WAIT_S
         while not is_so():
