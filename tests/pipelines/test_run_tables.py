@@ -1,7 +1,11 @@
 """Rows into databases: statements as they are sent, Derby through JDBC, and what is said when a package is missing."""
 
+import calendar
+import json
 import sqlite3
+import time
 import uuid
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("pyspark")
+
+from pyspark.sql.types import ArrayType, LongType, StructType, TimestampNTZType, TimestampType
 
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.run.sinks.jdbc import execute, merge_statement, to_jdbc
@@ -52,12 +58,41 @@ def test_values_become_what_every_driver_takes() -> None:
     )
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_moments_are_written_in_utc_whatever_the_zone_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    """The rows are made by PySpark's own types, as they are in the process of a task."""
+    at_ = TimestampType()
+    nested_kind = StructType().add("at", at_).add("more", ArrayType(at_)).add("none", at_)
+    kind = StructType().add("id", LongType()).add("at", at_).add("wall", TimestampNTZType()).add("nested", nested_kind)
+    # In New York the clock is put back at six, and shows half past one twice.
+    moments = [datetime(2026, 11, 1, hour, 30, tzinfo=UTC) for hour in range(4, 9)]
+    internal = [calendar.timegm(moment.timetuple()) * 1_000_000 for moment in moments]
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        rows = [kind.fromInternal((id, at, at, (at, [at], None))) for id, at in enumerate(internal)]
+        database = sqlite3.connect(tmp_path / "t.db")
+        with closing(database):
+            database.execute("create table t (id integer primary key, at text, wall text, nested text)")
+            columns = {field.name: field.dataType for field in kind.fields}
+            WriteRows(f"sqlite:{tmp_path / 't.db'}", "t", columns, ("id",), has_deletes=False)(rows)
+            found = database.execute("select at, wall, nested from t order by id").fetchall()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    for moment, (at, wall, nested) in zip(moments, found, strict=True):
+        assert (at, wall) == (moment.isoformat(), moment.replace(tzinfo=None).isoformat())
+        assert json.loads(nested) == {"at": moment.isoformat(), "more": [moment.isoformat()], "none": None}
+
+
 def test_a_partition_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "t.db"
     with sqlite3.connect(file) as database:
         database.execute("create table t (id integer primary key check (id < 5000))")
     database.close()
-    write = WriteRows(f"sqlite:{file}", "t", ("id",), ("id",), has_deletes=True)
+    write = WriteRows(f"sqlite:{file}", "t", {"id": LongType()}, ("id",), has_deletes=True)
     rows: list[dict[str, Any]] = [{"id": id, DELETES: False} for id in range(2 * ROWS_AT_ONCE)]
     with pytest.raises(PipelineFailed, match="The database refuses a row: CHECK constraint failed"):
         write([*rows, {"id": 9_999, DELETES: False}])

@@ -1,15 +1,15 @@
 """Rows into a table of PostgreSQL or SQLite, through their Python drivers: no jar is needed.
 
 With a key a row replaces the one with the same key, so that a batch which is repeated changes nothing. Each partition
-of a batch is one transaction.
+of a batch is one transaction. Moments are written in UTC, and say so.
 """
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from headwater.pipelines.spec.sinks import TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 SQLITE = "sqlite:"
 DELETES = "_headwater_deletes"
@@ -33,7 +34,7 @@ def to_table(sink: TableSink, url: str) -> "Callable[[DataFrame, int], None]":
     def write(batch: "DataFrame", batch_id: int) -> None:
         from pyspark.sql import functions as f
 
-        columns = tuple(name for name in batch.columns)
+        columns = {field.name: field.dataType for field in batch.schema.fields}
         rows = newest_of_each_key(batch, sink.key, sink.order) if sink.key else batch
         if sink.delete_when is not None:
             rows = rows.withColumn(DELETES, f.coalesce(f.expr(sink.delete_when).cast("boolean"), f.lit(False)))
@@ -63,12 +64,14 @@ class WriteRows:
 
     url: str
     table: str
-    columns: tuple[str, ...]
+    columns: "Mapping[str, DataType]"
     key: tuple[str, ...]
     has_deletes: bool
 
     def __call__(self, rows: Iterable[Any]) -> None:
-        upsert = upsert_statement(self.table, self.columns, self.key, "?" if self.url.startswith(SQLITE) else "%s")
+        upsert = upsert_statement(
+            self.table, tuple(self.columns), self.key, "?" if self.url.startswith(SQLITE) else "%s"
+        )
         delete = delete_statement(self.table, self.key, "?" if self.url.startswith(SQLITE) else "%s")
         written: list[tuple[Any, ...]] = []
         deleted: list[tuple[Any, ...]] = []
@@ -76,14 +79,17 @@ class WriteRows:
             cursor = connection.cursor()
             for row in rows:
                 if self.has_deletes and row[DELETES]:
-                    deleted.append(tuple(plain_value(row[name]) for name in self.key))
+                    deleted.append(self._values(row, self.key))
                 else:
-                    written.append(tuple(plain_value(row[name]) for name in self.columns))
+                    written.append(self._values(row, self.columns))
                 if len(written) + len(deleted) >= ROWS_AT_ONCE:
                     _run(cursor, ((upsert, written), (delete, deleted)))
                     written, deleted = [], []
             _run(cursor, ((upsert, written), (delete, deleted)))
             connection.commit()
+
+    def _values(self, row: Any, names: Iterable[str]) -> tuple[Any, ...]:
+        return tuple(plain_value(in_utc(row[name], self.columns[name])) for name in names)
 
     def _connect(self) -> Any:
         try:
@@ -116,6 +122,25 @@ def quoted_table(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
+def in_utc(value: Any, kind: "DataType") -> Any:
+    """The value with its moments in UTC. Spark hands a timestamp to Python as the clock on this machine's wall shows
+    it, without a zone; a timestamp_ntz has none, and stays as it is."""
+    kind_: Any = kind
+    match kind.typeName():
+        case _ if value is None:
+            return None
+        case "timestamp":
+            return value.astimezone(UTC)
+        case "array":
+            return [in_utc(each, kind_.elementType) for each in value]
+        case "map":
+            return {name: in_utc(each, kind_.valueType) for name, each in value.items()}
+        case "struct":
+            return {field.name: in_utc(value[field.name], field.dataType) for field in kind_.fields}
+        case _:
+            return value
+
+
 def plain_value(value: object) -> Any:
     """As both drivers take it: nested values as JSON, exact numbers and times as texts."""
     match value:
@@ -132,9 +157,6 @@ def plain_value(value: object) -> Any:
 
 
 def _nested(value: object) -> Any:
-    as_dict = getattr(value, "asDict", None)
-    if as_dict is not None:
-        return {name: _nested(each) for name, each in as_dict().items()}
     if isinstance(value, dict):
         return {str(name): _nested(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
