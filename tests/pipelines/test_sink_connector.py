@@ -12,8 +12,6 @@ from topics import Topics, numbered
 
 from headwater.testing import Broker
 
-CONNECTOR = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
-"""Its newest version. There is none for Spark 4.3 yet; that of 4.2 runs in it."""
 WAIT_S = 280
 
 
@@ -22,7 +20,7 @@ WAIT_S = 280
 def test_the_jvm_connector_reads_and_writes_batches_and_streams(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="the extra headwater[spark] is not installed")
     try:
-        folder = Path(maven.class_path("spark-kafka", CONNECTOR)).parent
+        folder = Path(maven.class_path("spark-kafka", maven.SPARK_CONNECTOR)).parent
     except maven.JarsUnavailable as reason:
         pytest.skip(f"Spark's Kafka connector is not judged: {reason}")
     jars = ",".join(sorted(map(str, folder.glob("*.jar"))))
