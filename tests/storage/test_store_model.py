@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from storage_samples import KIB, SMALL, batch, open_store, segment, spans
 
-from headwater.model.replica import Durability, Fenced, OutOfSequence, UnknownSegment
+from headwater.model.replica import CorruptReplica, Durability, Fenced, OutOfSequence, UnknownSegment
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.files import MemoryFiles
 
@@ -27,6 +27,8 @@ class Model:
     is_fenced: bool = False
     sealed_end: int | None = None
     instance: int = 0
+    is_tombstone: bool = False
+    """It was fenced before anybody created it, and is in doubt for ever."""
 
     @property
     def takes_appends(self) -> bool:
@@ -111,7 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def fence(self, number: int) -> None:
         state = self.call(self.store.fence(segment(number)))
-        model = self.models.setdefault(number, Model(Durability.SYNC))
+        model = self.models.setdefault(number, Model(Durability.SYNC, is_tombstone=True))
         model.is_fenced = True
         model.instance = state.instance
         assert (state.end, state.is_fenced) == (model.end, True)
@@ -141,7 +143,12 @@ class StoreMachine(RuleBasedStateMachine):
             return
         offset = data.draw(st.integers(0, model.end + 1))
         limit = data.draw(st.integers(offset, model.end + 2))
-        found = bytes(self.call(self.store.read(segment(number), offset, limit, max_bytes)))
+        call = self.store.read(segment(number), offset, limit, max_bytes)
+        if model.is_tombstone and limit > model.end:
+            with pytest.raises(CorruptReplica):
+                self.call(call)
+            return
+        found = bytes(self.call(call))
         expected = model.read(offset, limit) if offset < min(limit, model.end) else []
         assert b"".join(expected).startswith(found)
         assert bool(found) == bool(expected)

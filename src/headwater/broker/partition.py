@@ -47,12 +47,15 @@ class Appended(NamedTuple):
     base_offset: Offset
     log_append_time_ms: int
     committed: "asyncio.Future[None] | None"
-    """Done when the batch is committed; fails with RequestError. None if it is committed already."""
+    """Done when the batch is committed, or when the first replica has it if that was asked for; fails with
+    RequestError. None if there is nothing to wait for."""
 
 
 class _Waiting(NamedTuple):
     end: Offset
     committed: "asyncio.Future[None]"
+    stored: "asyncio.Future[None] | None"
+    """Of somebody who waits for the first replica only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +163,9 @@ class Partition(CommittedLog):
 
     # Writing
 
-    def append(self, batch: bytearray | memoryview, header: BatchHeader) -> Appended:
+    def append(self, batch: bytearray | memoryview, header: BatchHeader, *, for_one: bool = False) -> Appended:
         """Give a checked batch its offsets and send it to the replicas. Idempotent: a batch that was appended before is
-        not again.
+        not again. `for_one`: whoever asks waits for the first replica only (acks=1), and may lose the batch with it.
 
         A transactional batch begins its producer's transaction here, or goes on with it. Whether it may begin is for
         the coordinator to say: ask before."""
@@ -171,7 +174,7 @@ class Partition(CommittedLog):
             verdict = self.producers.check(header)
             if isinstance(verdict, Duplicate):
                 return self._appended_before(verdict.base_offset, verdict.last_offset)
-        return self._enqueue(batch, header, None)
+        return self._enqueue(batch, header, None, for_one)
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
@@ -203,7 +206,9 @@ class Partition(CommittedLog):
                 f"min.insync.replicas is {self._leader.rules.min_insync}, and fewer stores can take the batch now.",
             )
 
-    def _enqueue(self, batch: bytearray | memoryview, header: BatchHeader, marker: Marker | None) -> Appended:
+    def _enqueue(
+        self, batch: bytearray | memoryview, header: BatchHeader, marker: Marker | None, for_one: bool = False
+    ) -> Appended:
         now_ms = self._environment.clock.now_ms()
         if self._is_roll_due(len(batch), now_ms):
             self._roll()
@@ -229,9 +234,11 @@ class Partition(CommittedLog):
         if self.log_end < end:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk did not take the batch: it is full.")
         self.check_led()
-        committed = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(end, committed))
-        return Appended(base, append_time, committed)
+        loop = asyncio.get_running_loop()
+        committed = loop.create_future()
+        stored = loop.create_future() if for_one and end > self._leader.stored else None
+        self._waiting.append(_Waiting(end, committed, stored))
+        return Appended(base, append_time, stored if for_one else committed)
 
     def _appended_before(self, base_offset: Offset, last_offset: Offset) -> Appended:
         """The first copy may not be committed yet; the second is acknowledged no earlier."""
@@ -259,9 +266,9 @@ class Partition(CommittedLog):
         self._committed_bytes += size_bytes
         self.transactions.commit(high_watermark)
         while waiting and waiting[0].end <= high_watermark:
-            committed = waiting.popleft().committed
-            if not committed.done():
-                committed.set_result(None)
+            entry = waiting.popleft()
+            _fulfil(entry.committed)
+            _fulfil(entry.stored)
         for watcher in tuple(self.watchers):
             watcher.grew(size_bytes)
         stable_bytes = self.transactions.stable_bytes(high_watermark, self._committed_bytes)
@@ -270,6 +277,14 @@ class Partition(CommittedLog):
             self._stable_bytes = stable_bytes
             for watcher in tuple(self.stable_watchers):
                 watcher.grew(stabilised_bytes)
+
+    def stored(self) -> None:
+        """One replica more than before has the first of what waits."""
+        end = self._leader.stored
+        for entry in self._waiting:
+            if entry.end > end:
+                break
+            _fulfil(entry.stored)
 
     def dropped(self, entries: Sequence[Entry], error: StoreError) -> None:
         """Nothing of these was kept: forget them everywhere and tell their producers."""
@@ -293,9 +308,10 @@ class Partition(CommittedLog):
     def _fail_waiting(self, error: RequestError) -> None:
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
-            if not entry.committed.done():
-                entry.committed.set_exception(RequestError(error.code, error.message))
-                entry.committed.exception()  # nobody may be waiting (acks=0)
+            for promise in (entry.committed, entry.stored):
+                if promise is not None and not promise.done():
+                    promise.set_exception(RequestError(error.code, error.message))
+                    promise.exception()  # nobody may be waiting (acks=0)
 
     def configure(self, config: TopicConfig, rules: Rules) -> None:
         """The topic's settings were changed."""
@@ -428,3 +444,8 @@ class Partition(CommittedLog):
         end = self.high_watermark
         if self.log_end == end:
             await store.append(self._leader.segment.id, end, end, end, [])
+
+
+def _fulfil(promise: "asyncio.Future[None] | None") -> None:
+    if promise is not None and not promise.done():
+        promise.set_result(None)

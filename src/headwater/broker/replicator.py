@@ -34,6 +34,9 @@ class Replicated(Protocol):
     def committed(self) -> None:
         """The high watermark has moved."""
 
+    def stored(self) -> None:
+        """A replica has more than any had before."""
+
     def dropped(self, entries: Sequence[Entry], error: StoreError) -> None:
         """The last entries are certainly on no disk: they are forgotten, and their offsets free again."""
 
@@ -129,6 +132,8 @@ class Replicator:
         if self.leader.high_watermark > self._high_watermark:
             self._high_watermark = self.leader.high_watermark
             self._log.committed()
+        if self.leader.stored > self._high_watermark:
+            self._log.stored()
         if self._timer is None:
             self._arm()
 

@@ -118,6 +118,8 @@ class Leader:
     @property
     def deadline(self) -> float | None:
         """When to call `tick`, if nothing else happens before."""
+        if self._is_over:
+            return None
         times = [self._heartbeat_at, self._retry_at]
         if self._roll is not None:
             times.append(None if self._roll.is_publishing else self._roll.deadline)
@@ -143,7 +145,7 @@ class Leader:
         return self.segment.replicas[0]
 
     def took(self, entry: Entry) -> None:
-        """The lone replica has the next batch: it is committed. The same as `append` and `acknowledged`, in one step."""
+        """The lone replica has the next batch: it is committed. As `append` and `acknowledged`, in one step."""
         assert entry.base == self.log_end and not self._entries, "nothing is before it"
         (store,) = self.segment.replicas
         self._senders[store].sent = self.log_end = entry.end

@@ -166,6 +166,9 @@ class SegmentStore:
 
     async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
         replica = self._engine.known(segment)
+        if replica.in_doubt and limit > replica.end:
+            # The rest may have been here once: whoever asks must not take it for empty.
+            raise CorruptReplica(f"segment {segment} ends at {replica.end} here, and may have had more")
         try:
             batches = await self._read(replica, offset, limit, max_bytes)
         except CorruptReplica as error:
