@@ -12,7 +12,7 @@ from typing import Protocol
 
 from headwater.broker.chain import Chain
 from headwater.metadata import keys
-from headwater.metadata.store import KV, Condition, Del, Is, Operation, Put, Txn, Unavailable, Unknown
+from headwater.metadata.store import KV, Condition, Del, Has, Is, Operation, Put, Txn, Unavailable, Unknown
 from headwater.model.ids import Offset, PartitionId, SegmentId
 from headwater.model.segments import Head, OpenSegment, SealedSegment
 
@@ -146,16 +146,18 @@ class Register:
         await self._writes.txn([], [Del(keys.staged_key(self._partition, segment))])
 
     async def swap(self, old: Sequence[SealedSegment], new: SealedSegment) -> None:
-        """One new segment, staged before, covers what the old ones did (compaction)."""
+        """One new segment, staged before, covers what the old ones did (compaction).
+
+        It must be staged still: if a later leader has swept it away, its replicas may be collected by now."""
         assert len(old) <= MAX_SEGMENTS_PER_CHANGE, "a swap fits into one transaction"
-        key = keys.sealed_key(self._partition, new.id)
+        key, staged = keys.sealed_key(self._partition, new.id), keys.staged_key(self._partition, new.id)
 
         async def attempt() -> bool:
             if any(segment.id not in self._sealed_versions for segment in old):
                 raise SegmentsChanged(f"segments of {self._partition} were dropped meanwhile")
             conditions, operations = self._deletions(old)
-            operations += [Put(key, keys.encode(new)), Del(keys.staged_key(self._partition, new.id))]
-            txn = await self._writes.txn(conditions, operations)
+            operations += [Put(key, keys.encode(new)), Del(staged)]
+            txn = await self._writes.txn([*conditions, Has(staged)], operations)
             if txn.ok:
                 self._forget(old)
                 self._sealed_versions[new.id] = txn.versions[key]
