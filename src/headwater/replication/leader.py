@@ -142,7 +142,9 @@ class Leader:
         """The only replica, if nothing is under way: it may be given the next batch directly, and `took` told of it."""
         if self._entries or self._roll is not None or self._roll_asked or len(self._senders) != 1 or self._is_over:
             return None
-        return self.segment.replicas[0]
+        store = self.segment.replicas[0]
+        # The answer to an append that is on its way would tell of less than was given, and the replica pass for silent.
+        return store if self._senders[store].since is None else None
 
     def took(self, entry: Entry) -> None:
         """The lone replica has the next batch: it is committed. As `append` and `acknowledged`, in one step."""
