@@ -50,6 +50,8 @@ class Environment:
     tail_cache: TailCache
     spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
     new_segment_id: Callable[[], SegmentId]
+    is_lost: Callable[[StoreId], bool] = lambda _: False
+    """Whether somebody decided that what is on a store will not come back: a takeover then does without it."""
 
     def placing(self, wanted: Callable[[], frozenset[NodeId]]) -> Self:
         """The same, for a partition whose segments prefer some nodes, which may change."""

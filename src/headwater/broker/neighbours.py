@@ -71,6 +71,10 @@ class Neighbours:
         """Stores that may get something new."""
         return sum(facts.state is StoreState.ACTIVE for facts in self._facts())
 
+    def is_lost(self, store: StoreId) -> bool:
+        record = self.stores.get(store)
+        return record is not None and record.state is StoreState.LOST
+
     def leaving(self) -> frozenset[StoreId]:
         """Stores that are to be emptied."""
         return frozenset(store for store, record in self.stores.items() if record.state is not StoreState.ACTIVE)

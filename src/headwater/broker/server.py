@@ -121,7 +121,7 @@ class Broker:
         stores = await self._join(metadata)
         environment = Environment(
             self.config.node_id, self._store, stores, self.neighbours.choose, self.clock, self.tail_cache, self.spawn,
-            self._new_segment_id,
+            self._new_segment_id, self.neighbours.is_lost,
         )  # fmt: skip
         self.producer_ids = ProducerIds(metadata)
         self.catalog = Catalog(

@@ -60,7 +60,9 @@ class TakeoverRun:
         self._version = version
         self._durability = durability
         self._rules = rules
-        self._machine = Takeover(head, rules, environment.choose, environment.new_segment_id)
+        self._machine = Takeover(
+            head, rules, environment.choose, environment.new_segment_id, environment.is_lost
+        )
         self._transactions = PartitionTransactions()
         self._header = self._transactions.snapshot(head.start, 0)
         self._source: Store | None = None
