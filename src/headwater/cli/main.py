@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from headwater.cli.output import Problem, note, say
 
-NOUNS = ("serve", "topic", "subscription", "queue", "group", "transaction", "produce", "consume", "pipeline")
+NOUNS = ("serve", "topic", "subscription", "queue", "group", "transaction", "produce", "consume", "pipeline", "cluster")
 EXIT_BROKEN_PIPE = 128 + 13
 
 

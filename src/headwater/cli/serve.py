@@ -60,6 +60,33 @@ def serve(
         str | None,
         typer.Option("--metrics", metavar="HOST:PORT|off", help="Prometheus metrics.", show_default="127.0.0.1:9644"),
     ] = None,
+    node_id: Annotated[
+        int | None, typer.Option("--node-id", min=0, help="This node's number in its cluster.", show_default="1")
+    ] = None,
+    metadata: Annotated[
+        str | None,
+        typer.Option(
+            "--metadata",
+            envvar="HEADWATER_METADATA",
+            metavar="URL",
+            help="The cluster's metadata: etcd://host:2379,..., zookeeper://host:2181,..., sqlite:FILE on one host.",
+        ),
+    ] = None,
+    peer_listen: Annotated[
+        str | None,
+        typer.Option("--peer-listen", metavar="HOST:PORT", help="Where other nodes connect: the node joins a cluster."),
+    ] = None,
+    peer_advertise: Annotated[
+        str | None,
+        typer.Option("--peer-advertise", metavar="HOST:PORT", help="The address told to other nodes, if not the same."),
+    ] = None,
+    roles: Annotated[
+        str | None,
+        typer.Option("--roles", help="Of broker, store, controller, with commas between.", show_default="all three"),
+    ] = None,
+    rack: Annotated[
+        str | None, typer.Option("--rack", help="Where the node stands; replicas are spread over racks.")
+    ] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print every setting with its default, as TOML, and exit.")
     ] = False,
@@ -85,7 +112,11 @@ def serve(
     from headwater.cli.runtime import new_event_loop
 
     start_logging(log_level, as_json=log_json)
-    given = {"data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics}
+    given: dict[str, Any] = {
+        "data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics,
+        "node_id": node_id, "metadata": metadata, "peer_listen": peer_listen, "peer_advertise": peer_advertise,
+        "roles": roles, "rack": rack,
+    }  # fmt: skip
     try:
         settings = BrokerConfig.load(config, **{name: value for name, value in given.items() if value is not None})
     except ConfigError as error:
@@ -175,6 +206,14 @@ def _banner(broker: "Broker") -> str:
         ("durability", config.durability.value),
         ("metrics", f"http://{_shown(metrics)}/metrics" if metrics is not None else "off"),
     ]
+    if broker.member is not None:
+        peers = broker.neighbours.own
+        facts[4:4] = [
+            ("roles", ", ".join(config.roles)),
+            ("rack", config.rack or "none"),
+            ("peers reach it", _shown((peers.peer_host, peers.peer_port))),
+            ("nodes", ", ".join(str(node.node_id) for node in broker.neighbours.alive())),
+        ]
     lines = [f"Headwater {version('headwater')}", *(f"  {name:<15}{value}" for name, value in facts)]
     return "\n".join([*lines, f"  {'try':<15}headwater produce{bootstrap} greetings hello"])
 
@@ -186,6 +225,7 @@ def _shown(address: tuple[str, int]) -> str:
 
 def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
     """A start that failed for a reason outside of the program becomes advice; anything else stays what it is."""
+    from headwater.broker.node_session import NodeIdInUse
     from headwater.metadata.connect import BadMetadataUrl
     from headwater.metadata.store import Unavailable
     from headwater.model.replica import StoreError
@@ -195,6 +235,8 @@ def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
         return Problem(
             f"Another broker uses the data in {config.data_dir}.", "Stop it, or choose another directory with --data."
         )
+    if isinstance(error, NodeIdInUse):
+        return Problem(f"The cluster has this node already: {error}.")
     if isinstance(error, StoreError):
         return Problem(f"The data in {config.data_dir} cannot be used: {error}.", "Check the disk.")
     if isinstance(error, BadMetadataUrl):
@@ -203,15 +245,24 @@ def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
         return Problem(f"The metadata store cannot be used: {error}.", "Check the setting metadata, and that store.")
     if not isinstance(error, OSError):
         return error
+    address, option = _listened(error, config)
     if error.errno == errno.EADDRINUSE:
         return Problem(
-            f"Another program listens on {config.listen}.",
-            "It may be a broker that runs already. Stop it, or choose another port with --listen.",
+            f"Another program listens on {address}.",
+            f"It may be a broker that runs already. Stop it, or choose another port with {option}.",
         )
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return Problem(f"{config.listen} is not an address of this machine.", "Choose one with --listen.")
+        return Problem(f"{address} is not an address of this machine.", f"Choose one with {option}.")
     if error.errno == errno.ENOSPC:
         return Problem(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
     if error.filename is None:
-        return Problem(f"Cannot listen on {config.listen}: {error.strerror or error}.", "Choose another with --listen.")
+        return Problem(f"Cannot listen on {address}: {error.strerror or error}.", f"Choose another with {option}.")
     return Problem(f"Cannot use {error.filename}: {error.strerror}.", "Choose another directory with --data.")
+
+
+def _listened(error: OSError, config: "BrokerConfig") -> tuple[object, str]:
+    """Which address it was about: asyncio says it in the message only."""
+    peer = config.peer_listen
+    if peer is not None and peer != config.listen and str(tuple(peer)) in str(error):
+        return peer, "--peer-listen"
+    return config.listen, "--listen"

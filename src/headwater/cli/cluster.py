@@ -1,0 +1,307 @@
+"""`headwater cluster`: a whole cluster on this machine, and any cluster's state, stores and growth."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.client import Json, default_bootstrap
+from headwater.cli.cluster_files import MAX_NODES, LocalNode, LocalPlan, free_ports, known_plan, load_plan
+from headwater.cli.cluster_report import counted, print_facts
+from headwater.cli.output import Problem, confirm, note, print_json, say
+
+if TYPE_CHECKING:
+    from headwater.cli.cluster_facts import ClusterFacts
+
+DEFAULT_DIRECTORY = Path("headwater-cluster")
+LOOK_EVERY_S = 0.5
+MAX_PORT = 65_535
+
+app = typer.Typer(help="Start, look at, grow and shrink a cluster.", no_args_is_help=True, add_completion=False)
+
+Data = Annotated[
+    Path, typer.Option("--data", envvar="HEADWATER_CLUSTER", metavar="DIR", help="Where the local cluster lives.")
+]
+LocalData = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The directory of a local cluster, to ask that one.")
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option("--metadata", envvar="HEADWATER_METADATA", metavar="URL", help="The cluster's metadata store."),
+]
+Roles = Annotated[
+    str | None, typer.Option("--roles", help="Of broker, store, controller, with commas.", show_default="all three")
+]
+Target = Annotated[str, typer.Argument(metavar="NODE|STORE", help="A node's number, or the beginning of a store's id.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command()
+def up(
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=MAX_NODES, help="How many, in a new cluster.")] = 3,
+    data: Data = DEFAULT_DIRECTORY,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, max=MAX_NODES, help="Of a topic whose creator does not say.", show_default="3"),
+    ] = None,
+    use_etcd: Annotated[
+        bool | None,
+        typer.Option("--etcd/--sqlite", help="Where the metadata is kept.", show_default="etcd, if it is installed"),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=MAX_PORT - MAX_NODES, help="Of the first node; the others follow. 0: free ones.")
+    ] = 9092,
+    racks: Annotated[str | None, typer.Option(help="Names, with commas: nodes stand in them in turn.")] = None,
+    durability: Annotated[str, typer.Option(help="sync or os, as in `headwater serve`.")] = "sync",
+    logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Show what the processes say.")] = True,
+) -> None:
+    """Start a cluster on this machine, until Ctrl-C.
+
+    The same directory brings the same cluster back, with its nodes and its data."""
+    from headwater.cli.cluster_table import cluster_view
+    from headwater.cli.cluster_up import LocalCluster
+
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Problem(f"Cannot use {data}: {error.strerror}.", "Choose another directory with --data.") from error
+    plan = load_plan(data)
+    if plan is None:
+        names = racks.split(",") if racks else []
+        plan = _new_plan(nodes, replicas, use_etcd, port, [name.strip() for name in names], durability)
+    else:
+        note(f"The cluster of {len(plan.nodes)} nodes in {data} starts again, as it was.")
+    with cluster_view(with_logs=logs) as audience:
+        asyncio.run(LocalCluster(data, plan, audience).run())
+
+
+@app.command()
+def add(
+    data: Data = DEFAULT_DIRECTORY,
+    roles: Roles = None,
+    rack: Annotated[str | None, typer.Option(help="Where it stands.")] = None,
+) -> None:
+    """Add a node to the local cluster that runs. New segments land on it at once; nothing old moves.
+
+    To any other cluster a node is added by starting it: `headwater serve --node-id N --metadata URL --peer-listen A`"""
+    from headwater.cli.cluster_control import order
+
+    _check_roles(roles)
+    known_plan(data)
+    say(order(data, do="add", roles=roles, rack=rack))
+
+
+@app.command()
+def restart(
+    name: Annotated[str, typer.Argument(metavar="NODE|etcd", help="A node's number, or etcd.")],
+    data: Data = DEFAULT_DIRECTORY,
+) -> None:
+    """Stop a process of the local cluster in order, if it runs, and start it again."""
+    from headwater.cli.cluster_control import order
+
+    known_plan(data)
+    say(order(data, do="restart", name=name))
+
+
+@app.command()
+def status(
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            envvar="HEADWATER_BOOTSTRAP",
+            metavar="HOST:PORT",
+            help="A broker to ask.",
+            show_default="127.0.0.1:9092",
+        ),
+    ] = None,
+    metadata: Metadata = None,
+    data: LocalData = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Wait until all is well; exit with 1 if it is not so by then."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show nodes, disks, who leads what, and which partitions lack something.
+
+    With --metadata also roles, stores and their states, and partitions that are being taken over."""
+    if data is not None:
+        plan = known_plan(data)
+        bootstrap, metadata = bootstrap or plan.bootstrap, metadata or plan.metadata_url(data)
+    asked = bootstrap or default_bootstrap()
+    facts = _waited(lambda: _facts(asked, metadata), wait)
+    if json:
+        print_json(
+            {**asdict(facts), "under_replicated": facts.under_replicated, "leaderless": facts.leaderless,
+             "is_healthy": facts.is_healthy}
+        )  # fmt: skip
+    else:
+        print_facts(facts)
+    if wait is not None and not facts.is_healthy:
+        raise Problem(f"Not all was well within {wait:g} s.")
+
+
+@app.command()
+def drain(
+    target: Target,
+    metadata: Metadata = None,
+    data: LocalData = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take segments again.")] = False,
+    wait: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Wait until it is empty; exit with 1 if it is not.")
+    ] = None,
+) -> None:
+    """Empty a store, or all of a node: it gets nothing new, and what it has moves to others. Then it can be removed."""
+    asyncio.run(_drain(target, _url(metadata, data), undo, wait))
+
+
+@app.command()
+def lost(
+    target: Target,
+    metadata: Metadata = None,
+    data: LocalData = None,
+    undo: Annotated[bool, typer.Option("--undo", help="It came back after all.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Say that what is on a store will not come back: it is copied from others at once, and nobody waits for it.
+
+    A partition that only this store has, or only it has without a doubt, may lose acknowledged records by that."""
+    asyncio.run(_lost(target, _url(metadata, data), undo, yes))
+
+
+def _new_plan(
+    count: int, replicas: int | None, use_etcd: bool | None, port: int, racks: list[str], durability: str
+) -> LocalPlan:
+    from headwater.cli.cluster_child import find_etcd
+
+    if durability not in ("sync", "os"):
+        raise Problem(f"--durability {durability!r} is unknown.", "Use sync or os.", exit_code=2)
+    wanted = replicas if replicas is not None else min(3, count)
+    if wanted > count:
+        raise Problem(f"{wanted} replicas need {wanted} nodes, not {count}.", exit_code=2)
+    if use_etcd and find_etcd() is None:
+        raise Problem(
+            "etcd is not installed.", "Debian: etcd-server; and pip install 'headwater[etcd]'. Or use --sqlite."
+        )
+    is_etcd = find_etcd() is not None if use_etcd is None else use_etcd
+    free = free_ports(count + 2)
+    ports = [port + number for number in range(count)] if port else free[2:]
+    members = tuple(
+        LocalNode(number, ports[number - 1], rack=racks[(number - 1) % len(racks)] if racks else None)
+        for number in range(1, count + 1)
+    )
+    return LocalPlan((free[0], free[1]) if is_etcd else None, wanted, durability, members)
+
+
+def _check_roles(roles: str | None) -> None:
+    if roles is None:
+        return
+    from headwater.broker.setting import ConfigError
+    from headwater.broker.setting import roles as read_roles
+
+    try:
+        read_roles(roles)
+    except ConfigError as error:
+        raise Problem(f"--roles {roles!r}: {error}.", exit_code=2) from error
+
+
+def _url(metadata: str | None, data: Path | None) -> str:
+    if metadata is not None:
+        return metadata
+    if data is not None or load_plan(DEFAULT_DIRECTORY) is not None:
+        directory = data if data is not None else DEFAULT_DIRECTORY
+        return known_plan(directory).metadata_url(directory)
+    raise Problem("Which cluster?", "Name its metadata with --metadata URL, or a local cluster with --data DIR.", 2)
+
+
+def _facts(bootstrap: str, metadata: str | None) -> "ClusterFacts":
+    from headwater.cli.cluster_facts import ask_brokers, read_metadata, together
+    from headwater.cli.cluster_stores import opened
+
+    async def read(url: str) -> "ClusterFacts":
+        async with opened(url) as store:
+            return await read_metadata(store)
+
+    if metadata is None:
+        return ask_brokers(bootstrap)
+    by_metadata = asyncio.run(read(metadata))
+    try:
+        return together(ask_brokers(bootstrap), by_metadata)
+    except Problem as problem:
+        note(f"headwater: {problem}")
+        return by_metadata
+
+
+def _waited(look: "Callable[[], ClusterFacts]", wait_s: float | None) -> "ClusterFacts":
+    deadline = time.monotonic() + (wait_s or 0.0)
+    while True:
+        try:
+            facts = look()
+            if wait_s is None or facts.is_healthy or time.monotonic() >= deadline:
+                return facts
+        except Problem:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(LOOK_EVERY_S)
+
+
+async def _drain(target: str, url: str, undo: bool, wait_s: float | None) -> None:
+    from headwater.cli.cluster_stores import decide, find_stores, opened, until_empty
+    from headwater.model.cluster import StoreState
+
+    state = StoreState.ACTIVE if undo else StoreState.DRAINING
+    async with opened(url) as metadata:
+        stores = await find_stores(metadata, target)
+        for record, version in stores:
+            if record.state is StoreState.LOST:
+                raise Problem(f"Store {record.store_id} is lost.", "`headwater cluster lost --undo` takes that back.")
+            if record.state is not state:
+                await decide(metadata, record, version, state)
+            word = "takes segments again" if undo else "is being drained"
+            say(f"Store {record.store_id} of node {record.node_id} {word}.")
+        if undo or wait_s is None:
+            return
+        left = 0
+        try:
+            async with asyncio.timeout(wait_s):
+                async for left in until_empty(metadata, frozenset(record.store_id for record, _ in stores)):
+                    note(f"{counted(left, 'segment')} left")
+        except TimeoutError:
+            raise Problem(
+                f"{counted(left, 'segment')} left after {wait_s:g} s.",
+                "Are there other stores with room? `headwater cluster status` tells.",
+            ) from None
+    say("It is empty, and can be removed.")
+
+
+async def _lost(target: str, url: str, undo: bool, yes: bool) -> None:
+    from headwater.cli.cluster_stores import decide, find_stores, living_stores, opened
+    from headwater.model.cluster import StoreState
+
+    async with opened(url) as metadata:
+        stores = await find_stores(metadata, target)
+        alive = await living_stores(metadata)
+        for record, version in stores:
+            if undo:
+                if record.state is StoreState.LOST:
+                    await decide(metadata, record, version, StoreState.ACTIVE)
+                say(f"Store {record.store_id} counts again.")
+                continue
+            if record.store_id in alive:
+                raise Problem(
+                    f"Store {record.store_id} is alive on node {alive[record.store_id]}.",
+                    "To empty it, use `headwater cluster drain`.",
+                )
+            note(
+                f"Store {record.store_id} of node {record.node_id}: acknowledged records of which it has the only sure "
+                "copy are given up."
+            )
+            confirm("Is it lost for good?", yes)
+            await decide(metadata, record, version, StoreState.LOST)
+            say(f"Store {record.store_id} is lost.")

@@ -1,0 +1,272 @@
+"""One process of a local cluster: a node or etcd. Its words go to a log file and, with its name before them, to whoever
+watches.
+
+A child is in a session of its own, so that Ctrl-C reaches the parent alone, which stops everything in the right order.
+Nothing outlives the parent: a node sees the end of a socket that both share, etcd gets a signal from the kernel.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from headwater.cli.cluster_files import HOST, LocalNode, LocalPlan
+from headwater.cli.output import Problem
+
+READY_WITHIN_S: Final = 60.0
+STOPPED_WITHIN_S: Final = 20.0
+MAX_LINE_BYTES: Final = 64 * 1024
+LOOK_EVERY_S: Final = 0.05
+
+Emit = Callable[[str, str], None]
+"""A process's name, and a line it said."""
+
+
+class Child:
+    def __init__(self, name: str, log: Path, emit: Emit) -> None:
+        self.name = name
+        self.log = log
+        self._emit = emit
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._last_line = ""
+        self.is_ready = False
+        self.is_stopping = False
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def state(self) -> str:
+        if self._process is None:
+            return "-"
+        if self._process.returncode is None:
+            return "stopping" if self.is_stopping else "up" if self.is_ready else "starting"
+        return "stopped" if self.is_stopping else f"ended: {how_it_ended(self._process.returncode)}"
+
+    async def start(self) -> None:
+        """Until it is ready. Raises Problem with its last words if it is not."""
+        assert not self.is_running, f"{self.name} runs"
+        self.is_ready = self.is_stopping = False
+        self._last_line = ""
+        try:
+            async with asyncio.timeout(READY_WITHIN_S):
+                await self._launch()
+        except TimeoutError:
+            await self.kill()
+            raise Problem(f"{self.name} was not ready after {READY_WITHIN_S:.0f} s.", f"See {self.log}.") from None
+        self.is_ready = True
+
+    async def stop(self) -> None:
+        """In order; if that takes too long, by force."""
+        self.is_stopping = True
+        if self._process is None or self._process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOPPED_WITHIN_S):
+                await self._process.wait()
+        except TimeoutError:
+            await self.kill()
+        await self._ended()
+
+    async def kill(self) -> None:
+        self.is_stopping = True
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        await self._ended()
+
+    async def wait(self) -> None:
+        """Until it ends by itself."""
+        assert self._process is not None, "who waits for a child has started it"
+        await self._process.wait()
+        await self._ended()
+
+    async def _launch(self) -> None:
+        raise NotImplementedError
+
+    async def _spawn(self, command: Sequence[str], pass_fds: Sequence[int] = ()) -> asyncio.subprocess.Process:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=pass_fds,
+            start_new_session=True,
+            limit=MAX_LINE_BYTES,
+        )
+        self._reader = asyncio.create_task(self._read(self._process))
+        return self._process
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None, "the output is a pipe"
+        with self.log.open("ab", buffering=0) as log:
+            while True:
+                try:
+                    line = await process.stdout.readline()
+                except ValueError:  # longer than the limit: what was read of it is gone
+                    continue
+                if not line:
+                    return
+                log.write(line)
+                text = line.decode(errors="replace").rstrip()
+                self._last_line = text or self._last_line
+                self._emit(self.name, text)
+
+    async def _ended(self) -> None:
+        if self._reader is not None:
+            await self._reader
+
+    async def _gave_up(self) -> Problem:
+        """Why it is not ready: it has said so, or is about to."""
+        await self.kill()
+        said = self._last_line.removeprefix("headwater: ") or "it said nothing"
+        return Problem(f"{self.name} did not start: {said}", f"All it said is in {self.log}.")
+
+
+class NodeChild(Child):
+    """`headwater serve`, which tells when it is ready, and ends when the other end of a socket does."""
+
+    def __init__(self, directory: Path, plan: LocalPlan, node: LocalNode, emit: Emit) -> None:
+        super().__init__(node.name, directory / "logs" / f"{node.name}.log", emit)
+        self.node = node
+        self._directory = directory
+        self._plan = plan
+        self._lifeline: socket.socket | None = None
+
+    async def _launch(self) -> None:
+        if self._lifeline is not None:
+            self._lifeline.close()
+        ours, theirs = socket.socketpair()
+        self._lifeline = ours
+        with theirs:
+            await self._spawn(self._command(theirs.fileno()), (theirs.fileno(),))
+        ours.setblocking(False)
+        if not await asyncio.get_running_loop().sock_recv(ours, 1024):
+            raise await self._gave_up()
+
+    async def _ended(self) -> None:
+        await super()._ended()
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
+
+    def _command(self, parent_fd: int) -> list[str]:
+        config = self._write_config()
+        serve = [sys.executable, "-m", "headwater.cli.main", "serve", "--config", str(config)]
+        return [*serve, "--parent-fd", str(parent_fd)]
+
+    def _write_config(self) -> Path:
+        """As a file, so that people see what a node of a cluster is told."""
+        node, plan = self.node, self._plan
+        data = self._directory.resolve() / node.name
+        data.mkdir(parents=True, exist_ok=True)
+        lines = [
+            f"node_id = {node.node_id}",
+            f"data_dir = {_quoted(str(data))}",
+            f"listen = {_quoted(node.address)}",
+            'metrics = "off"',
+            f"metadata = {_quoted(plan.metadata_url(self._directory))}",
+            f"durability = {_quoted(plan.durability)}",
+            "",
+            "[cluster]",
+            f"peer_listen = {_quoted(f'{HOST}:0')}",
+            f"default_replication_factor = {plan.replicas}",
+            *([f"roles = {_quoted(node.roles)}"] if node.roles is not None else []),
+            *([f"rack = {_quoted(node.rack)}"] if node.rack is not None else []),
+            "",
+            "[topic]",
+            f'"min.insync.replicas" = {plan.replicas // 2 + 1}',
+        ]
+        path = data / "node.toml"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+
+class EtcdChild(Child):
+    """One member of etcd: enough for a local cluster, as a machine that is gone takes the nodes with it."""
+
+    def __init__(self, directory: Path, ports: tuple[int, int], emit: Emit) -> None:
+        super().__init__("etcd", directory / "logs" / "etcd.log", emit)
+        self._data = directory.resolve() / "etcd"
+        self._ports = ports
+
+    async def _launch(self) -> None:
+        process = await self._spawn(self._command())
+        while not await asyncio.to_thread(self._is_healthy):
+            if process.returncode is not None:
+                raise await self._gave_up()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _command(self) -> list[str]:
+        binary = find_etcd()
+        if binary is None:
+            raise Problem(
+                "The metadata of this cluster is in etcd, which is not installed.",
+                "Install it (Debian: etcd-server), or start a new cluster with --sqlite in another --data.",
+            )
+        client, peer = (f"http://{HOST}:{port}" for port in self._ports)
+        setpriv = shutil.which("setpriv")
+        return [
+            *([setpriv, "--pdeathsig=TERM"] if setpriv is not None else []),
+            binary,
+            "--name=local",
+            f"--data-dir={self._data}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=local={peer}",
+            "--auto-compaction-mode=revision",
+            "--auto-compaction-retention=10000",
+            "--logger=zap",
+            "--log-level=warn",
+        ]
+
+    def _is_healthy(self) -> bool:
+        import urllib.request
+
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(f"http://{HOST}:{self._ports[0]}/health", timeout=1.0) as answer:
+                return b'"health":"true"' in answer.read(1024)
+        except OSError:
+            return False
+
+
+def find_etcd() -> str | None:
+    """The binary, if it is installed and its client, too."""
+    from importlib.util import find_spec
+
+    return shutil.which("etcd") if find_spec("grpc") is not None else None
+
+
+def how_it_ended(status: int) -> str:
+    if status >= 0:
+        return f"status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _quoted(text: str) -> str:
+    """As TOML wants it, which for these characters is as JSON does."""
+    import json
+
+    return json.dumps(text)

@@ -1,0 +1,142 @@
+"""What a local cluster (`headwater cluster up`) keeps in its directory.
+
+cluster.json     LocalPlan: which nodes there are, and where they listen
+lock             held by the process that runs the cluster
+control.sock     where that process takes orders (`cluster_control`)
+metadata.db      the metadata, if it is in SQLite
+etcd/            the metadata, if it is in etcd
+node-1/ ...      the data of each node
+logs/            what each process said
+"""
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headwater.cli.output import Problem
+
+HOST = "127.0.0.1"
+PREFIX = "headwater"
+"""Of the keys in etcd."""
+MAX_NODES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    node_id: int
+    port: int
+    roles: str | None = None
+    rack: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"node-{self.node_id}"
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlan:
+    etcd_ports: tuple[int, int] | None
+    """Of clients and of peers; None if the metadata is in SQLite."""
+    replicas: int
+    """Of a topic whose creator does not say."""
+    durability: str
+    nodes: tuple[LocalNode, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    def metadata_url(self, directory: Path) -> str:
+        if self.etcd_ports is None:
+            return f"sqlite:{directory.resolve() / 'metadata.db'}"
+        return f"etcd://{HOST}:{self.etcd_ports[0]}/{PREFIX}"
+
+    def grown(self, roles: str | None, rack: str | None) -> "LocalPlan":
+        """With one node more, under the next number, at the port after the last if that one is free."""
+        if len(self.nodes) >= MAX_NODES:
+            raise Problem(f"A local cluster has at most {MAX_NODES} nodes.")
+        number = max((node.node_id for node in self.nodes), default=0) + 1
+        after = max((node.port for node in self.nodes), default=0) + 1
+        port = after if _is_free(after) else free_ports(1)[0]
+        return replace(self, nodes=(*self.nodes, LocalNode(number, port, roles, rack)))
+
+
+def plan_file(directory: Path) -> Path:
+    return directory / "cluster.json"
+
+
+def load_plan(directory: Path) -> LocalPlan | None:
+    """None if there is no cluster in the directory."""
+    path = plan_file(directory)
+    try:
+        plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        ports = plain["etcd_ports"]
+        return LocalPlan(
+            etcd_ports=(int(ports[0]), int(ports[1])) if ports is not None else None,
+            replicas=int(plain["replicas"]),
+            durability=str(plain["durability"]),
+            nodes=tuple(LocalNode(**node) for node in plain["nodes"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
+        raise Problem(f"{path} cannot be read: {error}.", "Choose another directory with --data.") from error
+
+
+def save_plan(directory: Path, plan: LocalPlan) -> None:
+    path = plan_file(directory)
+    scratch = path.with_suffix(".new")
+    scratch.write_text(json.dumps(asdict(plan), indent=2) + "\n", encoding="utf-8")
+    scratch.replace(path)
+
+
+def known_plan(directory: Path) -> LocalPlan:
+    plan = load_plan(directory)
+    if plan is None:
+        raise Problem(f"There is no cluster in {directory}.", "`headwater cluster up --data DIR` starts one.")
+    return plan
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One process runs the cluster of a directory."""
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Problem(
+                f"The cluster in {directory} runs already.",
+                "Add a node with `headwater cluster add`, or stop it there.",
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((HOST, port))
+        except (OSError, OverflowError):
+            return False
+    return True

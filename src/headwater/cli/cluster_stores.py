@@ -1,0 +1,94 @@
+"""What people decide about stores: that one be emptied, or that one will not come back. Both are written to the
+metadata, where every node sees them at once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from headwater.cli.output import Problem
+
+if TYPE_CHECKING:
+    from headwater.metadata.store import MetaStore
+    from headwater.model.cluster import StoreRecord, StoreState
+
+MIN_PREFIX: Final = 4
+MAX_NODE_DIGITS: Final = 10
+LOOK_EVERY_S: Final = 0.5
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator["MetaStore"]:
+    """The metadata of a cluster; Problem if it cannot be had."""
+    from headwater.metadata.connect import BadMetadataUrl, open_metadata
+    from headwater.metadata.store import Unavailable, Unknown
+
+    try:
+        metadata = await open_metadata(url)
+        try:
+            yield metadata
+        finally:
+            await metadata.close()
+    except BadMetadataUrl as error:
+        raise Problem(f"--metadata is wrong: {error}.", exit_code=2) from error
+    except (Unavailable, Unknown, OSError) as error:
+        raise Problem(
+            f"The metadata at {url} cannot be used: {error}.", "Is it there, and is the URL right?"
+        ) from error
+
+
+async def find_stores(metadata: "MetaStore", target: str) -> "list[tuple[StoreRecord, int]]":
+    """Those of a node, by its number, or one by the beginning of its id; each with the version of its record."""
+    from headwater.metadata import keys
+
+    found = [(keys.decode_store(kv.value), kv.version) for kv in await metadata.list(keys.STORES)]
+    if target.isdigit() and len(target) <= MAX_NODE_DIGITS:
+        chosen = [item for item in found if item[0].node_id == int(target)]
+        if not chosen:
+            raise Problem(f"No store belongs to node {target}.", "`headwater cluster status` shows those there are.")
+        return chosen
+    chosen = [item for item in found if item[0].store_id.startswith(target)]
+    if len(target) < MIN_PREFIX or not chosen:
+        raise Problem(
+            f"There is no store {target}.", "`headwater cluster status --metadata URL` shows those there are."
+        )
+    if len(chosen) > 1:
+        raise Problem(f"{len(chosen)} stores begin with {target}.", "Write more of its id.")
+    return chosen
+
+
+async def living_stores(metadata: "MetaStore") -> dict[str, int]:
+    """Stores of nodes that are alive, with the node."""
+    from headwater.metadata import keys
+
+    nodes = [keys.decode_node(kv.value) for kv in await metadata.list(keys.NODES)]
+    return {store: node.node_id for node in nodes for store in node.store_ids}
+
+
+async def decide(metadata: "MetaStore", record: "StoreRecord", version: int, state: "StoreState") -> None:
+    """Raises Problem if somebody else decided something about it at the same moment."""
+    from headwater.metadata import keys
+    from headwater.metadata.store import Is, Put
+
+    key = keys.store_key(record.store_id)
+    txn = await metadata.txn([Is(key, version)], [Put(key, keys.encode(replace(record, state=state)))])
+    if not txn.ok:
+        raise Problem(f"Store {record.store_id} changed at the same moment.", "Look at it, and try again.")
+
+
+async def until_empty(metadata: "MetaStore", stores: frozenset[str]) -> AsyncIterator[int]:
+    """How many segments name one of the stores, again and again, heads first; ends when none does."""
+    from headwater.metadata import keys
+
+    while True:
+        opened = [keys.decode_head(kv.value).open for kv in await metadata.list(keys.HEADS)]
+        sealed = [keys.decode_sealed(kv.value) for kv in await metadata.list(keys.SEALED)]
+        replicas = [segment.replicas for segment in opened if segment is not None]
+        replicas += [segment.replicas for segment in sealed]
+        left = sum(not stores.isdisjoint(each) for each in replicas)
+        yield left
+        if not left:
+            return
+        await asyncio.sleep(LOOK_EVERY_S)

@@ -1,0 +1,205 @@
+"""A whole cluster on this machine, as child processes: etcd if it is there, and the nodes.
+
+The start: etcd, then all nodes at once. The stop goes the other way, and the nodes one after the other: each hands over
+what it leads, as long as there is somebody to take it. A process that ends by itself is shown and left alone, until
+somebody asks to have it started again.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headwater.cli.cluster_child import Child, EtcdChild, NodeChild
+from headwater.cli.cluster_control import taking_orders
+from headwater.cli.cluster_files import LocalPlan, locked, save_plan
+from headwater.cli.output import Problem
+
+if TYPE_CHECKING:
+    from headwater.broker.cluster_watch import ClusterWatch
+
+SHOW_EVERY_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What there is to see at one moment."""
+
+    plan: LocalPlan
+    metadata_url: str
+    children: Sequence[Child]
+    watch: "ClusterWatch | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Whoever looks on."""
+
+    say: Callable[[str, str], None]
+    """A process's name, and a line it said."""
+    tell: Callable[[str], None]
+    """Something that people should know."""
+    show: Callable[[Sight], None]
+    ready: Callable[[Sight], None]
+    """Everything is up, for the first time."""
+
+
+class LocalCluster:
+    def __init__(self, directory: Path, plan: LocalPlan, audience: Audience) -> None:
+        self._directory = directory
+        self._plan = plan
+        self._audience = audience
+        self._etcd: EtcdChild | None = None
+        if plan.etcd_ports is not None:
+            self._etcd = EtcdChild(directory, plan.etcd_ports, audience.say)
+        self._nodes = [NodeChild(directory, plan, node, audience.say) for node in plan.nodes]
+        self._watch: ClusterWatch | None = None
+        self._changes = asyncio.Lock()
+        self._stop_asked = asyncio.Event()
+        self._waits: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until somebody asks to stop. Raises Problem if it cannot be started."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._asked_to_stop)
+        with locked(self._directory):
+            save_plan(self._directory, self._plan)
+            try:
+                if await self._unless_stopped(self._start()):
+                    async with taking_orders(self._directory, self._carry_out):
+                        await self._look_on()
+            finally:
+                await self._stop()
+
+    @property
+    def _children(self) -> list[Child]:
+        return [*([self._etcd] if self._etcd is not None else []), *self._nodes]
+
+    @property
+    def _sight(self) -> Sight:
+        return Sight(self._plan, self._plan.metadata_url(self._directory), self._children, self._watch)
+
+    async def _start(self) -> None:
+        if self._etcd is not None:
+            await self._launch(self._etcd)
+        async with asyncio.TaskGroup() as group:
+            for node in self._nodes:
+                group.create_task(self._launch(node))
+
+    async def _launch(self, child: Child) -> None:
+        await child.start()
+        task = asyncio.create_task(self._notice_end(child))
+        self._waits.add(task)
+        task.add_done_callback(self._waits.discard)
+
+    async def _notice_end(self, child: Child) -> None:
+        await child.wait()
+        if not child.is_stopping:
+            self._audience.tell(f"{child.name} {child.state}. To start it again: {self._how_to_restart(child)}")
+
+    async def _look_on(self) -> None:
+        from headwater.broker.cluster_watch import ClusterWatch
+        from headwater.metadata.connect import open_metadata
+
+        metadata = await open_metadata(self._plan.metadata_url(self._directory))
+        try:
+            self._watch = ClusterWatch(metadata)
+            watching = asyncio.create_task(self._watch.run())
+            try:
+                await self._unless_stopped(self._watch.synced())
+                if not self._stop_asked.is_set():
+                    self._audience.ready(self._sight)
+                while not self._stop_asked.is_set():
+                    self._audience.show(self._sight)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(SHOW_EVERY_S):
+                            await self._stop_asked.wait()
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+        finally:
+            await metadata.close()
+
+    async def _unless_stopped(self, work: Any) -> bool:
+        """Whether it was done before somebody asked to stop."""
+        doing = asyncio.ensure_future(work)
+        asked = asyncio.ensure_future(self._stop_asked.wait())
+        await asyncio.wait((doing, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
+            return False
+        try:
+            doing.result()
+        except* Problem as group:
+            raise _first(group) from None
+        return True
+
+    def _asked_to_stop(self) -> None:
+        if self._stop_asked.is_set():
+            for child in self._children:
+                self._waits.add(asyncio.ensure_future(child.kill()))
+        self._stop_asked.set()
+
+    async def _stop(self) -> None:
+        async with self._changes:  # whoever carries out an order gives up now
+            pass
+        for child in reversed(self._children):
+            await child.stop()
+            self._audience.show(self._sight)
+        await asyncio.gather(*self._waits, return_exceptions=True)
+
+    # Orders
+
+    async def _carry_out(self, order: Mapping[str, Any]) -> str:
+        """One after the other. A stop does not wait for them: `_stop` stops whatever they have begun."""
+        async with self._changes:
+            match order.get("do"):
+                case "add":
+                    return await self._add(order.get("roles"), order.get("rack"))
+                case "restart":
+                    return await self._restart(str(order.get("name")))
+        raise Problem(f"There is no order {order.get('do')!r}.")
+
+    async def _add(self, roles: str | None, rack: str | None) -> str:
+        plan = self._plan.grown(roles, rack)
+        node = NodeChild(self._directory, plan, plan.nodes[-1], self._audience.say)
+        self._nodes.append(node)
+        try:
+            await self._launch_unless_stopped(node)
+        except Problem:
+            self._nodes.remove(node)
+            raise
+        self._plan = plan
+        save_plan(self._directory, plan)
+        return f"Added node {node.node.node_id} at {node.node.address}."
+
+    async def _restart(self, name: str) -> str:
+        child = next(
+            (child for child in self._children if name in (child.name, child.name.removeprefix("node-"))), None
+        )
+        if child is None:
+            raise Problem(f"There is no {name!r}.", f"There are {', '.join(child.name for child in self._children)}.")
+        await child.stop()
+        await self._launch_unless_stopped(child)
+        return f"Restarted {child.name}."
+
+    async def _launch_unless_stopped(self, child: Child) -> None:
+        if self._stop_asked.is_set() or not await self._unless_stopped(self._launch(child)):
+            raise Problem("The cluster is being stopped.")
+
+    def _how_to_restart(self, child: Child) -> str:
+        return f"headwater cluster restart {child.name.removeprefix('node-')} --data {self._directory}"
+
+
+def _first(group: BaseExceptionGroup[Problem]) -> Problem:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, Problem), "a group of problems holds problems"
+    return error
