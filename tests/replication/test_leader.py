@@ -263,3 +263,31 @@ def test_late_answers_of_an_older_segment_change_nothing() -> None:
         assert driven.leader.acknowledged(store, FIRST, 1, driven.now) == []
         assert driven.leader.refused(store, FIRST, Refusal.FENCED, driven.now) == []
     assert driven.leader.high_watermark == 0
+
+
+def test_what_a_given_up_append_brought_after_all_is_not_sent_again() -> None:
+    driven = Driven(stores=(A, B))
+    driven.append()
+    driven.ack(A, 1)
+    driven.ack(B, 1)
+    effects = driven.tick(RULES.replica_timeout_s)
+    publish = driven.roll(effects)
+    driven.ack(C, 1)
+    effects = driven.leader.publish_failed(publish.open.id, driven.now)
+    assert (driven.leader.high_watermark, effects) == (1, [])
+    effects = driven.append()
+    appends = [effect for effect in effects if isinstance(effect, Append)]
+    assert [(append.store, append.first, append.end) for append in appends] == [(A, 1, 2), (B, 1, 2), (C, 1, 2)]
+    assert [len(append.batches) for append in appends] == [1, 1, 1]
+
+
+def test_the_late_answer_to_one_append_says_nothing_of_the_next() -> None:
+    driven = Driven(A, rules=Rules(1, 1), stores=(A,))
+    driven.append()
+    driven.refuse(A)
+    driven.append()
+    driven.tick(RULES.retry_s)
+    driven.refuse(A)
+    driven.ack(A, 1)
+    driven.refuse(A, Refusal.NO_SPACE)
+    assert driven.leader.drop_unstored() == [], "the second append may have arrived"

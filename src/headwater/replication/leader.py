@@ -41,8 +41,8 @@ class _Sender:
     since: float | None = None
     """When the append that is on its way left; None if there is none."""
     lac: Offset = -1
-    may_hold_more: bool = False
-    """An append got no answer: the replica may hold more than it has acknowledged."""
+    may_hold: Offset = -1
+    """Appends got no answer: what is below this the replica may hold, though it has not acknowledged it."""
     has_failed: bool = False
     """Its last append was not acknowledged."""
 
@@ -164,8 +164,10 @@ class Leader:
         if sender is None or segment != self.segment.id or self._is_over:
             return []
         if end >= sender.sent:
+            # More than was asked for: the late answer to an append that was given up. What all have acknowledged is
+            # not kept, so nothing of it can be sent again.
+            sender.sent = end
             sender.since = None
-            sender.may_hold_more = False
             sender.has_failed = False
             self._bad.pop(store, None)
         if self._acks.acknowledged(store, end):
@@ -182,7 +184,8 @@ class Leader:
         if refusal is Refusal.FENCED:
             return self._step_down(f"segment {segment} is fenced")
         sender.since = None
-        sender.may_hold_more |= refusal is not Refusal.NO_SPACE
+        if refusal is not Refusal.NO_SPACE:
+            sender.may_hold = max(sender.may_hold, sender.sent)
         sender.has_failed = True
         sender.sent = min(sender.sent, self._acks.acked(store))
         return self._leave_behind(store, now)
@@ -199,7 +202,9 @@ class Leader:
         """Forget what is certainly on no replica, because their disks are full: its offsets are free again. Nothing is
         dropped while any replica may hold some of it."""
         senders = self._senders.values()
-        if self._roll is not None or any(sender.since is not None or sender.may_hold_more for sender in senders):
+        if self._roll is not None or any(sender.since is not None for sender in senders):
+            return []
+        if any(sender.may_hold > self._acks.acked(store) for store, sender in self._senders.items()):
             return []
         if self._acks.first > self._acks.high_watermark:
             return []
