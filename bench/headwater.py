@@ -12,9 +12,12 @@ from bench.process import BrokerProcess, free_port
 
 def start_command(data: Path, bootstrap: str, durability: str) -> list[str]:
     """The one place that knows how Headwater is started."""
-    headwater = str(Path(sys.executable).parent / "headwater")
-    command = [headwater, "serve", "--data", str(data), "--listen", bootstrap, "--durability", durability]
+    command = [headwater_program(), "serve", "--data", str(data), "--listen", bootstrap, "--durability", durability]
     return [*command, "--metrics", "off", "--log-level", "warning"]
+
+
+def headwater_program() -> str:
+    return str(Path(sys.executable).parent / "headwater")
 
 
 class HeadwaterServer:

@@ -1,4 +1,4 @@
-"""A real Apache Kafka, single node with KRaft, to judge Headwater by.
+"""A real Apache Kafka, one node or several with KRaft, to judge Headwater by.
 
 The jars come from Maven Central; heap, collector and broker settings are those of Kafka's own start script and
 `server.properties`, so the comparison is with what people run. The data directory is made fresh and removed."""
@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from bench import maven
-from bench.process import BrokerProcess, free_port
+from bench.process import BrokerProcess, free_ports
 
 JVM_OPTIONS = (
     "-Xmx1G",
@@ -28,8 +31,8 @@ JVM_OPTIONS = (
 
 PROPERTIES = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+node.id={node}
+controller.quorum.bootstrap.servers={controllers}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 inter.broker.listener.name=PLAINTEXT
@@ -43,11 +46,11 @@ socket.request.max.bytes=104857600
 log.dirs={data}
 num.partitions=1
 num.recovery.threads.per.data.dir=1
-offsets.topic.replication.factor=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+offsets.topic.replication.factor={replicas}
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={min_insync}
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={min_insync}
 log.retention.hours=168
 log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
@@ -61,17 +64,13 @@ class KafkaServer:
     name = "kafka"
 
     def __init__(self) -> None:
-        self._class_path = maven.class_path("broker", maven.KAFKA_BROKER)
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-"))
-        self._port = free_port()
-        self.bootstrap = f"127.0.0.1:{self._port}"
-        self._properties = self._folder / "server.properties"
-        controller_port = free_port()
-        data = self._folder / "data"
-        self._properties.write_text(PROPERTIES.format(port=self._port, controller_port=controller_port, data=data))
-        self._format()
-        command = ["java", *JVM_OPTIONS, "-cp", self._class_path, "kafka.Kafka", str(self._properties)]
-        self.process = BrokerProcess(command, self.bootstrap, self._folder / "output.log")
+        try:
+            self.process = new_nodes(self._folder, [1])[1]
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self.bootstrap = self.process.bootstrap
 
     def __enter__(self) -> Self:
         self.start()
@@ -97,14 +96,46 @@ class KafkaServer:
         self.process.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _format(self) -> None:
-        """Write the cluster id and the KRaft quorum's first snapshot, as `kafka-storage.sh format` does."""
-        command = ["java", "-cp", self._class_path, "kafka.tools.StorageTool", "format", "--standalone"]
-        command += ["--cluster-id", "aGVhZHdhdGVyLWJlbmNoMQ", "--config", str(self._properties)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode != 0:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise RuntimeError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
+
+def new_nodes(folder: Path, numbers: Sequence[int]) -> dict[int, BrokerProcess]:
+    """Nodes that are broker and controller each, with formatted storage, not started yet. Of three or more, topics of
+    Kafka's own have three replicas, and need two."""
+    class_path = maven.class_path("broker", maven.KAFKA_BROKER)
+    ports = free_ports(2 * len(numbers))
+    brokers, controllers = ports[: len(numbers)], ports[len(numbers) :]
+    ids = {number: urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_") for number in numbers}
+    quorum = ",".join(
+        f"{number}@127.0.0.1:{port}:{ids[number]}" for number, port in zip(numbers, controllers, strict=True)
+    )
+    nodes = {}
+    for number, port, controller_port in zip(numbers, brokers, controllers, strict=True):
+        home = folder / f"node-{number}"
+        home.mkdir(parents=True)
+        properties = home / "server.properties"
+        properties.write_text(
+            PROPERTIES.format(
+                node=number,
+                port=port,
+                controller_port=controller_port,
+                controllers=",".join(f"127.0.0.1:{each}" for each in controllers),
+                data=home / "data",
+                replicas=min(3, len(numbers)),
+                min_insync=min(2, len(numbers)),
+            )
+        )
+        _format(class_path, properties, quorum)
+        command = ["java", *JVM_OPTIONS, "-cp", class_path, "kafka.Kafka", str(properties)]
+        nodes[number] = BrokerProcess(command, f"127.0.0.1:{port}", home / "output.log")
+    return nodes
+
+
+def _format(class_path: str, properties: Path, quorum: str) -> None:
+    """Write the cluster id and the KRaft quorum's first snapshot, as `kafka-storage.sh format` does."""
+    command = ["java", "-cp", class_path, "kafka.tools.StorageTool", "format", "--initial-controllers", quorum]
+    command += ["--cluster-id", "aGVhZHdhdGVyLWJlbmNoMQ", "--config", str(properties)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
 
 
 def main() -> None:

@@ -8,6 +8,7 @@
  *   latency   one record at a time: from produce() to its acknowledgement
  *   endtoend  one record at a time: from produce() to its arrival at a waiting consumer
  *   transactions, commits, visible, count: see transactions.c
+ *   steady, touch: see steady.c
  *
  * The answer is one line of JSON. acks=all; what is not named here is librdkafka's default.
  * Connections are open and metadata is known before the clock starts. */
@@ -278,6 +279,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[1], "commits")) commits(payload);
     else if (!strcmp(argv[1], "visible")) visible(payload);
     else if (!strcmp(argv[1], "count")) count_committed();
+    else if (!strcmp(argv[1], "steady")) steady(payload);
+    else if (!strcmp(argv[1], "touch")) touch(payload);
     else die(argv[1], "unknown");
     return 0;
 }

@@ -35,4 +35,8 @@ void commits(char *payload);
 void visible(char *payload);
 void count_committed(void);
 
+/* steady.c */
+void steady(char *payload);
+void touch(char *payload);
+
 #endif

@@ -1,4 +1,4 @@
-"""Load from `load.c` and `transactions.c`: compiled once, run as processes beside the broker, answers added up."""
+"""Load from `load.c`, `transactions.c` and `steady.c`: compiled once, run beside the broker, answers added up."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-SOURCES = [Path(__file__).with_name(name) for name in ("load.c", "transactions.c", "load.h")]
+SOURCES = [Path(__file__).with_name(name) for name in ("load.c", "transactions.c", "steady.c", "load.h")]
 BINARY = Path(__file__).resolve().parent.parent / ".cache" / "bench" / "load"
 HEADER = Path("/usr/include/librdkafka/rdkafka.h")
 RUN_TIMEOUT_S = 300

@@ -19,10 +19,17 @@ API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    [port] = free_ports(1)
+    return port
+
+
+def free_ports(count: int) -> list[int]:
+    """All different: none is given back before all are had."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 class BrokerProcess:
@@ -41,6 +48,7 @@ class BrokerProcess:
         self._command = list(command)
         self._greeting = greeting
         self._environment = environment
+        self.bootstrap = bootstrap
         self._host, port = bootstrap.rsplit(":", 1)
         self._port = int(port)
         self._output = output
@@ -76,6 +84,15 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
 
+    def pause(self) -> None:
+        """SIGSTOP: its connections stay open, and nobody answers."""
+        assert self._process is not None, "a broker that runs"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None, "a broker that runs"
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         if self._process is None or self._process.poll() is not None:
             return
@@ -106,8 +123,11 @@ class BrokerProcess:
 
     def _family(self) -> list[psutil.Process]:
         assert self._process is not None, "a broker that runs"
-        root = psutil.Process(self._process.pid)
-        return [root, *root.children(recursive=True)]
+        try:
+            root = psutil.Process(self._process.pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:  # it was killed
+            return []
 
     def _answers(self) -> bool:
         try:

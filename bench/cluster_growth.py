@@ -1,0 +1,58 @@
+"""What partitions cost a cluster: a fresh one for each number of them, in one topic with three replicas.
+
+Writable means that a producer has had a record acknowledged by every partition."""
+
+import time
+
+from bench import cluster_measures
+from bench.cluster_measures import ADMIN_TIMEOUT_S, create_topic, wait_until_in_sync
+from bench.clusters import Cluster
+from bench.measures import Figures
+from bench.steady import touching
+from bench.turns import Say
+
+TOPIC = "grown"
+SETTLE_S = 2.0
+IDLE_S = 5.0
+
+
+def grown(cluster: Cluster, count: int, say: Say) -> Figures:
+    """Create, kill a node, start it again: how long each takes, and what a node weighs."""
+    cluster_measures.start(cluster)
+    bare_bytes = max(cluster.resident_bytes().values())
+    say(f"{count} partitions: create")
+    begun_s = time.monotonic()
+    create_topic(cluster, TOPIC, count)
+    with touching(cluster.bootstrap, TOPIC, count) as touch:
+        touch.begin()
+        created_s = touch.end_s() - begun_s
+    time.sleep(SETTLE_S)
+    grown_bytes = max(cluster.resident_bytes().values())
+    say(f"{count} partitions: idle")
+    with cluster_measures.cpu_used(cluster) as cpu:
+        time.sleep(IDLE_S)
+    say(f"{count} partitions: a node is killed")
+    failover_s = _failover(cluster, count)
+    say(f"{count} partitions: the node starts again")
+    begun_s = time.monotonic()
+    cluster.restart(max(cluster.nodes))
+    answering_s = time.monotonic() - begun_s
+    wait_until_in_sync(cluster, TOPIC, ADMIN_TIMEOUT_S)
+    return {
+        "create, until writable": created_s,
+        "memory, largest node": grown_bytes / 1e6,
+        "memory, a partition": (grown_bytes - bare_bytes) / 1e3 / count,
+        "CPU, idle": 100 * cpu() / IDLE_S,
+        "failover, until writable": failover_s,
+        "restart, until it answers": answering_s,
+        "restart, until in sync": time.monotonic() - begun_s,
+    }
+
+
+def _failover(cluster: Cluster, count: int) -> float:
+    """From the end of a node that leads a third of the partitions until each has taken a record."""
+    with touching(cluster.bootstrap, TOPIC, count) as touch:
+        killed_s = time.monotonic()
+        cluster.kill(max(cluster.nodes))
+        touch.begin()
+        return touch.end_s() - killed_s
