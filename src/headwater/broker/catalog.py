@@ -19,7 +19,7 @@ from headwater.broker.topic import Topic
 from headwater.broker.topic_config import BrokerDefaults, TopicConfig, canonical
 from headwater.broker.topic_name import check_no_collision, check_topic_name
 from headwater.metadata import keys
-from headwater.metadata.store import KV, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
+from headwater.metadata.store import KV, Condition, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
 from headwater.model.cluster import Reassignment
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId, SegmentId, TopicId
@@ -235,9 +235,8 @@ class Catalog:
             stored = keys.Topic(uuid.uuid4(), name, partitions, replication_factor, canonical(overrides))
             versions = await self._put_heads(stored, 0, leaders or self._spread(partitions))
             key, name_key = keys.topic_key(stored.topic_id), keys.name_key(name)
-            taken = await self._metadata.get(name_key)
             txn = await self._metadata.txn(
-                [Is(key, 0), Is(name_key, taken.version if taken is not None else 0)],
+                [Is(key, 0), *await self._name_is_free(name)],
                 [Put(key, keys.encode(stored)), Put(name_key, stored.topic_id.hex.encode())],
             )
             if not txn.ok:
@@ -309,6 +308,15 @@ class Catalog:
             await self._store_topic(topic, stored)
 
     # In order
+
+    async def _name_is_free(self, name: str) -> list[Condition]:
+        """What must hold for a topic to get the name. Another node may have given it away a moment ago, so a name that
+        is there counts as free only if its topic is not."""
+        key = keys.name_key(name)
+        taken = await self._metadata.get(key)
+        if taken is None:
+            return [Is(key, 0)]
+        return [Is(key, taken.version), Is(keys.topic_key(uuid.UUID(hex=taken.value.decode())), 0)]
 
     def _parse(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         return TopicConfig.parse(overrides, self._defaults)
