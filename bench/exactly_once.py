@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 INPUT, OUTPUT = "exactly-once-input", "exactly-once-output"
@@ -196,10 +196,16 @@ class Programs:
 def transform(bootstrap: str, number: int) -> None:
     """The program: consume, transform, produce, until SIGTERM. A failure that it cannot undo ends it."""
     stopping = False
+    fatal: list[KafkaError] = []
 
     def stop(received: int, frame: FrameType | None) -> None:
         nonlocal stopping
         stopping = True
+
+    def note(error: KafkaError) -> None:
+        """`consume` does not always tell: a member that was fenced would wait in it for ever."""
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            fatal.append(error)
 
     signal.signal(signal.SIGTERM, stop)
     consumer = Consumer(
@@ -212,6 +218,7 @@ def transform(bootstrap: str, number: int) -> None:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
+            "error_cb": note,
             **QUICK,
         }
     )
@@ -230,6 +237,8 @@ def transform(bootstrap: str, number: int) -> None:
         while not stopping:
             if messages := _consumed(consumer):
                 _transform_once(consumer, producer, messages)
+            if fatal:
+                raise KafkaException(fatal[0])
     finally:
         consumer.close()
 
