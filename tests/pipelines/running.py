@@ -52,6 +52,11 @@ class RunningPipeline:
         """What made it start queries again, beside a machine that is too busy for Spark."""
         return [note for note in self.notes if "started again" in note and "too much to do" not in note]
 
+    def starting_queries(self) -> int:
+        """How many of its queries get their sources ready just now, as Spark says."""
+        streams = self._runner._spark.streams
+        return sum(query.status["message"].startswith("Initializing") for query in streams.active)
+
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         until_s = time.monotonic() + WAIT_S
         while not is_so():

@@ -113,6 +113,7 @@ def test_a_python_process_that_is_gone_is_told_and_may_be_replaced(said: str, wo
     failure = explain(SparkSays(said), "sink out")
     assert str(failure).startswith("sink out: A Python process of Spark ") and words in str(failure)
     assert failure.is_passing
+    assert failure.is_crowded is (said == SLOW_START)
 
 
 @pytest.mark.parametrize(

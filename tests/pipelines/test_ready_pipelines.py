@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import ready_data as data
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 pytest.importorskip("pyspark")
 
@@ -84,8 +84,13 @@ def consumed(bootstrap: str, topic: str) -> Iterator[Message]:
     try:
         for index in consumer.list_topics(topic, timeout=data.TIMEOUT_S).topics[topic].partitions:
             consumer.assign([TopicPartition(topic, index, 0)])
-            while (message := consumer.poll(data.TIMEOUT_S)) is not None and message.error() is None:
-                yield message
+            while True:
+                message = consumer.poll(data.TIMEOUT_S)
+                assert message is not None, "the end of the partition is reached in time"
+                if message.error() is None:
+                    yield message
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    break
     finally:
         consumer.close()
 

@@ -12,10 +12,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from confluent_kafka import Consumer, Producer
+from running import RunningPipeline
 
+from headwater.pipelines.client.offsets import TopicPartition
+from headwater.pipelines.run.lags import Lags
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.run.progress import State, Status
 from headwater.pipelines.run.runner import Runner, RunOptions
+from headwater.pipelines.run.sources import Reading
 from headwater.pipelines.run.status_topic import StatusTopic
 from headwater.pipelines.spec.check import load
 from headwater.pipelines.spec.starts import EARLIEST
@@ -113,11 +117,56 @@ def test_a_pipeline_tells_how_it_is_stops_when_asked_and_goes_on_where_it_was(
     assert [row[0] for row in written(spark, tmp_path / "lake")] == [1, 2, 3, 4]
 
 
+def test_the_lag_is_that_of_now_though_the_next_batch_is_far_away(
+    spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.toml"
+    text = PIPELINE.format(name=name, bad='bad_records = "drop"').replace('"100ms"', '"1h"')
+    file.write_text(text.replace('kind = "topic"\n', 'kind = "topic"\nfrom = "earliest"\n'))
+    produce(broker, name, '{"id": 1}', '{"id": 2}')
+    with RunningPipeline(spark, file, broker.bootstrap) as pipeline:
+        pipeline.until(lambda: (pipeline.query("lake").rows, pipeline.query("lake").lag) == (2, 0), "all is read")
+        produce(broker, name, '{"id": 3}', '{"id": 4}', '{"id": 5}')
+        pipeline.until(lambda: pipeline.query("lake").lag == 3, "three records wait")
+        assert pipeline.query("lake").batch == 0
+
+
+def test_the_queries_of_a_pipeline_start_one_after_another(
+    spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.toml"
+    text = PIPELINE.format(name=name, bad=f'dead_letters = "{name}.bad"')
+    text += '[sink.show]\nkind = "console"\ninput = "valid"\n'
+    file.write_text(text.replace('kind = "topic"\n', 'kind = "topic"\nfrom = "earliest"\n'))
+    produce(broker, name, '{"id": 1}')
+    most = 0
+    with RunningPipeline(spark, file, broker.bootstrap) as pipeline:
+
+        def have_all_begun() -> bool:
+            nonlocal most
+            most = max(most, pipeline.starting_queries())
+            return len(pipeline.status.queries) == 3 and all(query.batch >= 0 for query in pipeline.status.queries)
+
+        pipeline.until(have_all_begun, "each has a batch")
+    assert most == 1
+
+
+def test_nobody_knows_the_lag_while_no_broker_answers(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(PIPELINE.format(name=name, bad=""))
+    with Broker() as own:
+        lags = Lags(load(file).pipeline, Reading(own.bootstrap, 0))
+        produce(own, name, '{"id": 1}', '{"id": 2}', '{"id": 3}')
+        read = {TopicPartition(name, 0): 1}
+        assert lags.lag(read) == 2
+        assert lags.lag({TopicPartition("another-topic", 0): 1}) is None
+    assert lags.lag(read) is None
+
+
 def test_only_the_columns_that_are_used_are_read(
     spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
 ) -> None:
     from headwater.pipelines.run.frames import build_frames
-    from headwater.pipelines.run.sources import Reading
 
     file = tmp_path / "shop.toml"
     file.write_text(PIPELINE.format(name=name, bad='dead_letters = "bad"'))

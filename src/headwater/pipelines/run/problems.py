@@ -8,14 +8,8 @@ import re
 PASSING = frozenset({"BrokerUnreachable", "ConnectionLost", "Fenced"})
 """Errors of topics that another try may cure."""
 PASSING_SIGNS = ("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe")
-WORKER_SIGNS = {
-    "Python worker exited unexpectedly": (
-        "A Python process of Spark has ended unexpectedly: it was killed, for example because memory ran out."
-    ),
-    "Python worker failed to connect back": (
-        "A Python process of Spark did not start within 10 s: this machine has too much to do."
-    ),
-}
+KILLED_SIGN = "Python worker exited unexpectedly"
+CROWDED_SIGN = "Python worker failed to connect back"
 WORKER_ENDED = frozenset({"Broken pipe", "Stream closed", "Socket closed"})
 """All that Spark says when the process of a source or a sink is gone."""
 OTHER_QUERY_SIGNS = (
@@ -45,12 +39,14 @@ _SQL_POSITION = re.compile(r"[(;] ?line (\d+),? pos \d+")
 class PipelineFailed(Exception):
     """What happened and what to do, for the person at the keyboard."""
 
-    def __init__(self, what: str, advice: str = "", *, is_passing: bool = False) -> None:
+    def __init__(self, what: str, advice: str = "", *, is_passing: bool = False, is_crowded: bool = False) -> None:
         super().__init__(f"{what} {advice}".strip())
         self.what = what
         self.advice = advice
         self.is_passing = is_passing
         """Whether another try may succeed."""
+        self.is_crowded = is_crowded
+        """Whether it failed only because the machine has too much to do. It is passing, too."""
 
 
 def explain(error: BaseException, subject: str = "", checkpoint: str = "") -> PipelineFailed:
@@ -63,10 +59,12 @@ def explain(error: BaseException, subject: str = "", checkpoint: str = "") -> Pi
     if ours := list(_OURS.finditer(said)):
         return PipelineFailed(about + _cut(ours[-1]["what"]), is_passing=ours[-1]["kind"] in PASSING)
     what = plain(str(error))
-    ended = "Python worker exited unexpectedly" if what in WORKER_ENDED else ""
-    for sign, told in WORKER_SIGNS.items():
-        if sign in said or sign == ended:
-            return PipelineFailed(about + told, is_passing=True)
+    if KILLED_SIGN in said or what in WORKER_ENDED:
+        told = "A Python process of Spark has ended unexpectedly: it was killed, for example because memory ran out."
+        return PipelineFailed(about + told, is_passing=True)
+    if CROWDED_SIGN in said:
+        told = "A Python process of Spark did not start within 10 s: this machine has too much to do."
+        return PipelineFailed(about + told, is_passing=True, is_crowded=True)
     if any(sign in said for sign in OTHER_QUERY_SIGNS):
         what = what.removeprefix("assertion failed: ").partition(". ")[0].rstrip(".")
         return PipelineFailed(

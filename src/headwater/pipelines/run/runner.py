@@ -3,15 +3,12 @@
 One thread does all of it. Spark reports progress from threads of its own; those only leave their reports behind.
 """
 
-import json
 import os
 import socket
-import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.client.offsets import Offsets
@@ -21,6 +18,7 @@ from headwater.pipelines.run.output_topics import create_missing_topics
 from headwater.pipelines.run.problems import PipelineFailed, explain
 from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch
 from headwater.pipelines.run.queries import Query, plan_queries
+from headwater.pipelines.run.reports import Reports, report_listener
 from headwater.pipelines.run.sources import Reading
 from headwater.pipelines.run.status_topic import StatusTopic
 from headwater.pipelines.spec.graph import Graph
@@ -28,7 +26,6 @@ from headwater.pipelines.spec.starts import Start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryListener
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.2
@@ -37,15 +34,14 @@ LOOK_FOR_STOP_EVERY_S = 1.0
 MEASURE_LAG_EVERY_S = 2.0
 MAX_RESTARTS = 5
 """In a row, without a complete batch in between."""
-START_TIMEOUT_S = 30.0
+MAX_CROWDED_RESTARTS = 20
+"""The same, for a machine on which processes do not start in Spark's time."""
+START_TIMEOUT_S = 60.0
 """After which the next query is started though the one before it has not begun."""
 INITIALIZING = "Initializing"
 """How Spark's status begins while a query gets its sources ready."""
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-LAST_REPORT_TIMEOUT_S = 5.0
-MAX_REPORTS = 10_000
-"""Of Spark's that wait; when the runner is held up for so long, the oldest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +67,6 @@ class _Running:
     is_done: bool = False
 
 
-@dataclass(slots=True)
-class _Reports:
-    """What Spark's threads left behind. They lag: a query may be over before its last report is here."""
-
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    waiting: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_REPORTS))
-    ended: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_REPORTS))
-    """Ids of runs of queries; nothing more comes from them."""
-
-    def put(self, report: dict[str, Any]) -> None:
-        with self.changed:
-            self.waiting.append(report)
-
-    def end(self, run_id: str) -> None:
-        with self.changed:
-            self.ended.append(run_id)
-            self.changed.notify_all()
-
-    def take(self) -> list[dict[str, Any]]:
-        with self.changed:
-            taken = list(self.waiting)
-            self.waiting.clear()
-        return taken
-
-    def wait_for_end(self, run_id: str) -> None:
-        with self.changed:
-            self.changed.wait_for(lambda: run_id in self.ended, LAST_REPORT_TIMEOUT_S)
-
-
 class Runner:
     """A run of a pipeline in a Spark session. `topic` is where it tells how it is; None tells nobody. `emit` is given
     the rows of console sinks, `note` what people might want to know."""
@@ -119,7 +86,7 @@ class Runner:
         self._topic = topic
         self._emit = emit
         self._note = note
-        self._reports = _Reports()
+        self._reports = Reports()
         self._running: dict[str, _Running] = {}
         self._lags = Lags(graph.pipeline, Reading(options.bootstrap, 0))
         self._published_s = self._looked_s = self._measured_s = float("-inf")
@@ -149,7 +116,7 @@ class Runner:
             self._refuse_second_start(queries)
             for created in create_missing_topics(self._graph.pipeline, self._options.bootstrap):
                 self._note(f"Created topic {created}.")
-            listener = _listener(self._reports)
+            listener = report_listener(self._reports)
             self._spark.streams.addListener(listener)
             try:
                 self._running = {query.name: _Running(query, QueryProgress(query.name)) for query in queries}
@@ -209,7 +176,8 @@ class Runner:
     def _failed(self, running: _Running, error: Exception) -> None:
         failure = _explained(error, running.query)
         running.restarts_in_a_row += 1
-        if not failure.is_passing or running.restarts_in_a_row > MAX_RESTARTS:
+        allowed = MAX_CROWDED_RESTARTS if failure.is_crowded else MAX_RESTARTS
+        if not failure.is_passing or running.restarts_in_a_row > allowed:
             raise failure from error
         pause_s = min(FIRST_PAUSE_S * 2 ** (running.restarts_in_a_row - 1), LONGEST_PAUSE_S)
         self._note(f"{failure} It is started again in {pause_s:g} s.")
@@ -279,25 +247,6 @@ def _activate(spark: "SparkSession") -> None:
     Python."""
     jvm: Any = spark._jvm
     jvm.SparkSession.setActiveSession(spark._jsparkSession)
-
-
-def _listener(reports: _Reports) -> "StreamingQueryListener":
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:
-            pass
-
-        def onQueryProgress(self, event: Any) -> None:
-            reports.put(json.loads(event.progress.json))
-
-        def onQueryIdle(self, event: Any) -> None:
-            pass
-
-        def onQueryTerminated(self, event: Any) -> None:
-            reports.end(str(event.runId))
-
-    return Listener()
 
 
 def _now_ms() -> int:
