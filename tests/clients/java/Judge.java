@@ -33,7 +33,8 @@ public final class Judge {
                 Rarely rarely = new Rarely(arguments[0]);
                 Sharing sharing = new Sharing(arguments[0]);
                 Transacting transacting = new Transacting(arguments[0]);
-                TransactionAdministering transactions = new TransactionAdministering(arguments[0])) {
+                TransactionAdministering transactions = new TransactionAdministering(arguments[0]);
+                Reassigning reassigning = new Reassigning(arguments[0])) {
             producing.teach(verbs);
             consuming.teach(verbs);
             administering.teach(verbs);
@@ -41,6 +42,7 @@ public final class Judge {
             sharing.teach(verbs);
             transacting.teach(verbs);
             transactions.teach(verbs);
+            reassigning.teach(verbs);
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 out.println(JSON.writeValueAsString(answer(verbs, JSON.readTree(line))));
             }

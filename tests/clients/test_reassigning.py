@@ -1,0 +1,77 @@
+"""Java's admin client moves partitions of a cluster about."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from judged import Client, Record, Refused
+from with_java import JavaClient
+
+from headwater.model.errors import ErrorCode
+from headwater.testing import Broker
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster_bootstrap(ours_only: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Three nodes that share their metadata in a file."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with ExitStack() as closing:
+        nodes = [
+            Broker(node_id=number, metadata=f"sqlite:{directory / 'metadata.db'}", peer_listen="127.0.0.1:0")
+            for number in (1, 2, 3)
+        ]
+        yield ",".join(closing.enter_context(node).bootstrap for node in nodes)
+
+
+@pytest.fixture(scope="module")
+def java(cluster_bootstrap: str, open_client: Callable[[str, str], Client]) -> JavaClient:
+    client = open_client("java", cluster_bootstrap)
+    assert isinstance(client, JavaClient)
+    return client
+
+
+def wait_until(claim: str, is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, claim
+        time.sleep(0.1)
+
+
+def placement(java: JavaClient, topic: str) -> dict[str, Any]:
+    found: dict[str, Any] = java.ask("placement", topic=topic)
+    return found
+
+
+def test_java_moves_a_partition_and_gives_it_more_replicas(java: JavaClient) -> None:
+    java.ask("createPlaced", topic="moved", nodes=[1])
+    java.produce("moved", [Record(b"%d" % number) for number in range(100)])
+    java.ask("reassign", topic="moved", nodes=[3, 2])
+    wait_until("it has arrived", lambda: java.ask("reassignments", topic="moved") == [])
+    wait_until("node 3 leads", lambda: placement(java, "moved")["leader"] == 3)
+    assert sorted(placement(java, "moved")["inSync"]) == [2, 3]
+    assert [record.value for record in java.read("moved", 0, 0, 100)] == [b"%d" % number for number in range(100)]
+
+
+def test_java_elects_the_preferred_leader(java: JavaClient) -> None:
+    java.ask("createPlaced", topic="elected", nodes=[1, 2, 3])
+    java.ask("reassign", topic="elected", nodes=[2, 1, 3])
+    try:
+        java.ask("electLeader", topic="elected")
+    except Refused as refused:
+        assert refused.code == ErrorCode.ELECTION_NOT_NEEDED  # the controller was faster
+    wait_until("node 2 leads", lambda: placement(java, "elected")["leader"] == 2)
+    with pytest.raises(Refused) as again:
+        java.ask("electLeader", topic="elected")
+    assert again.value.code == ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_java_is_told_why_a_partition_cannot_be_moved(java: JavaClient) -> None:
+    java.ask("createPlaced", topic="stays", nodes=[1])
+    for nodes, code in (([8], ErrorCode.INVALID_REPLICA_ASSIGNMENT), (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)):
+        with pytest.raises(Refused) as refused:
+            java.ask("reassign", topic="stays", nodes=nodes)
+        assert refused.value.code == code
