@@ -95,6 +95,21 @@ class Catalog:
         """By name where there is one, else by id."""
         return self.topic(name) if name is not None else self.topic_by_id(topic_id or uuid.UUID(int=0))
 
+    async def is_deleted(self, topic_id: TopicId) -> bool:
+        """Whether a topic that is not known here is no more, by the metadata's word: this node may be behind. Raises
+        RequestError if that cannot be said now."""
+        return topic_id not in self._by_id and await self._is_gone(keys.topic_key(topic_id))
+
+    async def is_name_free(self, name: str) -> bool:
+        """As `is_deleted`, of whatever topic has the name."""
+        return name not in self._by_name and await self._is_gone(keys.name_key(name))
+
+    async def _is_gone(self, key: str) -> bool:
+        try:
+            return await self._metadata.get(key) is None
+        except (Unavailable, Unknown) as error:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The metadata cannot be read: {error}") from error
+
     def partitions(self) -> Iterator[Partition]:
         """All that are led here."""
         for topic in self:

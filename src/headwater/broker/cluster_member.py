@@ -14,6 +14,7 @@ from headwater.broker.config import BrokerConfig
 from headwater.broker.controller import Controller
 from headwater.broker.copier import Copier
 from headwater.broker.neighbours import Neighbours
+from headwater.broker.node_client import NodeClient
 from headwater.broker.node_session import NodeSession, NodeSessionOptions, cluster_secret
 from headwater.broker.open_replicas import OpenReplicas
 from headwater.broker.peer_pings import peer_ping
@@ -21,9 +22,11 @@ from headwater.metadata.store import MetaStore
 from headwater.model.clock import Clock
 from headwater.model.cluster import Node, NodeStore, Role
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId, StoreId, TopicId
+from headwater.model.ids import NodeId, PartitionId, StoreId, TopicId
 from headwater.model.replica import Durability, Store
 from headwater.peers.channel import ChannelOptions
+from headwater.peers.messages import Address
+from headwater.peers.questions import OnAsk
 from headwater.peers.store_directory import StoreDirectory
 from headwater.peers.store_server import StoreServer
 from headwater.storage.segment_store import SegmentStore
@@ -52,15 +55,16 @@ class ClusterMember:
         self.directory: StoreDirectory
         self.neighbours: Neighbours
         self.controller: Controller | None = None
+        self._secret = b""
+        self._nodes: NodeClient | None = None
 
     async def start(self, client: tuple[str, int], traffic: Traffic, spawn: Spawn) -> None:
         """Be reached by the other nodes, register, and see who is there. Raises NodeIdInUse, Unavailable."""
         assert self._config.peer_listen is not None, "a member of a cluster can be reached by its peers"
-        secret = await cluster_secret(self._metadata)
+        self._secret = secret = await cluster_secret(self._metadata)
         host, port = self._config.peer_listen
-        if self._store is not None:
-            self._server = StoreServer(self._store, secret, traffic)
-            host, port = await self._server.listen(host, port)
+        self._server = StoreServer(self._store, secret, traffic)
+        host, port = await self._server.listen(host, port)
         if self._config.peer_advertise is not None:
             host, port = self._config.peer_advertise.host, self._config.peer_advertise.port or port
         node = Node(
@@ -105,6 +109,24 @@ class ClusterMember:
             )
         return self.controller
 
+    def client(self, catalog: Catalog) -> NodeClient:
+        """The other nodes, to be asked."""
+        self._nodes = NodeClient(self._config.node_id, catalog, self, self._secret)
+        return self._nodes
+
+    def answer(self, on_ask: OnAsk) -> None:
+        """From now on other nodes are answered."""
+        assert self._server is not None, "a member is started before it answers"
+        self._server.on_ask = on_ask
+
+    def node_ids(self) -> Sequence[NodeId]:
+        """The other brokers (broker.node_client.Peers)."""
+        return [node.node_id for node in self.neighbours.brokers() if node.node_id != self._config.node_id]
+
+    def address(self, node_id: NodeId) -> Address | None:
+        node = self.watch.nodes.get(node_id)
+        return Address(node.peer_host, node.peer_port) if node is not None else None
+
     async def leave(self) -> None:
         """Before a stop: have others take over what this node leads, as far as that goes in a short while."""
         if self._catalog is None or len(self.neighbours.brokers()) < 2:
@@ -120,6 +142,8 @@ class ClusterMember:
             await self.session.close()
         if hasattr(self, "directory"):
             self.directory.close()
+        if self._nodes is not None:
+            self._nodes.close()
         if self._server is not None:
             await self._server.close()
 
@@ -166,6 +190,8 @@ class ClusterMember:
         neighbours = self.neighbours
         neighbours.own, neighbours.nodes, neighbours.stores = self.session.node, self.watch.nodes, self.watch.stores
         self.directory.refresh()
+        if self._nodes is not None:
+            self._nodes.refresh()
         present = frozenset(store for node in neighbours.alive() for store in node.store_ids)
         gone, self._usable = self._usable - present, present
         for partition in self._catalog.partitions() if self._catalog is not None else ():

@@ -92,6 +92,10 @@ class GroupCoordinator:
     def is_loaded(self) -> bool:
         return all(log.is_loaded for log in self._topic)
 
+    def keeps(self, group_id: str) -> bool:
+        """Whether this node is the group's coordinator, as far as it knows."""
+        return self._topic.exists and self._topic.keeps(group_id)
+
     # Members
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
@@ -295,8 +299,20 @@ class GroupCoordinator:
                 yield group_id, topic_name, index, max(partition.high_watermark - offset, 0)
 
     def positions(self) -> Iterator[GroupPosition]:
-        """Everything that was committed. Raises RequestError while some of it is still being read."""
+        """Everything that was committed to this node. Raises RequestError while some of it is still being read."""
         return _positions(self._topic)
+
+    def offsets_partitions(self) -> list[PartitionId]:
+        """Where positions are kept, by whatever node."""
+        topic = self._catalog.find(OFFSETS_TOPIC)
+        return [topic.partition_id(index) for index in range(topic.partition_count)] if topic is not None else []
+
+    def is_kept(self, index: int) -> bool:
+        return self._topic.is_kept(index)
+
+    def positions_at(self, index: int) -> list[GroupPosition]:
+        """As `positions`, of one partition. Raises RequestError if another node keeps it."""
+        return list(_positions([self._topic.at(index)]))
 
     def tick(self) -> int | None:
         """Do everything whose time has come; say when the next time is."""
@@ -329,8 +345,18 @@ class GroupCoordinator:
 
     def _forget_deleted_topics(self, log: GroupLog) -> None:
         """A crash, or a shard that was being read, may have come between a topic's deletion and that of its offsets."""
-        for topic in log.shard.offset_topics():
-            if self._catalog.find(topic) is None:
+        missing = [topic for topic in log.shard.offset_topics() if self._catalog.find(topic) is None]
+        if missing:
+            self._spawn(self._forget_if_deleted(log, missing))
+
+    async def _forget_if_deleted(self, log: GroupLog, topics: Sequence[str]) -> None:
+        """This node may not have heard of a topic yet that others commit to."""
+        for topic in topics:
+            try:
+                is_deleted = await self._catalog.is_name_free(topic)
+            except RequestError:
+                return  # the next look will find it, too
+            if is_deleted and log.is_loaded:
                 log.release(log.shard.forget_topic(topic))
 
     def _find(self, group_id: str, unless: ErrorCode) -> GroupLog:

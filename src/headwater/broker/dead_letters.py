@@ -7,9 +7,10 @@ Each letter says where it came from and why, in headers:
                                                                        expired), after how many deliveries
 
 The decision to give a record up is logged before its letter is written, and that it was written is logged after. A
-crash in between leaves the question open; it is answered by looking for the letter in the newest SCAN_RECORDS records
-of the dead-letter topic, so that a letter lands once. What cannot be written (no such topic, full disk) is tried again
-as long as the queue lives: nothing is given up silently. A record that retention took first has no letter.
+crash in between, or a leader on another node that did not answer, leaves the question open; it is answered by looking
+for the letter in the newest SCAN_RECORDS records of the dead-letter topic, so that a letter lands once. What cannot be
+written (no such topic, full disk) is tried again as long as the queue lives: nothing is given up silently. A record
+that retention took first has no letter.
 """
 
 import asyncio
@@ -18,17 +19,18 @@ from collections.abc import Set as AbstractSet
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.config import BrokerConfig
-from headwater.broker.partition import Partition
+from headwater.broker.node_client import NodeClient
+from headwater.broker.partition_client import PartitionClient
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import Offset
+from headwater.model.ids import Offset, PartitionId
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.queues.events import DeadLetterReason
 from headwater.queues.outcomes import DeadLetter
-from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
+from headwater.records.batch import BatchHeader, CorruptBatch, split
 from headwater.records.build import build_batch, chunked
 from headwater.records.compression import DecompressedTooLarge
 from headwater.records.record import Headers, Record, records
@@ -46,8 +48,9 @@ LONGEST_RETRY_S = 30.0
 
 
 class DeadLetters:
-    def __init__(self, catalog: Catalog, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, catalog: Catalog, config: BrokerConfig, clock: Clock, nodes: NodeClient) -> None:
         self._catalog = catalog
+        self._partitions = PartitionClient(catalog, nodes)
         self._config = config
         self._clock = clock
 
@@ -62,30 +65,29 @@ class DeadLetters:
 
     async def resume(self, queue: ShareQueue, letters: Sequence[DeadLetter]) -> None:
         """Write letters that were decided before a restart, except those that are there."""
-        written = None
-        retry_s = FIRST_RETRY_S
-        while written is None and not queue.is_closed:
-            try:
-                written = await self._find_written(queue)
-            except StoreFailed:
-                raise
-            except StoreError as error:
-                retry_s = await _pause(queue, retry_s, error)
+        written: AbstractSet[Offset] | None = None
         for letter in letters:
-            await self._write_all(queue, letter, written or frozenset())
+            written = await self._write_all(queue, letter, written)
 
     # Inside
 
-    async def _write_all(self, queue: ShareQueue, letter: DeadLetter, written: AbstractSet[Offset]) -> None:
+    async def _write_all(
+        self, queue: ShareQueue, letter: DeadLetter, written: AbstractSet[Offset] | None
+    ) -> AbstractSet[Offset] | None:
+        """`written` says what is there already; None: look. So does the result, for the next letter."""
         retry_s = FIRST_RETRY_S
         first = letter.first
         while first <= letter.last and not queue.is_closed:
             try:
+                if written is None:
+                    written = await self._find_written(queue)
                 first = await self._write_some(queue, letter, first, written)
             except StoreFailed:
                 raise
             except (RequestError, StoreError, Unavailable, Unknown) as error:
+                written = None  # what was tried last may be there
                 retry_s = await _pause(queue, retry_s, error)
+        return written
 
     async def _write_some(
         self, queue: ShareQueue, letter: DeadLetter, first: Offset, written: AbstractSet[Offset]
@@ -95,7 +97,7 @@ class DeadLetters:
         end = letter.last + 1
         if settings.has_dead_letters:
             topic = await self._topic(settings.dead_letter_topic, queue.partition.rules.replication_factor)
-            target = topic.partition(queue.partition.id.index % topic.partition_count)
+            target = topic.partition_id(queue.partition.id.index % topic.partition_count)
             found = split(await queue.partition.read(first, READ_BYTES))
             if found:
                 end = min(end, found[-1][0].last_offset + 1)
@@ -110,12 +112,10 @@ class DeadLetters:
         await queue.dead_letters_written(DeadLetter(first, end - 1, letter.reason, letter.delivery_count))
         return end
 
-    async def _append(self, target: Partition, copies: Sequence[Record], compression: int) -> None:
+    async def _append(self, target: PartitionId, copies: Sequence[Record], compression: int) -> None:
         for chunk in chunked(copies, MAX_BATCH_BYTES):
             batch = build_batch(chunk, timestamp=self._clock.now_ms(), compression=compression)
-            appended = target.append(batch, parse_header(batch))
-            if appended.committed is not None:
-                await appended.committed
+            await self._partitions.append(target, batch)
 
     async def _topic(self, name: str, replication_factor: int) -> Topic:
         topic = self._catalog.find(name)
@@ -140,10 +140,13 @@ class DeadLetters:
         topic = self._catalog.find(queue.settings.dead_letter_topic) if queue.settings.has_dead_letters else None
         wanted = _origin(queue)
         found: set[Offset] = set()
-        for partition in topic.partitions() if topic is not None else ():
-            offset = max(partition.log_start, partition.high_watermark - SCAN_RECORDS)
-            while offset < partition.high_watermark:
-                batches = split(await partition.read(offset, READ_BYTES))
+        for index in range(topic.partition_count if topic is not None else 0):
+            assert topic is not None, "no topic has no partitions"
+            partition = topic.partition_id(index)
+            _, end, _ = await self._partitions.read(partition, 0, 1)
+            offset = max(end - SCAN_RECORDS, 0)
+            while offset < end:
+                batches = split((await self._partitions.read(partition, offset, READ_BYTES)).batches)
                 if not batches:
                     break
                 for header, batch in batches:

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 from headwater.broker.config import BrokerConfig
 from headwater.broker.config_key import shown
 from headwater.broker.config_resources import AlterOperation, ConfigEntry, describe_group
+from headwater.broker.key_cache import KeyCache
 from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS, SubscriptionSettings, parse_subscription
 from headwater.broker.topic_name import MAX_NAME_CHARS
 from headwater.groups.share import ShareSettings
@@ -29,6 +30,7 @@ from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.queues.group_keys import GROUP_KEYS, ValueType, parse_group_config
 from headwater.queues.settings import QueueSettings
+from headwater.transport.facts import log_fact
 
 KIND = "group"
 MAX_CONFIGURED_GROUPS = 100_000
@@ -60,6 +62,31 @@ class GroupConfigs:
             self._overrides[group_id] = json.loads(kv.value)
             self._versions[group_id] = kv.version
             self._note_subscription(group_id, parse_subscription(self._overrides[group_id]))
+
+    async def follow(self) -> None:
+        """What other nodes change holds here, too. Until cancelled."""
+        cache: KeyCache[str, dict[str, str]] = KeyCache(
+            self._metadata, keys.config_key(KIND, ""), unquote, json.loads, lambda names: self._follow(cache, names)
+        )
+        await cache.run()
+
+    def _follow(self, cache: "KeyCache[str, dict[str, str]]", names: frozenset[str]) -> None:
+        for group_id in names:
+            item = cache.items.get(group_id)
+            if item is None or item.version == self._versions.get(group_id):
+                continue
+            try:
+                subscription = parse_subscription(item.value)
+                self._parse(group_id, item.value)
+            except RequestError as error:
+                log_fact("group_config_unreadable", group=group_id, error=error)
+                continue
+            self._versions[group_id] = item.version
+            self._overrides[group_id] = item.value
+            self._settings.pop(group_id, None)
+            self._note_subscription(group_id, subscription)
+            for watcher in tuple(self.watchers):
+                watcher(group_id)
 
     def names(self) -> list[str]:
         """Groups that say something themselves."""

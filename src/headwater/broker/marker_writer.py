@@ -1,40 +1,79 @@
-"""Markers: how a transaction ends in each partition that it touched.
+"""Markers: how a transaction ends in each partition that it touched, wherever it is led.
 
 In a partition of records a marker is a control batch. A partition of the groups' offsets is state of the group
 coordinator: there the transaction's offsets are settled instead.
 """
 
 import asyncio
+from itertools import count
 
+from headwater.broker import node_calls
 from headwater.broker.catalog import Catalog
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.late_markers import LateMarkers
+from headwater.broker.node_calls import Kind, Marker
+from headwater.broker.node_client import Lane, NodeClient
+from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 
 
 class MarkerWriter:
-    def __init__(self, catalog: Catalog, groups: GroupCoordinator) -> None:
+    def __init__(self, catalog: Catalog, groups: GroupCoordinator, nodes: NodeClient) -> None:
         self._catalog = catalog
         self._groups = groups
-
-    async def write(
-        self, partition_id: PartitionId, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
-    ) -> None:
-        """Returns when the marker is committed. Raises RequestError."""
-        committed = self.begin(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch)
-        if committed is not None:
-            await committed
+        self._nodes = nodes
+        self._attempts = count(1)
+        self._late = LateMarkers()
+        self.ends = TransactionEnds()
+        """Batches that wait for a coordinator's word are announced here, and refused if the marker is faster."""
 
     def begin(
         self, partition_id: PartitionId, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
     ) -> "asyncio.Future[None] | None":
         """What to wait for until the marker is committed, which may fail with RequestError; None if it is committed
-        already. One that is there is not written again. Raises RequestError."""
+        already. One that is there is not written again. Raises RequestError; UNKNOWN_TOPIC_OR_PARTITION says that
+        there never will be anything to mark."""
+        marker = Marker(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch, next(self._attempts))
+        topic = self._catalog.find_id(partition_id.topic_id)
+        if topic is not None and (partition_id.index in topic.led or self._nodes.is_alone):
+            return self.receive(marker)
+        return asyncio.get_running_loop().create_task(self._send(marker))
+
+    def receive(self, marker: Marker) -> "asyncio.Future[None] | None":
+        """As `begin`, of a coordinator here or elsewhere, in a partition that is led here. Raises RequestError."""
+        self._late.check(marker.partition, marker.producer_id, marker.coordinator_epoch, marker.attempt)
+        return self._begin_here(*marker[:-1])
+
+    async def write(
+        self, partition_id: PartitionId, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
+    ) -> None:
+        """For an administrator, in a partition that is led here: returns when the marker is committed. Raises
+        RequestError."""
+        committed = self._begin_here(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch)
+        if committed is not None:
+            await committed
+
+    def _begin_here(
+        self, partition_id: PartitionId, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
+    ) -> "asyncio.Future[None] | None":
         topic = self._catalog.find_id(partition_id.topic_id)
         if topic is None:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The topic is not known here.")
         if topic.name == OFFSETS_TOPIC:
             return self._groups.settle(partition_id.index, producer_id, producer_epoch, is_commit, coordinator_epoch)
         partition = topic.partition(partition_id.index)
         appended = partition.append_marker(producer_id, producer_epoch, is_commit, coordinator_epoch)
+        self.ends.refuse(producer_id, producer_epoch)
         return None if appended is None else appended.committed
+
+    async def _send(self, marker: Marker) -> None:
+        if await self._catalog.is_deleted(marker.partition.topic_id):
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
+        body = node_calls.marker(marker)
+        try:
+            await self._nodes.ask_leader(marker.partition, Kind.MARK, body, Lane.MARKERS)
+        except RequestError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # deleted, or not heard of there: look again
+                raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from error
+            raise

@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from headwater.broker.admissions import Admissions
 from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.cluster_member import ClusterMember
@@ -25,10 +26,14 @@ from headwater.broker.garbage_collector import GarbageCollector
 from headwater.broker.gauges import watch_broker
 from headwater.broker.group_configs import GroupConfigs
 from headwater.broker.group_health import health_page
+from headwater.broker.group_positions import GroupPositions
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.neighbours import Neighbours
+from headwater.broker.node_answers import NodeAnswers
+from headwater.broker.node_client import NodeClient
 from headwater.broker.producer_ids import ProducerIds
+from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions
 from headwater.broker.tail_cache import TailCache
@@ -56,6 +61,7 @@ QUIET_WAIT_S = 1.0
 
 
 class Broker:
+    admissions: Admissions
     catalog: Catalog
     garbage: GarbageCollector
     neighbours: Neighbours
@@ -63,7 +69,9 @@ class Broker:
     dispatcher: Dispatcher
     group_configs: GroupConfigs
     groups: GroupCoordinator
+    nodes: NodeClient
     producer_ids: ProducerIds
+    share_admin: ShareAdmin
     shares: ShareCoordinator
     subscriptions: Subscriptions
     tail_cache: TailCache
@@ -136,20 +144,28 @@ class Broker:
         self.catalog.on_removed.append(self._topic_removed)
         self.group_configs = GroupConfigs(metadata, self.config)
         await self.group_configs.load()
+        self.nodes = NodeClient(self.config.node_id, self.catalog, None)
+        if self.member is not None:
+            self.nodes = self.member.client(self.catalog)
+            self.spawn(self.group_configs.follow())
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
         self.groups.is_durable = lambda group_id: self.group_configs.subscription(group_id).is_explicit
         self.groups.start()
         self.shares = ShareCoordinator(
-            self.catalog, self.groups, self.group_configs, self.config, self.clock, self.spawn
+            self.catalog, self.groups, self.group_configs, self.config, self.clock, self.spawn, self.nodes
         )
         self.shares.start()
+        self.share_admin = ShareAdmin(self.catalog, self.shares, self.nodes)
         self.transactions = TransactionCoordinator(
-            self.catalog, self.groups, self.producer_ids, self.config, self.clock, self.spawn
+            self.catalog, self.groups, self.producer_ids, self.config, self.clock, self.spawn, self.nodes
         )
         self.transactions.start()
-        self.transaction_gate = TransactionGate(self.transactions)
-        positions = (self.groups.positions, self.shares.positions)
-        self.subscriptions = Subscriptions(self.catalog, self.group_configs, positions)
+        self.admissions = Admissions(self.transactions, self.groups, self.nodes)
+        self.transaction_gate = TransactionGate(self.admissions)
+        collect = GroupPositions(self.groups, self.nodes).collect
+        self.subscriptions = Subscriptions(self.catalog, self.group_configs, [self.shares.positions], collect)
+        if self.member is not None:
+            self.member.answer(NodeAnswers(self).answer)
         self.cleaner = Cleaner(environment, self.catalog, self.config, self.subscriptions.survey)
         self.spawn(self.cleaner.run())
         self.dispatcher = Dispatcher(self)

@@ -44,7 +44,7 @@ class Acknowledging:
             return
         queue = self._shares.find(self._group_id, partition)
         if queue is None:
-            self._errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._errors[partition] = self._shares.refusal(partition)
             return
         asked = [
             AcknowledgedBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))

@@ -1,8 +1,9 @@
 """The queues of all share groups: finds the one of a group and a partition, makes it on first use, keeps its deadlines.
 
-A queue comes into being when a member of an existing group first fetches; where it begins is the group's
-`share.auto.offset.reset`, and is on disk before the first record leaves. State is read in the background after a start;
-who fetches meanwhile waits for it.
+A queue is served by the leader of the partition that it reads. It comes into being when a member of an existing group
+first fetches; where it begins is the group's `share.auto.offset.reset`, and is on disk before the first record leaves.
+When this node begins to lead a partition, it claims the state of the partition's queues from whoever keeps it
+(broker.share_states); who fetches meanwhile waits. When the lead ends, the queues are dropped.
 
 All deadlines of all queues (leases, delays, rests, time to live) are kept by one task, which sleeps until the earliest.
 """
@@ -17,12 +18,16 @@ from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dead_letters import DeadLetters
 from headwater.broker.group_configs import GroupConfigs
+from headwater.broker.node_calls import Claimed, ShareKey
+from headwater.broker.node_client import NodeClient
 from headwater.broker.offset_search import find_timestamp
 from headwater.broker.partition import Partition
-from headwater.broker.share_log import ShareKey, ShareLog
+from headwater.broker.queue_log import QueueLog
+from headwater.broker.share_groups import ShareGroups
+from headwater.broker.share_loading import ShareLoading
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.share_sessions import ShareSession, ShareSessions
-from headwater.broker.state_topic import StateTopic
+from headwater.broker.share_states import ShareStates
 from headwater.broker.steady_time import SteadyTime
 from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
@@ -31,14 +36,14 @@ from headwater.model.clock import Clock
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId
+from headwater.queues.event_bytes import decode
 from headwater.queues.outcomes import DeadLetter
 from headwater.queues.settings import OffsetReset, ResetTo
 from headwater.queues.share_partition import SharePartition
 from headwater.transport.connection import Connection
+from headwater.transport.facts import log_fact
 
-STATE_TOPIC = "__share_group_state"
-LOAD_WAIT_S = 10.0
-"""How long a request waits for state that is being read, before it is told to come back."""
+RELOAD_RETRY_S = 0.5
 
 
 class ShareCoordinator:
@@ -50,20 +55,19 @@ class ShareCoordinator:
         config: BrokerConfig,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        nodes: NodeClient,
     ) -> None:
         self.sessions = ShareSessions(config.share_max_sessions)
         self.thin_batches = ThinBatches()
         self.spawn = spawn
         self._catalog = catalog
-        self._groups = groups
+        self._groups = ShareGroups(groups, nodes, spawn)
         self._group_configs = group_configs
-        self._clock = clock
-        self._dead_letters = DeadLetters(catalog, config, clock)
+        self._dead_letters = DeadLetters(catalog, config, clock, nodes)
         self._queues: dict[str, dict[PartitionId, ShareQueue]] = {}
         """By group."""
-        self._topic: StateTopic[ShareLog] = StateTopic(
-            catalog, STATE_TOPIC, config.share_state_topic_partitions, self._open, spawn
-        )
+        self.states = ShareStates(catalog, config, clock, spawn, nodes)
+        self._loading = ShareLoading(self.states, spawn, self._claimed)
         self._opening: dict[ShareKey, asyncio.Lock] = {}
         self._deadlines: Deadlines[ShareQueue] = Deadlines()
         self._time = SteadyTime(clock)
@@ -72,9 +76,12 @@ class ShareCoordinator:
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
-        self._topic.start()
+        self.states.start()
+        for partition in self._catalog.partitions():
+            self._loading.add(partition)
+        self._catalog.leadership.on_led.append(self._loading.add)
         self._catalog.leadership.on_lost.append(self._partition_lost)
-        self._groups.on_share_departure = self.release_member
+        self._groups.on_departure(self.release_member)
         self._group_configs.watchers.add(self._reconfigure)
         self.spawn(self._alarm.run(self._expire))
 
@@ -91,12 +98,18 @@ class ShareCoordinator:
     def find(self, group_id: str, partition: PartitionId) -> ShareQueue | None:
         return self._queues.get(group_id, {}).get(partition)
 
+    def refusal(self, partition: PartitionId) -> ErrorCode:
+        """Why there is no queue of a partition here."""
+        topic = self._catalog.find_id(partition.topic_id)
+        is_elsewhere = topic is not None and topic.has(partition.index) and partition.index not in topic.led
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def of_group(self, group_id: str) -> list[ShareQueue]:
         return list(self._queues.get(group_id, {}).values())
 
     def positions(self) -> Iterator[GroupPosition]:
         """Where every queue begins. Raises RequestError while some of them are still being read."""
-        if not all(log.loaded.is_set() for log in self._topic):
+        if not self._loading.is_done:
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for queue in list(self):
             partition = queue.partition
@@ -107,42 +120,38 @@ class ShareCoordinator:
         found = self.find(group_id, partition.id)
         if found is not None:
             return found
-        log = await self._loaded_log(ShareKey(group_id, partition.id))
+        await self._loading.done(partition)
         found = self.find(group_id, partition.id)
         if found is not None:
             return found
-        self._groups.share_group(group_id)
-        return await self._make(ShareKey(group_id, partition.id), partition, log, None)
+        await self._groups.check(group_id)
+        return await self._make(ShareKey(group_id, partition.id), partition, None)
 
     async def loaded(self, group_id: str) -> list[ShareQueue]:
-        """All queues of a group, when all of them are read."""
-        for log in self._topic:
-            await self._wait_loaded(log)
+        """All queues of a group in partitions that are led here, when all of them are read."""
+        await self._loading.all_done()
         return self.of_group(group_id)
 
     async def reset(self, group_id: str, partition: Partition, start_offset: Offset) -> None:
         """Begin anew at an offset; a queue that does not exist yet begins there."""
-        key = ShareKey(group_id, partition.id)
-        log = await self._loaded_log(key)
+        await self._loading.done(partition)
         queue = self.find(group_id, partition.id)
         if queue is None:
-            await self._make(key, partition, log, start_offset)
+            await self._make(ShareKey(group_id, partition.id), partition, start_offset)
         else:
             await queue.reset(start_offset)
 
     async def forget(self, queues: Iterable[ShareQueue]) -> None:
-        logged = [self._drop(queue).forget() for queue in queues]
-        if logged:
-            await asyncio.gather(*logged)
+        await asyncio.gather(*(self._drop(queue).forget() for queue in queues))
 
     async def delete_group(self, group_id: str) -> None:
-        """The group is deleted: so is all that it has read."""
+        """The group is deleted: so is all that it has read in partitions that are led here."""
         await self.forget(await self.loaded(group_id))
 
     def forget_topic(self, topic: Topic) -> None:
-        """The topic was deleted: nobody will read on in it."""
+        """The topic was deleted: nobody will read on in it. Its state goes where it is kept."""
         for queue in [queue for queue in self if queue.partition.id.topic_id == topic.topic_id]:
-            self._drop(queue).forget()
+            self._drop(queue)
 
     # Members
 
@@ -160,7 +169,7 @@ class ShareCoordinator:
         if self.sessions.get(*session.key) is session and not self._is_stopping:
             self.close_session(session)
             settings = self._group_configs.membership(session.group_id)
-            self._groups.doubt_share_member(*session.key, settings)
+            self._groups.doubt(*session.key, settings)
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """The member is gone: others may have what it holds."""
@@ -185,37 +194,26 @@ class ShareCoordinator:
 
     # Inside
 
-    def _open(self, partition: Partition) -> ShareLog:
-        return ShareLog(partition, self._group_configs.settings, self._clock, self._loaded, self._lost)
-
-    def _log(self, key: ShareKey) -> ShareLog:
-        return self._topic.log(f"{key.group_id}/{key.partition}")
-
-    async def _loaded_log(self, key: ShareKey) -> ShareLog:
-        await self._topic.ensure()
-        log = self._log(key)
-        await self._wait_loaded(log)
-        return log
-
-    async def _wait_loaded(self, log: ShareLog) -> None:
-        if log.loaded.is_set():
+    def _claimed(self, key: ShareKey, partition: Partition, claimed: Claimed) -> None:
+        """The state of a queue was read."""
+        if partition.is_over or self.find(*key) is not None:
             return
+        share = SharePartition(self._group_configs.settings(key.group_id))
         try:
-            async with asyncio.timeout(LOAD_WAIT_S):
-                await log.loaded.wait()
-        except TimeoutError:
-            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from None
+            for value in (claimed.snapshot, *claimed.changes):
+                share.apply(decode(value))
+        except ValueError as error:
+            log_fact("share_state_unreadable", group=key.group_id, partition=key.partition, error=error)
+            return
+        self._add(self._new_queue(key, partition, share, claimed))
 
-    def _loaded(self, log: ShareLog, found: dict[ShareKey, SharePartition]) -> None:
-        strays = []
-        for key, share in found.items():
-            topic = self._catalog.find_id(key.partition.topic_id)
-            if topic is None or not topic.has(key.partition.index):
-                strays.append(key)
-            elif key.partition.index in topic.led:
-                self._add(ShareQueue(key, topic.partition(key.partition.index), share, log, self))
-        for key in strays:
-            log.forget(key)
+    def _new_queue(self, key: ShareKey, partition: Partition, share: SharePartition, claimed: Claimed) -> ShareQueue:
+        def lost() -> None:
+            self._lost(queue)
+
+        log = QueueLog(key, partition.leader_epoch, share, claimed, self.states, self.spawn, lost)
+        queue = ShareQueue(key, partition, share, log, self)
+        return queue
 
     def _add(self, queue: ShareQueue) -> None:
         queue.reconfigure(self._group_configs.settings(queue.key.group_id))
@@ -235,37 +233,63 @@ class ShareCoordinator:
         self._deadlines.clear(queue)
         return queue
 
-    def _lost(self, log: ShareLog) -> None:
+    def _lost(self, queue: ShareQueue) -> None:
         """The log is behind what was decided, and it is the log that is right."""
-        for queue in [queue for queue in self if queue.log is log]:
+        if not queue.is_closed:
             self._drop(queue)
-        if not log.is_over:
-            self.spawn(log.load())
+            self.spawn(self._reload(queue.key, queue.partition))
+
+    async def _reload(self, key: ShareKey, partition: Partition) -> None:
+        while not partition.is_over and self.find(*key) is None:
+            try:
+                claimed = await self.states.claim(key, partition.leader_epoch)
+            except RequestError as error:
+                if error.code is ErrorCode.FENCED_LEADER_EPOCH:
+                    return  # a later leader serves it
+                await asyncio.sleep(RELOAD_RETRY_S)
+                continue
+            if claimed.snapshot:
+                self._claimed(key, partition, claimed)
+            return
 
     def _partition_lost(self, partition: Partition) -> None:
         """Another node leads what the queues read."""
+        self._loading.remove(partition)
         for queue in [queue for queue in self if queue.partition is partition]:
             self._drop(queue)
 
-    async def _make(self, key: ShareKey, partition: Partition, log: ShareLog, start: Offset | None) -> ShareQueue:
+    async def _make(self, key: ShareKey, partition: Partition, start: Offset | None) -> ShareQueue:
         """Nobody learns of a queue before its beginning is on disk."""
+        await self.states.ensure()
         lock = self._opening.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                found = self.find(key.group_id, key.partition)
+                found = self.find(*key)
                 if found is not None:
                     return found
-                settings = self._group_configs.settings(key.group_id)
-                if start is None:
-                    start = await _first_offset(partition, settings.offset_reset, self.now_ms())
-                share = SharePartition(settings, start)
-                await log.write(key, [share.snapshot()], share)
-                queue = ShareQueue(key, partition, share, log, self)
-                self._add(queue)
-                return queue
+                partition.check_led()
+                claimed = await self.states.claim(key, partition.leader_epoch)
+                found = self.find(*key)
+                if found is None and claimed.snapshot:  # somebody led here for a moment, and made it
+                    self._claimed(key, partition, claimed)
+                    found = self.find(*key)
+                return found or await self._make_new(key, partition, claimed, start)
         finally:
             if not lock.locked():
                 self._opening.pop(key, None)
+
+    async def _make_new(
+        self, key: ShareKey, partition: Partition, claimed: Claimed, start: Offset | None
+    ) -> ShareQueue:
+        settings = self._group_configs.settings(key.group_id)
+        if start is None:
+            start = await _first_offset(partition, settings.offset_reset, self.now_ms())
+        share = SharePartition(settings, start)
+        queue = self._new_queue(key, partition, share, claimed)
+        await queue.log.write([share.snapshot()])
+        partition.check_led()
+        self._add(queue)
+        return queue
 
     def _reconfigure(self, group_id: str) -> None:
         settings = self._group_configs.settings(group_id)

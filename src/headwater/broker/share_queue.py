@@ -17,9 +17,10 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headwater.broker.node_calls import ShareKey
 from headwater.broker.partition import Partition, Watcher
+from headwater.broker.queue_log import QueueLog
 from headwater.broker.record_facts import BatchFacts
-from headwater.broker.share_log import ShareKey, ShareLog
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
 from headwater.queues.log_read import CandidateBatch, LogRead
@@ -87,7 +88,7 @@ class ShareQueue:
         key: ShareKey,
         partition: Partition,
         share: SharePartition,
-        log: ShareLog,
+        log: QueueLog,
         surroundings: Surroundings,
     ) -> None:
         self.key = key
@@ -202,15 +203,15 @@ class ShareQueue:
             self._watchers.add(self)
         self.changed()
 
-    def forget(self) -> "asyncio.Future[None]":
-        """The group or the topic is gone."""
-        logged = self.log.forget(self.key)
+    async def forget(self) -> None:
+        """The group is gone. Raises RequestError."""
         self.close()
-        return logged
+        await self.log.forget()
 
     def close(self) -> None:
         """Take no more part: whoever waits looks again, and finds another queue or none."""
         self.is_closed = True
+        self.log.close()
         self._watchers.discard(self)
         self.version += 1
         while self._waiters:
@@ -290,7 +291,7 @@ class ShareQueue:
             self._took(self.share.log_start_moved(self.partition.log_start))
 
     def _took(self, changes: Changes) -> "asyncio.Future[None]":
-        logged = self.log.write(self.key, changes.events, self.share)
+        logged = self.log.write(changes.events)
         if changes.dead_letters:
             self._surroundings.post(self, changes.dead_letters, logged)
         return logged

@@ -65,6 +65,13 @@ class StateTopic(Generic[L]):
         """The log that a key belongs to. Raises RequestError NOT_COORDINATOR if another node keeps it."""
         return self.at(self.index(key))
 
+    def keeps(self, key: str) -> bool:
+        """Whether the log that a key belongs to is kept here."""
+        return self.is_kept(self.index(key))
+
+    def is_kept(self, index: int) -> bool:
+        return index in self._logs
+
     def at(self, index: int) -> L:
         log = self._logs.get(index)
         if log is None:

@@ -8,7 +8,7 @@ While positions are still being read after a start, nothing may be concluded fro
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
@@ -49,17 +49,27 @@ class Wanted:
 
 
 class Subscriptions:
-    def __init__(self, catalog: Catalog, configs: GroupConfigs, sources: Sequence[Positions]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        configs: GroupConfigs,
+        sources: Sequence[Positions],
+        collect: Callable[[], Awaitable[Sequence[GroupPosition]]] | None = None,
+    ) -> None:
+        """`collect` asks other nodes, too. Raises RequestError if one of them does not answer."""
         self._catalog = catalog
         self._configs = configs
         self._sources = sources
+        self._collect = collect
 
     async def survey(self) -> Wanted | None:
         """What everybody wants now; None while that is not known. Others work in between."""
         wanted = Wanted()
         placed: dict[str, set[int]] = {}
         try:
-            for number, position in enumerate(chain.from_iterable(source() for source in self._sources)):
+            collected = await self._collect() if self._collect is not None else ()
+            sources = chain(collected, chain.from_iterable(source() for source in self._sources))
+            for number, position in enumerate(sources):
                 if number % POSITIONS_AT_ONCE == POSITIONS_AT_ONCE - 1:
                     await asyncio.sleep(0)
                 group_id, topic, partition, offset = position

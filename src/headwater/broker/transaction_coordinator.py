@@ -15,6 +15,7 @@ from headwater.broker.catalog import Catalog
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.marker_writer import MarkerWriter
+from headwater.broker.node_client import NodeClient
 from headwater.broker.partition import Partition
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.record_log import Spawn
@@ -53,8 +54,9 @@ class TransactionCoordinator:
         config: BrokerConfig,
         clock: Clock,
         spawn: Spawn,
+        nodes: NodeClient,
     ) -> None:
-        self.markers = MarkerWriter(catalog, groups)
+        self.markers = MarkerWriter(catalog, groups, nodes)
         self._catalog = catalog
         self._groups = groups
         self._producer_ids = producer_ids
@@ -82,6 +84,10 @@ class TransactionCoordinator:
         """Where the transactional id is kept: whoever leads it is its coordinator."""
         await self.ensure_ready()
         return PartitionId(self._catalog.topic(STATE_TOPIC).topic_id, self._topic.index(transactional_id))
+
+    def keeps(self, transactional_id: str) -> bool:
+        """Whether this node is its coordinator, as far as it knows."""
+        return self._topic.exists and self._topic.keeps(transactional_id)
 
     # What producers ask
 
@@ -126,13 +132,6 @@ class TransactionCoordinator:
         answer = await self.add_partitions(request)
         if answer.error is not ErrorCode.NONE:
             raise RequestError(answer.error)
-
-    async def verify_offsets(self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str) -> None:
-        """Raises RequestError unless a group's offsets are part of the transaction."""
-        partition = await self._groups.offsets_partition(group_id)
-        request = AddPartitions(transactional_id, producer_id, producer_epoch, frozenset({partition}), True, 1)
-        for code in self.refusals(request, await self.add_partitions(request)).values():
-            raise RequestError(code)
 
     def end(
         self,

@@ -3,8 +3,9 @@ the transaction (KIP-890). A batch that came in without that would stay open for
 become stable.
 
 A partition in which the producer's transaction is open already needs no question: that is nearly every batch. Else the
-coordinator is asked; for clients of the newer protocol it adds the partition itself. Requests of one producer pass in
-the order in which they came, because its sequence numbers have that order.
+coordinator is asked, here or on another node (broker.admissions); for clients of the newer protocol it adds the
+partition itself. Requests of one producer pass in the order in which they came, because its sequence numbers have that
+order.
 """
 
 import asyncio
@@ -13,11 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 
+from headwater.broker.admissions import Admissions, Asked
 from headwater.broker.partition import Partition
-from headwater.broker.transaction_coordinator import TransactionCoordinator
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.transactions.effects import AddAnswer
 from headwater.transactions.requests import AddPartitions
 
 _COME_BACK = frozenset(
@@ -40,8 +40,8 @@ class Entrant:
 
 
 class TransactionGate:
-    def __init__(self, transactions: TransactionCoordinator) -> None:
-        self._transactions = transactions
+    def __init__(self, admissions: Admissions) -> None:
+        self._admissions = admissions
         self._turns: dict[int, Turn] = {}
         """The last turn of each producer that has any."""
 
@@ -61,15 +61,16 @@ class TransactionGate:
         return turn
 
     def ask(self, entrant: Entrant) -> "Question":
-        """Have the coordinator add the partitions, or look whether they were added. Only in one's turn."""
-        return Question(self._transactions, entrant)
+        """Have the coordinator add the partitions, or look whether they were added. Only in one's turn; to be closed
+        in any case."""
+        return Question(self._admissions, entrant)
 
 
 class Question:
     """What the coordinator was asked for an entrant. Often the answer is there at once."""
 
-    def __init__(self, transactions: TransactionCoordinator, entrant: Entrant) -> None:
-        self._transactions = transactions
+    def __init__(self, admissions: Admissions, entrant: Entrant) -> None:
+        self._admissions = admissions
         self._entrant = entrant
         closed = frozenset(
             partition.id
@@ -84,23 +85,31 @@ class Question:
             is_verify_only=entrant.version < 2,
             version=entrant.version,
         )
-        self._answer: asyncio.Future[AddAnswer] | None = None
+        self._announced = contextlib.ExitStack()
+        self._asked: Asked | None = None
         self._error: RequestError | None = None
         if closed:
+            self._announcement = self._announced.enter_context(
+                admissions.ends.announced(entrant.producer_id, entrant.producer_epoch, entrant.version)
+            )
             try:
-                self._answer = transactions.add_partitions(self._request)
+                self._asked = admissions.ask(self._request)
             except RequestError as error:
                 self._error = error
 
     @property
     def is_answered(self) -> bool:
-        return self._answer is None or self._answer.done()
+        return self._asked is None or self._asked.answer.done()
 
     async def answered(self) -> None:
         """Returns when it is, in whatever way."""
-        if self._answer is not None:
+        if self._asked is not None:
             with contextlib.suppress(RequestError):
-                await self._answer
+                await self._asked.answer
+
+    def close(self) -> None:
+        """Nothing is going to be written because of it any more."""
+        self._announced.close()
 
     def refused(self) -> dict[PartitionId, RequestError]:
         """The partitions that are refused, with the code that a producer understands. The others may be written to
@@ -109,8 +118,9 @@ class Question:
         try:
             if self._error is not None:
                 raise self._error
-            if self._answer is not None:
-                errors = self._transactions.refusals(self._request, self._answer.result())
+            if self._asked is not None:
+                errors = self._admissions.refusals(self._asked)
+                self._announcement.check()
         except RequestError as error:
             errors = dict.fromkeys(self._request.partitions, error.code)
         return {partition: _translated(code, self._entrant) for partition, code in errors.items()}

@@ -63,6 +63,10 @@ class TransactionEnds:
             raise RequestError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, "Another coordinator has taken over.")
         if len(self._coordinators) > MAX_COORDINATORS:
             del self._coordinators[next(iter(self._coordinators))]
+        self.refuse(producer_id, producer_epoch)
+
+    def refuse(self, producer_id: int, producer_epoch: int) -> None:
+        """A transaction has ended in this epoch: what was announced for it must not be done any more."""
         for commit in self._announced.get(producer_id, ()):
             first = commit.producer_epoch if commit.version == 1 else commit.producer_epoch + 1
             if producer_epoch >= first:

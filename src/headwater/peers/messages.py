@@ -80,6 +80,8 @@ class Call(enum.IntEnum):
     SEAL = 9
     STATE = 10
     COPY = 11
+    ASK = 12
+    """Something of the node's broker, not of its store: see peers.questions."""
 
 
 class Status(enum.IntEnum):

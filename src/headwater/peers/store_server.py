@@ -1,4 +1,4 @@
-"""Serves the store of this node to its peers, on a listener of its own.
+"""Serves the store of this node to its peers, on a listener of its own, and answers what they ask of its broker.
 
 A peer proves first that it knows the secret of the cluster; until then nothing else is answered, and requests are
 small. Calls of one connection reach the store in the order in which they came, many at a time, and are answered in
@@ -20,6 +20,7 @@ from headwater.peers.channel import ChannelOptions
 from headwater.peers.donors import DonorSource
 from headwater.peers.handshake import NONCE_BYTES, NoCommonVersion, StoreSide, check_secret
 from headwater.peers.messages import NEWEST_VERSION, OLDEST_VERSION, Append, Call, Create, Donor, Read, Request
+from headwater.peers.questions import OnAsk, answered, nobody_answers
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces, Promise
 from headwater.transport.server import Server, ServerLimits, Traffic
@@ -59,18 +60,21 @@ class _Session:
 class StoreServer:
     def __init__(
         self,
-        store: SegmentStore,
+        store: SegmentStore | None,
         secret: bytes,
         traffic: Traffic,
         *,
         limits: ServerLimits = LIMITS,
         donor_options: ChannelOptions | None = None,
     ) -> None:
+        """A node without a store is asked all the same."""
         check_secret(secret)
         if limits.handshake_timeout_s is None:
             raise ValueError("a store is not served to strangers")
-        self._store = store
-        self._store_bytes = bytes.fromhex(store.store_id)
+        self._own = store
+        self._store_bytes = bytes.fromhex(store.store_id) if store is not None else b""
+        self.on_ask: OnAsk = nobody_answers
+        """Answers for the broker of this node."""
         self._secret = secret
         self._donor_options = donor_options or ChannelOptions(call_timeout_s=30.0)
         self._server = Server(self._handle, limits, traffic)
@@ -107,11 +111,19 @@ class StoreServer:
             return self._shake_hands(connection, session, request, messages.body_of(frame))
         if not OLDEST_VERSION <= request.version <= NEWEST_VERSION:
             raise CloseConnection(f"version {request.version} was not agreed upon")
+        if request.call == Call.ASK:
+            return self._spawn(session, request.number, answered, self.on_ask, messages.body_of(frame))
         if request.store_id != self._store_bytes:
-            return messages.error_reply(request.number, WrongStore(f"this is store {self._store.store_id}"))
+            which = "no store is here" if self._own is None else f"this is store {self._own.store_id}"
+            return messages.error_reply(request.number, WrongStore(which))
         if request.call == Call.APPEND:
             return self._append(session, request, messages.read_append(frame))
         return self._ask(connection, session, request, messages.body_of(frame))
+
+    @property
+    def _store(self) -> SegmentStore:
+        assert self._own is not None, "calls to a store that is not here are refused before"
+        return self._own
 
     def _forget(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)

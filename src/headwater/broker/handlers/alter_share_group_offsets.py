@@ -44,9 +44,7 @@ def check_idle(broker: "Broker", group_id: str) -> None:
 async def _alter(broker: "Broker", group_id: str, name: str, index: int, offset: int) -> Message:
     answer = Message(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
     try:
-        partition = broker.catalog.topic(name).partition(index)
-        start = min(max(offset, partition.log_start), partition.high_watermark)
-        await broker.shares.reset(group_id, partition, start)
+        await broker.share_admin.reset(group_id, broker.catalog.topic(name).partition_id(index), offset)
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer

@@ -34,5 +34,5 @@ async def _forget(broker: "Broker", group_id: str) -> None:
         is_subscription = broker.group_configs.subscription(group_id).is_explicit
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND or not is_subscription:
             raise
-    await broker.shares.delete_group(group_id)
+    await broker.share_admin.forget(group_id)
     await broker.group_configs.unsubscribe(group_id)

@@ -25,8 +25,7 @@ async def _delete(broker: "Broker", group_id: str, name: str) -> Message:
     try:
         topic = broker.catalog.topic(name)
         answer.topic_id = topic.topic_id
-        queues = await broker.shares.loaded(group_id)
-        await broker.shares.forget(queue for queue in queues if queue.partition.id.topic_id == topic.topic_id)
+        await broker.share_admin.forget(group_id, topic.topic_id)
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer

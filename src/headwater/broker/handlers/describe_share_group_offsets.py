@@ -3,11 +3,11 @@
 A partition that the group never read has the start offset -1. No topics means all that the group has read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.share_coordinator import ShareCoordinator
+from headwater.broker.node_calls import ShareOffset
 from headwater.broker.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
@@ -29,32 +29,39 @@ async def _describe(broker: "Broker", asked: Message) -> Message:
     answer = Message(group_id=asked.group_id, topics=(), error_code=ErrorCode.NONE, error_message=None)
     try:
         broker.groups.share_group(asked.group_id)
-        queues = await broker.shares.loaded(asked.group_id)
+        found = {each.partition: each for each in await broker.share_admin.offsets(asked.group_id)}
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message
         return answer
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
-        for queue in queues:
-            wanted.setdefault(queue.partition.topic_name, []).append(queue.partition.id.index)
+        for partition in found:
+            known = broker.catalog.find_id(partition.topic_id)
+            if known is not None:
+                wanted.setdefault(known.name, []).append(partition.index)
     else:
         wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
     answer.topics = [
-        _topic(broker.shares, asked.group_id, name, broker.catalog.find(name), sorted(set(indexes)))
-        for name, indexes in wanted.items()
+        _topic(broker, found, name, broker.catalog.find(name), sorted(set(indexes))) for name, indexes in wanted.items()
     ]
     return answer
 
 
-def _topic(shares: ShareCoordinator, group_id: str, name: str, topic: Topic | None, indexes: Iterable[int]) -> Message:
-    partitions = [_partition(shares, group_id, topic, index) for index in indexes]
+def _topic(
+    broker: "Broker",
+    found: Mapping[PartitionId, ShareOffset],
+    name: str,
+    topic: Topic | None,
+    indexes: Iterable[int],
+) -> Message:
+    partitions = [_partition(broker, found, topic, index) for index in indexes]
     answer = Message(topic_name=name, partitions=partitions)
     if topic is not None:
         answer.topic_id = topic.topic_id
     return answer
 
 
-def _partition(shares: ShareCoordinator, group_id: str, topic: Topic | None, index: int) -> Message:
+def _partition(broker: "Broker", found: Mapping[PartitionId, ShareOffset], topic: Topic | None, index: int) -> Message:
     answer = Message(
         partition_index=index,
         start_offset=NOWHERE,
@@ -67,8 +74,12 @@ def _partition(shares: ShareCoordinator, group_id: str, topic: Topic | None, ind
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answer.error_message = "There is no such partition."
         return answer
-    queue = shares.find(group_id, PartitionId(topic.topic_id, index))
-    if queue is not None:
-        answer.start_offset, answer.lag = queue.share.start_offset, queue.lag
-        answer.leader_epoch = queue.partition.epoch_at(queue.share.start_offset)
+    partition = topic.partition_id(index)
+    if partition in found:
+        _, answer.start_offset, answer.lag, answer.leader_epoch = found[partition]
+        return answer
+    try:
+        broker.share_admin.check_led(partition)
+    except RequestError as error:
+        answer.error_code, answer.error_message = error.code, error.message
     return answer

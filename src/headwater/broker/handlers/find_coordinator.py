@@ -1,12 +1,17 @@
-"""FindCoordinator (10): who coordinates a group or a transaction. Versions 0 to 6: one key, and from 4 on many.
+"""FindCoordinator (10): who coordinates a group or a transaction, or keeps what a share group did with a partition.
+Versions 0 to 6: one key, and from 4 on many; from 6 on those of share groups, `group:topic id:partition` (KIP-932).
 
 It is whoever leads the partition of the internal topic that keeps the state; the topic is created here, before the
 first request needs it.
 """
 
+import base64
+import binascii
+import uuid
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.node_calls import ShareKey
 from headwater.groups.shard import check_group_id
 from headwater.model.cluster import Node
 from headwater.model.errors import ErrorCode, RequestError
@@ -20,22 +25,26 @@ API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6)
 
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2
+FIRST_WITH_SHARE = 6
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     if context.api_version < 4:
-        return await _find(broker, request.key, request.key_type)
+        return await _find(broker, request.key, request.key_type, context.api_version)
     keys = dict.fromkeys(request.coordinator_keys)
-    return Message(coordinators=[await _find(broker, key, request.key_type) for key in keys])
+    return Message(coordinators=[await _find(broker, key, request.key_type, context.api_version) for key in keys])
 
 
-async def _find(broker: "Broker", key: str, key_type: int) -> Message:
+async def _find(broker: "Broker", key: str, key_type: int, version: int) -> Message:
     try:
         if key_type == GROUP:
             check_group_id(key)
             partition = await broker.groups.offsets_partition(key)
         elif key_type == TRANSACTION:
             partition = await broker.transactions.state_partition(key)
+        elif key_type == SHARE and version >= FIRST_WITH_SHARE:
+            partition = await broker.shares.states.state_partition(_share_key(key))
         else:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}.")
         node = _leader(broker, partition)
@@ -44,6 +53,18 @@ async def _find(broker: "Broker", key: str, key_type: int) -> Message:
     return Message(
         key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node.node_id, host=node.host, port=node.port
     )
+
+
+def _share_key(key: str) -> ShareKey:
+    group_id, *rest = key.rsplit(":", 2)
+    try:
+        topic_id, index = rest
+        padding = "=" * (-len(topic_id) % 4)
+        partition = PartitionId(uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + padding)), int(index))
+    except (ValueError, binascii.Error):
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"{key[:100]} names no share partition.") from None
+    check_group_id(group_id)
+    return ShareKey(group_id, partition)
 
 
 def _leader(broker: "Broker", partition: PartitionId) -> Node:

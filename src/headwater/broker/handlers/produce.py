@@ -1,8 +1,7 @@
 """Produce (0): append batches. Versions 3 to 13 are served; 0 is advertised as the lowest, because older librdkafka
 otherwise sends its batches uncompressed (KAFKA-18659).
 
-    acks  0 no answer (an error closes the connection, as in Kafka), 1 and -1 the batch is committed: with one replica
-          both mean the same
+    acks  0 no answer (an error closes the connection, as in Kafka), 1 the first replica has the batch, -1 all have it
 """
 
 import asyncio
@@ -127,18 +126,28 @@ class _Producing:
         question = None if gate.has_queue(entrant.producer_id) else gate.ask(entrant)
         if question is not None and question.is_answered:
             self._refuse(question.refused())
+            question.close()
             self.append_all()
             return self.answer()
         turn = gate.queue(entrant.producer_id)
         entering = asyncio.get_running_loop().create_task(self._enter_later(entrant, turn, question))
-        entering.add_done_callback(lambda _: turn.leave())  # a client that goes may cancel it before it begins
+
+        def done(_: object) -> None:  # a client that goes may cancel it before it begins
+            turn.leave()
+            if question is not None:
+                question.close()
+
+        entering.add_done_callback(done)
         return entering
 
     async def _enter_later(self, entrant: Entrant, turn: Turn, question: Question | None) -> Pieces | None:
         async with turn:
             question = question or self._broker.transaction_gate.ask(entrant)
-            await question.answered()
-            self._refuse(question.refused())
+            try:
+                await question.answered()
+                self._refuse(question.refused())
+            finally:
+                question.close()
             self.append_all()
         answer = self.answer()
         return await answer if isinstance(answer, asyncio.Future) else answer
@@ -159,7 +168,7 @@ class _Producing:
     def append_all(self) -> None:
         for partition, batch, header, result in self._checked:
             try:
-                appended = partition.append(batch, header)
+                appended = partition.append(batch, header, for_one=self._request.acks == 1)
             except RequestError as error:
                 _fail(result, error)
                 continue

@@ -61,11 +61,9 @@ async def _commit(
     producer = (request.producer_id, request.producer_epoch)
     try:
         check_group_id(group_id)
-        with broker.groups.announced(*producer, version=2 if version >= FIRST_THAT_ADDS else 1) as announced:
-            if version >= FIRST_THAT_ADDS:
-                await broker.transactions.add_offsets(request.transactional_id, *producer, group_id, version=2)
-            else:
-                await broker.transactions.verify_offsets(request.transactional_id, *producer, group_id)
+        protocol = 2 if version >= FIRST_THAT_ADDS else 1
+        with broker.groups.announced(*producer, version=protocol) as announced:
+            await broker.admissions.admit_offsets(request.transactional_id, *producer, group_id, protocol)
             answers = await broker.groups.commit_in_transaction(group_id, commit, *producer, announced)
     except RequestError as error:
         return {(each.topic, each.partition): _told(error.code, version) for each in offsets}

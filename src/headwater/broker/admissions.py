@@ -1,0 +1,108 @@
+"""Asks the coordinator of a transaction, here or on another node, whether partitions are part of it, or makes them so.
+
+A coordinator that is here is asked and the batch appended without a pause in between, so nothing can come between. The
+word of one that is far is old when it arrives: the transaction may have ended since, and its marker may have been
+faster. What is written behind the marker would stay open for ever (KIP-890). So whoever asks announces it first, and a
+marker that comes meanwhile refuses it:
+
+    version 2   the marker has a later epoch than the batch, which is refused for that alone, also after a restart
+    version 1   the marker has the batch's own epoch; only the announcement tells that it was faster. It cannot tell
+                a batch of a transaction that is over, and that comes late, while the next one is open: that one has
+                the right epoch, and its sequence number decides.
+
+A batch that is written after the decision and before the marker is part of what the marker ends. A client that commits
+has waited for its batches, and for one that aborts it makes no difference.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from headwater.broker import node_calls
+from headwater.broker.coordinator import GroupCoordinator
+from headwater.broker.node_calls import Kind
+from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.transaction_coordinator import TransactionCoordinator
+from headwater.groups.transaction_ends import TransactionEnds
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
+from headwater.transactions.effects import AddAnswer
+from headwater.transactions.requests import AddPartitions
+
+_NOT_REACHED = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    request: AddPartitions
+    answer: "asyncio.Future[AddAnswer]"
+    is_far: bool
+
+
+class Admissions:
+    def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator, nodes: NodeClient) -> None:
+        self._transactions = transactions
+        self._groups = groups
+        self._nodes = nodes
+
+    @property
+    def ends(self) -> TransactionEnds:
+        """Where to announce batches."""
+        return self._transactions.markers.ends
+
+    def ask(self, request: AddPartitions) -> Asked:
+        """Often answered at once. Raises RequestError."""
+        if self._nodes.is_alone or self._transactions.keeps(request.transactional_id):
+            return Asked(request, self._transactions.add_partitions(request), is_far=False)
+        answer = asyncio.get_running_loop().create_task(self._ask_far(request))
+        answer.add_done_callback(_seen)
+        return Asked(request, answer, is_far=True)
+
+    def refusals(self, asked: Asked) -> dict[PartitionId, ErrorCode]:
+        """Of the partitions asked for, those that may not be written to; the others may, before the next await, if no
+        marker was faster. Raises RequestError."""
+        answer = asked.answer.result()
+        if asked.is_far:
+            return answer.errors(asked.request.partitions)
+        return self._transactions.refusals(asked.request, answer)
+
+    async def admit_offsets(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str, version: int
+    ) -> None:
+        """A group's offsets become part of the transaction; in version 1 they must be. Raises RequestError."""
+        partition = await self._groups.offsets_partition(group_id)
+        is_verify_only = version < 2
+        request = AddPartitions(
+            transactional_id, producer_id, producer_epoch, frozenset({partition}), is_verify_only, version
+        )
+        asked = self.ask(request)
+        answer = await asked.answer
+        refused = self.refusals(asked) if is_verify_only else answer.errors(request.partitions)
+        for code in refused.values():
+            raise RequestError(code)
+
+    async def _ask_far(self, request: AddPartitions) -> AddAnswer:
+        partition = await self._transactions.state_partition(request.transactional_id)
+        body = node_calls.admission(request)
+        try:
+            answer = await self._nodes.ask_leader(partition, Kind.ADMIT, body, Lane.ADMISSIONS)
+        except RequestError as error:
+            if error.code in _NOT_REACHED:
+                # The client speaks with another coordinator, or with none: it can only ask again.
+                raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+            raise
+        return node_calls.read_admitted(answer)
+
+
+def _seen(answer: "asyncio.Future[AddAnswer]") -> None:
+    """Whoever asked may have gone."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,166 @@
+"""What this node answers when other nodes ask (broker.node_calls): each kind in one place.
+
+Whoever asks has proven that it belongs to the cluster. It may be wrong about who leads what, so that is looked at, and
+nothing is passed on to a third node. Up to the first await the questions of one lane are taken in their order.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from headwater.broker import node_calls
+from headwater.broker.node_calls import Kind
+from headwater.broker.partition import Partition
+from headwater.metadata.store import Unavailable, Unknown
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionId
+from headwater.records.batch import CorruptBatch, InvalidBatch, validate
+from headwater.transactions.effects import AddAnswer
+from headwater.wire.codec import Cursor, MalformedRequest
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+ADMISSION_WAIT_S: Final = 0.2
+"""How long an admission may wait for the end of the transaction before it. Those behind it wait, too."""
+MAX_READ_BYTES: Final = 8 * 1024 * 1024
+
+Answer: TypeAlias = Callable[[Cursor], Coroutine[Any, Any, bytes]]
+
+
+class NodeAnswers:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._answers: dict[int, Answer] = {
+            Kind.MARK: self._mark,
+            Kind.ADMIT: self._admit,
+            Kind.APPEND: self._append,
+            Kind.READ: self._read,
+            Kind.POSITIONS: self._positions,
+            Kind.CLAIM: self._claim,
+            Kind.CLAIM_ALL: self._claim_all,
+            Kind.WRITE_STATE: self._write_state,
+            Kind.FORGET_STATE: self._forget_state,
+            Kind.SHARE_GROUP: self._share_group,
+            Kind.DOUBT_MEMBER: self._doubt_member,
+            Kind.SHARE_OFFSETS: self._share_offsets,
+            Kind.RESET_SHARE: self._reset_share,
+            Kind.FORGET_SHARES: self._forget_shares,
+        }
+
+    async def answer(self, kind: int, body: Cursor) -> bytes:
+        """Raises RequestError, MalformedRequest."""
+        answer = self._answers.get(kind)
+        if answer is None:
+            raise MalformedRequest(f"there is no question of kind {kind}")
+        try:
+            return await answer(body)
+        except (Unavailable, Unknown) as error:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The metadata cannot be had: {error}") from error
+
+    # Transactions
+
+    async def _mark(self, body: Cursor) -> bytes:
+        committed = self._broker.transactions.markers.receive(node_calls.read_marker(body))
+        if committed is not None:
+            await committed
+        return b""
+
+    async def _admit(self, body: Cursor) -> bytes:
+        answer = self._broker.transactions.add_partitions(node_calls.read_admission(body))
+        await asyncio.wait([answer], timeout=ADMISSION_WAIT_S)
+        if answer.done():
+            return node_calls.admitted(answer.result())
+        return node_calls.admitted(AddAnswer(ErrorCode.CONCURRENT_TRANSACTIONS))
+
+    # Records
+
+    async def _append(self, body: Cursor) -> bytes:
+        partition = self._led(node_calls.read_partition(body))
+        if self._broker.catalog.topic_by_id(partition.id.topic_id).is_internal:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Internal topics are written by their keepers.")
+        batch = bytearray(node_calls.rest(body))
+        try:
+            header = validate(batch)
+        except (CorruptBatch, InvalidBatch) as error:
+            raise RequestError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        appended = partition.append(batch, header)
+        if appended.committed is not None:
+            await appended.committed
+        return b""
+
+    async def _read(self, body: Cursor) -> bytes:
+        partition_id, offset, max_bytes = node_calls.read_read_request(body)
+        partition = self._led(partition_id)
+        found = await partition.read(max(offset, partition.log_start), min(max_bytes, MAX_READ_BYTES))
+        return node_calls.batches(partition.log_start, partition.high_watermark, bytes(found))
+
+    async def _positions(self, body: Cursor) -> bytes:
+        index = node_calls.read_number(body)
+        node_calls.end(body)
+        return node_calls.positions(self._broker.groups.positions_at(index))
+
+    # The state of share groups
+
+    async def _claim(self, body: Cursor) -> bytes:
+        key, epoch = node_calls.read_claim(body)
+        return node_calls.claimed(await self._broker.shares.states.keeper(key).claim(key, epoch))
+
+    async def _claim_all(self, body: Cursor) -> bytes:
+        index, leaders = node_calls.read_claims(body)
+        return node_calls.all_claimed(await self._broker.shares.states.keeper_at(index).claim_all(leaders))
+
+    async def _write_state(self, body: Cursor) -> bytes:
+        write = node_calls.read_state_write(body)
+        await self._broker.shares.states.keeper(write.key).write(write)
+        return b""
+
+    async def _forget_state(self, body: Cursor) -> bytes:
+        key, ticket = node_calls.read_key(body), node_calls.read_number(body)
+        node_calls.end(body)
+        await self._broker.shares.states.keeper(key).forget(key, ticket)
+        return b""
+
+    # Share groups
+
+    async def _share_group(self, body: Cursor) -> bytes:
+        group_id = node_calls.read_text(body)
+        node_calls.end(body)
+        self._broker.groups.share_group(group_id)
+        return b""
+
+    async def _doubt_member(self, body: Cursor) -> bytes:
+        group_id, member_id = node_calls.read_text(body), node_calls.read_text(body)
+        node_calls.end(body)
+        settings = self._broker.group_configs.membership(group_id)
+        self._broker.groups.doubt_share_member(group_id, member_id, settings)
+        return b""
+
+    async def _share_offsets(self, body: Cursor) -> bytes:
+        group_id = node_calls.read_text(body)
+        node_calls.end(body)
+        return node_calls.share_offsets(await self._broker.share_admin.offsets_here(group_id))
+
+    async def _reset_share(self, body: Cursor) -> bytes:
+        group_id, partition = node_calls.read_text(body), node_calls.read_partition(body)
+        offset = node_calls.read_number(body)
+        node_calls.end(body)
+        await self._broker.share_admin.reset_here(group_id, partition, offset)
+        return b""
+
+    async def _forget_shares(self, body: Cursor) -> bytes:
+        group_id, topic = node_calls.read_text(body), node_calls.read_text(body)
+        node_calls.end(body)
+        try:
+            topic_id = uuid.UUID(hex=topic) if topic else None
+        except ValueError:
+            raise MalformedRequest(f"{topic[:40]} is no id of a topic") from None
+        await self._broker.share_admin.forget_here(group_id, topic_id)
+        return b""
+
+    def _led(self, partition: PartitionId) -> Partition:
+        topic = self._broker.catalog.find_id(partition.topic_id)
+        if topic is None:
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The topic is not known here.")
+        return topic.partition(partition.index)

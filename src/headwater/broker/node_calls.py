@@ -1,0 +1,320 @@
+"""The bytes of what nodes ask each other (peers.questions). Integers are big-endian; a text is its length in two bytes
+and UTF-8, a blob its length in four; a partition is the topic's id and an index; an array begins with a count.
+
+To change a body: a new kind, so that the nodes of a cluster can be upgraded one after the other.
+"""
+
+import enum
+import struct
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from headwater.broker.subscriptions import GroupPosition
+from headwater.model.errors import ErrorCode
+from headwater.model.ids import LeaderEpoch, Offset, PartitionId
+from headwater.transactions.effects import AddAnswer
+from headwater.transactions.requests import AddPartitions
+from headwater.wire.codec import Cursor, MalformedRequest
+
+
+class Kind(enum.IntEnum):
+    MARK = 1
+    ADMIT = 2
+    APPEND = 3
+    READ = 4
+    POSITIONS = 5
+    CLAIM = 6
+    CLAIM_ALL = 7
+    WRITE_STATE = 8
+    FORGET_STATE = 9
+    SHARE_GROUP = 10
+    DOUBT_MEMBER = 11
+    SHARE_OFFSETS = 12
+    RESET_SHARE = 13
+    FORGET_SHARES = 14
+
+
+_PARTITION: Final = struct.Struct(">16si")
+_MARKER: Final = struct.Struct(">qh?iq")
+_PRODUCER: Final = struct.Struct(">qh?b")
+_CODE: Final = struct.Struct(">h")
+_COUNT: Final = struct.Struct(">I")
+_SIZE: Final = struct.Struct(">H")
+_LONG: Final = struct.Struct(">q")
+_INT: Final = struct.Struct(">i")
+_FLAG: Final = struct.Struct(">?")
+_READ: Final = struct.Struct(">qI")
+_BOUNDS: Final = struct.Struct(">qq")
+_POSITION: Final = struct.Struct(">iq")
+_STATE: Final = struct.Struct(">qI")
+_SHARE: Final = struct.Struct(">qqi")
+
+
+class ShareKey(NamedTuple):
+    """A partition as one share group sees it."""
+
+    group_id: str
+    partition: PartitionId
+
+
+class Marker(NamedTuple):
+    partition: PartitionId
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    attempt: int
+    """Grows with each try of a coordinator to write a marker."""
+
+
+class Claimed(NamedTuple):
+    """The state of a share partition, given to the leader that claimed it."""
+
+    ticket: int
+    """Names the claim. Of two claims only the later one can write."""
+    snapshot: bytes
+    """Empty if there is no state yet."""
+    changes: Sequence[bytes]
+    """Since the snapshot."""
+
+
+class StateEntry(NamedTuple):
+    is_snapshot: bool
+    value: bytes
+
+
+class StateWrite(NamedTuple):
+    key: ShareKey
+    ticket: int
+    position: int
+    """How many changes there are since the last snapshot, before this write."""
+    entries: Sequence[StateEntry]
+
+
+class ReadBatches(NamedTuple):
+    log_start: Offset
+    high_watermark: Offset
+    batches: memoryview
+
+
+class ShareOffset(NamedTuple):
+    partition: PartitionId
+    start_offset: Offset
+    lag: int
+    leader_epoch: LeaderEpoch
+
+
+# Pieces
+
+
+def partition(partition_id: PartitionId) -> bytes:
+    return _PARTITION.pack(partition_id.topic_id.bytes, partition_id.index)
+
+
+def read_partition(body: Cursor) -> PartitionId:
+    topic_id, index = _PARTITION.unpack(body.take(_PARTITION.size))
+    return PartitionId(uuid.UUID(bytes=topic_id), index)
+
+
+def text(value: str) -> bytes:
+    data = value.encode()
+    return _SIZE.pack(len(data)) + data
+
+
+def read_text(body: Cursor) -> str:
+    try:
+        return str(body.take(_SIZE.unpack(body.take(_SIZE.size))[0]), "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"a text is not UTF-8: {error}") from None
+
+
+def number(value: int) -> bytes:
+    return _LONG.pack(value)
+
+
+def read_number(body: Cursor) -> int:
+    value: int = _LONG.unpack(body.take(_LONG.size))[0]
+    return value
+
+
+def key(of: ShareKey) -> bytes:
+    return text(of.group_id) + partition(of.partition)
+
+
+def read_key(body: Cursor) -> ShareKey:
+    return ShareKey(read_text(body), read_partition(body))
+
+
+def end(body: Cursor) -> None:
+    if body.position != body.end:
+        raise MalformedRequest(f"{body.end - body.position} bytes behind the end")
+
+
+def rest(body: Cursor) -> memoryview:
+    return body.take(body.end - body.position)
+
+
+def _blob(value: bytes) -> bytes:
+    return _COUNT.pack(len(value)) + value
+
+
+def _read_blob(body: Cursor) -> bytes:
+    return bytes(body.take(_COUNT.unpack(body.take(_COUNT.size))[0]))
+
+
+def _array(pieces: Iterable[bytes]) -> bytes:
+    items = list(pieces)
+    return _COUNT.pack(len(items)) + b"".join(items)
+
+
+def _read_count(body: Cursor, min_bytes: int) -> range:
+    return range(body.count(_COUNT.unpack(body.take(_COUNT.size))[0], min_bytes))
+
+
+# Transactions
+
+
+def marker(of: Marker) -> bytes:
+    return partition(of.partition) + _MARKER.pack(*of[1:])
+
+
+def read_marker(body: Cursor) -> Marker:
+    found = Marker(read_partition(body), *_MARKER.unpack(body.take(_MARKER.size)))
+    end(body)
+    return found
+
+
+def admission(request: AddPartitions) -> bytes:
+    who = _PRODUCER.pack(request.producer_id, request.producer_epoch, request.is_verify_only, request.version)
+    return text(request.transactional_id) + who + _array(map(partition, sorted(request.partitions)))
+
+
+def read_admission(body: Cursor) -> AddPartitions:
+    transactional_id = read_text(body)
+    producer_id, epoch, is_verify_only, version = _PRODUCER.unpack(body.take(_PRODUCER.size))
+    partitions = frozenset(read_partition(body) for _ in _read_count(body, _PARTITION.size))
+    end(body)
+    return AddPartitions(transactional_id, producer_id, epoch, partitions, is_verify_only, version)
+
+
+def admitted(answer: AddAnswer) -> bytes:
+    return _CODE.pack(answer.error) + _array(map(partition, sorted(answer.missing)))
+
+
+def read_admitted(body: Cursor) -> AddAnswer:
+    (code,) = _CODE.unpack(body.take(_CODE.size))
+    try:
+        error = ErrorCode(code)
+    except ValueError:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    return AddAnswer(error, frozenset(read_partition(body) for _ in _read_count(body, _PARTITION.size)))
+
+
+# Batches and positions
+
+
+def read_request(partition_id: PartitionId, offset: Offset, max_bytes: int) -> bytes:
+    return partition(partition_id) + _READ.pack(offset, max_bytes)
+
+
+def read_read_request(body: Cursor) -> tuple[PartitionId, Offset, int]:
+    partition_id = read_partition(body)
+    offset, max_bytes = _READ.unpack(body.take(_READ.size))
+    end(body)
+    return partition_id, offset, max_bytes
+
+
+def batches(log_start: Offset, high_watermark: Offset, data: bytes) -> bytes:
+    return _BOUNDS.pack(log_start, high_watermark) + data
+
+
+def read_batches(body: Cursor) -> ReadBatches:
+    log_start, high_watermark = _BOUNDS.unpack(body.take(_BOUNDS.size))
+    return ReadBatches(log_start, high_watermark, rest(body))
+
+
+def positions(found: Iterable[GroupPosition]) -> bytes:
+    return _array(
+        text(group_id) + text(topic) + _POSITION.pack(index, offset) for group_id, topic, index, offset in found
+    )
+
+
+def read_positions(body: Cursor) -> list[GroupPosition]:
+    body.elements_left = body.end
+    return [
+        GroupPosition(read_text(body), read_text(body), *_POSITION.unpack(body.take(_POSITION.size)))
+        for _ in _read_count(body, 2 * _SIZE.size + _POSITION.size)
+    ]
+
+
+# The state of share groups
+
+
+def claim(of: ShareKey, epoch: LeaderEpoch) -> bytes:
+    return key(of) + _INT.pack(epoch)
+
+
+def read_claim(body: Cursor) -> tuple[ShareKey, LeaderEpoch]:
+    of, epoch = read_key(body), _INT.unpack(body.take(_INT.size))[0]
+    end(body)
+    return of, epoch
+
+
+def claims(index: int, leaders: Iterable[tuple[PartitionId, LeaderEpoch]]) -> bytes:
+    return _INT.pack(index) + _array(partition(each) + _INT.pack(epoch) for each, epoch in leaders)
+
+
+def read_claims(body: Cursor) -> tuple[int, dict[PartitionId, LeaderEpoch]]:
+    (index,) = _INT.unpack(body.take(_INT.size))
+    leaders = {}
+    for _ in _read_count(body, _PARTITION.size + _INT.size):
+        partition_id = read_partition(body)
+        leaders[partition_id] = _INT.unpack(body.take(_INT.size))[0]
+    end(body)
+    return index, leaders
+
+
+def claimed(state: Claimed) -> bytes:
+    return _LONG.pack(state.ticket) + _blob(state.snapshot) + _array(map(_blob, state.changes))
+
+
+def read_claimed(body: Cursor) -> Claimed:
+    ticket = read_number(body)
+    return Claimed(ticket, _read_blob(body), [_read_blob(body) for _ in _read_count(body, _COUNT.size)])
+
+
+def all_claimed(states: Iterable[tuple[ShareKey, Claimed]]) -> bytes:
+    return _array(key(of) + claimed(state) for of, state in states)
+
+
+def read_all_claimed(body: Cursor) -> list[tuple[ShareKey, Claimed]]:
+    body.elements_left = body.end
+    return [(read_key(body), read_claimed(body)) for _ in _read_count(body, _SIZE.size + _PARTITION.size)]
+
+
+def state_write(write: StateWrite) -> bytes:
+    entries = _array(_FLAG.pack(entry.is_snapshot) + _blob(entry.value) for entry in write.entries)
+    return key(write.key) + _STATE.pack(write.ticket, write.position) + entries
+
+
+def read_state_write(body: Cursor) -> StateWrite:
+    of = read_key(body)
+    ticket, position = _STATE.unpack(body.take(_STATE.size))
+    entries = []
+    for _ in _read_count(body, _FLAG.size + _COUNT.size):
+        (is_snapshot,) = _FLAG.unpack(body.take(_FLAG.size))
+        entries.append(StateEntry(is_snapshot, _read_blob(body)))
+    end(body)
+    return StateWrite(of, ticket, position, entries)
+
+
+def share_offsets(found: Iterable[ShareOffset]) -> bytes:
+    return _array(partition(each.partition) + _SHARE.pack(*each[1:]) for each in found)
+
+
+def read_share_offsets(body: Cursor) -> list[ShareOffset]:
+    return [
+        ShareOffset(read_partition(body), *_SHARE.unpack(body.take(_SHARE.size)))
+        for _ in _read_count(body, _PARTITION.size + _SHARE.size)
+    ]
