@@ -110,12 +110,31 @@ class Broker(Process):
             return reply(Retriable())
         if leader.is_starving or leader.uncommitted >= MAX_UNCOMMITTED:
             return reply(Retriable())
+        if self._takes_at_once(leader, producer, sequence, records):
+            return reply(self._exposed - records)
         base = leader.log_end
         batch = Batch(base, records, leader.segment.epoch, producer, sequence)
         self.producers.wrote(producer, sequence, base, batch.end)
         self._uncommitted.append(batch.encode())
         self._waiting.append((batch.end, base, reply))
         self.run(leader.append(Entry(base, batch.end, self._uncommitted[-1], 0), self.world.now))
+
+    def _takes_at_once(self, leader: Leader, producer: int, sequence: int, records: int) -> bool:
+        """The short way, where the only replica is this node's own."""
+        lone = leader.lone_replica
+        if lone is None or self.stores[lone].node != self.node or self.world.chance(0.5):
+            return False
+        base = leader.log_end
+        batch = Batch(base, records, leader.segment.epoch, producer, sequence)
+        entry = Entry(base, batch.end, batch.encode(), 0)
+        if not self.stores[lone].append_now(lone, leader.segment.id, base, base, (entry.batch,)):
+            return False
+        self.world.counts["taken at once"] += 1
+        self.producers.wrote(producer, sequence, base, batch.end)
+        self._uncommitted.append(entry.batch)
+        leader.took(entry)
+        self._advance()
+        return True
 
     def fetch(self, reply: Reply, offset: Offset) -> None:
         if self.leader is None:

@@ -70,8 +70,21 @@ class Housekeeping:
     def _compact(self) -> None:
         every_s = self._broker.swarm.compact_every_s
         self._world.after(every_s * (0.5 + self._world.random.random()), self._compact)
-        if self._broker.leader is not None:
-            self._list(self._merge)
+        if self._broker.leader is None:
+            return
+        if self._world.chance(0.3):
+            self._unstage()
+        self._list(self._merge)
+
+    def _unstage(self) -> None:
+        """Forget what leaders before this one began and did not finish. Some of them may not know that they are over:
+        their swap finds its key gone."""
+
+        def listed(answer: Any) -> None:
+            if isinstance(answer, dict) and answer:
+                self._ask(self._broker.metadata.txn, ([], [(key, None) for key in answer]), _ignore)
+
+        self._ask(self._broker.metadata.list_below, (STAGED,), listed)
 
     def _merge(self, sealed: list[Item]) -> None:
         if len(sealed) < 2 or self._broker.leader is None:
@@ -79,7 +92,7 @@ class Housekeeping:
         at = self._world.random.randrange(len(sealed) - 1)
         one, other = sealed[at], sealed[at + 1]
         if one.value.end == other.value.base:
-            _Merge(self, self._broker, self._world, one, other).announce()
+            Merge(self, self._broker, self._world, one, other).announce()
 
     def _list(self, then: Callable[[list[Item]], None]) -> None:
         def listed(answer: Any) -> None:
@@ -94,7 +107,7 @@ class Housekeeping:
         broker.network.call(broker, broker.metadata, handler, arguments, answered, broker.timeout_s)
 
 
-class _Merge:
+class Merge:
     """Announce, read both, write the output to stores, swap. Whatever fails on the way leaves garbage only."""
 
     def __init__(self, housekeeping: Housekeeping, broker: Broker, world: World, one: Item, other: Item) -> None:
@@ -163,7 +176,11 @@ class _Merge:
         conditions = [(key, item.version) for key, item in zip(keys, self._inputs, strict=True)]
         staged = STAGED + output.id
         operations = [*((key, None) for key in keys), (staged, None), (SEALED + output.id, output)]
-        self._ask(self._broker.metadata.txn, ([*conditions, (staged, self._staged)], operations), self._swapped)
+        self._ask(self._broker.metadata.txn, ([*conditions, *self.still_staged()], operations), self._swapped)
+
+    def still_staged(self) -> list[tuple[str, int]]:
+        """Without the staged key the output may be collected already."""
+        return [(STAGED + self._output.id, self._staged)]
 
     def _swapped(self, answer: int | Lost) -> None:
         if isinstance(answer, int) and answer:
@@ -174,3 +191,7 @@ class _Merge:
         broker, store = self._broker, self._broker.stores[store_id]
         answered = broker.of_this_term(answer)
         broker.network.call(broker, store, getattr(store, call), (store_id, *arguments), answered, broker.timeout_s)
+
+
+def _ignore(answer: Any) -> None:
+    """The next one looks again."""

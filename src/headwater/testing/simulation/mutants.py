@@ -18,6 +18,7 @@ from headwater.replication.takeover import Takeover
 from headwater.testing.simulation.batches import Producers, decode
 from headwater.testing.simulation.collector import Round
 from headwater.testing.simulation.errands import Errands
+from headwater.testing.simulation.housekeeping import Merge
 from headwater.testing.simulation.metadata import HEAD, SEALED, STAGED, Metadata
 from headwater.testing.simulation.network import Lost
 from headwater.testing.simulation.publishing import Publication
@@ -109,7 +110,7 @@ def ignore_doubt(decide: Wrapper, replicas: Any, answers: Mapping[Any, Any]) -> 
     return decide(replicas, {store: replace(state, in_doubt=False) for store, state in answers.items()})
 
 
-@_mutant(takeover, "decide", "the shortest of the answers is taken, not the longest")
+@_mutant(takeover, "decide", "the shortest of the answers is taken, not the longest", theme="takeover")
 def shortest_answer(decide: Wrapper, replicas: Any, answers: Mapping[Any, Any]) -> Any:
     found = decide(replicas, answers)
     if found is None:
@@ -156,7 +157,7 @@ def no_freeze(freeze: Wrapper, tracker: AckTracker) -> int:
     return tracker.high_watermark
 
 
-@_mutant(Leader, "_maybe_publish", "a roll takes whatever stores it gets")
+@_mutant(Leader, "_maybe_publish", "a roll takes whatever stores it gets", theme="network")
 def roll_ignores_min_isr(maybe_publish: Wrapper, leader: Any, roll: Any, now: float) -> Any:
     rules = leader.rules
     leader.rules = replace(rules, min_insync=1)
@@ -187,7 +188,7 @@ def publish_unguarded(holds: Wrapper, metadata: Metadata, conditions: Any) -> bo
     return True
 
 
-@_mutant(Publication, "_answered", "a publication without an answer counts as not written")
+@_mutant(Publication, "_answered", "a publication without an answer counts as not written", theme="publication")
 def publish_unknown_taken_as_failed(answered: Wrapper, publication: Any, answer: Any) -> None:
     if isinstance(answer, Lost):
         publication._done(None)
@@ -199,13 +200,20 @@ def publish_unknown_taken_as_failed(answered: Wrapper, publication: Any, answer:
     Publication,
     "is_mine",
     "a head that names the segment is taken for one's own, though another leads by now",
-    theme="network",
+    theme="publication",
 )
 def later_head_taken_for_own(is_mine: Wrapper, publication: Any, head: Any) -> bool:
     return head.open is not None and head.open.id == publication._head.open.id
 
 
 # Repair and garbage
+
+
+@_mutant(
+    Merge, "still_staged", "a compaction is swapped in though its output may have been collected", theme="compaction"
+)
+def swap_though_unstaged(still_staged: Wrapper, merge: Any) -> list[tuple[str, int]]:
+    return []
 
 
 @_mutant(Store, "_draw_identity", "an emptied disk comes back under the old identity")
@@ -244,7 +252,9 @@ def no_adding(
     return collect(inventory, store, heads, staged, blind, topics)
 
 
-@_mutant(garbage, "collect", "garbage collection does not spare the outputs of a compaction under way")
+@_mutant(
+    garbage, "collect", "garbage collection does not spare the outputs of a compaction under way", theme="compaction"
+)
 def gc_base_clause_with_compaction(
     collect: Wrapper, inventory: Any, store: Any, heads: Any, staged: Any, sealed: Any, topics: Any
 ) -> Any:

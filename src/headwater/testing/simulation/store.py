@@ -15,6 +15,7 @@ from headwater.model.replica import (
     NoSpace,
     OutOfSequence,
     ReplicaState,
+    StoreError,
     UnknownSegment,
     WrongStore,
 )
@@ -70,17 +71,39 @@ class Store(Process):
         lac: Offset,
         batches: Sequence[Buffer],
     ) -> None:
+        written = self._write(store_id, segment, first, lac, batches)
+        if isinstance(written, Replica):
+            self._flush(written, reply, written.end)
+        else:
+            reply(written)
+
+    def append_now(
+        self, store_id: StoreId, segment: SegmentId, first: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> bool:
+        """For the broker of the same node: an append that is over when the call returns. False, and nothing has
+        happened, if that cannot be."""
+        if not self.is_up:
+            return False
+        written = self._write(store_id, segment, first, lac, batches)
+        if not isinstance(written, Replica):
+            return False
+        self._flushed(self.life, written, len(written.entries), written.lac, False, _ignore, written.end)
+        return True
+
+    def _write(
+        self, store_id: StoreId, segment: SegmentId, first: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Replica | StoreError:
         if store_id != self.store_id:
-            return reply(WrongStore())
+            return WrongStore()
         replica = self.replicas.get(segment)
         if replica is None:
-            return reply(UnknownSegment())
+            return UnknownSegment()
         if replica.is_fenced:
-            return reply(Fenced())
+            return Fenced()
         if first > replica.end:
-            return reply(OutOfSequence())
+            return OutOfSequence()
         if self.is_full and batches:
-            return reply(NoSpace())
+            return NoSpace()
         for batch in batches:
             base, batch_end = span(batch)
             self._invariants.written(segment, base, batch, self.name)
@@ -88,7 +111,7 @@ class Store(Process):
                 replica.entries.append(batch)
                 replica.end = batch_end
         replica.lac = max(replica.lac, lac)
-        self._flush(replica, reply, replica.end)
+        return replica
 
     def fence(self, reply: Reply, store_id: StoreId, segment: SegmentId) -> None:
         if store_id != self.store_id:
@@ -296,3 +319,7 @@ class Store(Process):
             value = replica.state()
         self._invariants.acknowledged(replica, value)
         reply(value)
+
+
+def _ignore(answer: Any) -> None:
+    """Nobody waits for it."""

@@ -4,11 +4,15 @@ Each seed leaves most faults out: some errors show only where one kind of fault 
 of the mutants were invisible until the intervals of garbage collection and repair were varied.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from random import Random
+from typing import Any, TypeAlias
 
 from headwater.replication.effects import Rules
 from headwater.testing.simulation.network import Conditions
+
+Choices: TypeAlias = tuple[Any, ...]
 
 FAULTS = (
     "store killed",
@@ -32,14 +36,71 @@ FAULTS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Faults that go together, and what makes them meet."""
+
+    faults: tuple[str, ...]
+    choices: Mapping[str, Choices] = field(default_factory=dict)
+
+
 THEMES = {
-    "repair": ("store killed", "store power cut", "mute store", "disk lost", "sealed replica damaged", "store drained"),
-    "takeover": ("all stores power cut", "blackout", "node power cut", "tail damaged", "leader moved", "zombie leader"),
-    "metadata": ("metadata outage", "zombie leader", "leader moved", "broker killed", "mute store"),
-    "disks": ("disk full", "all disks full", "disk lost", "tail damaged", "store power cut"),
-    "network": ("one-way cut", "mute store", "isolated node", "zombie leader", "leader moved"),
+    "repair": Theme(
+        ("store killed", "store power cut", "mute store", "disk lost", "sealed replica damaged", "store drained"),
+        {"plan_every_s": (0.02,), "dead_store_s": (0.0, 0.02), "move_every_s": (2.0,), "buggify": (0.1, 0.4)},
+    ),
+    "takeover": Theme(
+        ("all stores power cut", "blackout", "node power cut", "tail damaged", "leader moved", "zombie leader"),
+    ),
+    "publication": Theme(
+        ("metadata outage", "zombie leader", "leader moved", "broker killed", "mute store"),
+        {
+            "segment_batches": (4,),
+            "deaf": (0.9,),
+            "move_every_s": (0.1, 0.3),
+            "lost_answers": (0.1, 0.3),
+            "buggify": (0.1, 0.4),
+            "fault_every_s": (0.4, 0.8),
+        },
+    ),
+    "compaction": Theme(
+        ("zombie leader", "leader moved", "mute store", "one-way cut"),
+        {
+            "segment_batches": (4,),
+            "collect_every_s": (0.03,),
+            "compact_every_s": (0.03, 0.1),
+            "deaf": (0.9,),
+            "move_every_s": (0.1, 0.3),
+            "fault_every_s": (0.4, 0.8),
+        },
+    ),
+    "disks": Theme(("disk full", "all disks full", "disk lost", "tail damaged", "store power cut")),
+    "network": Theme(("one-way cut", "mute store", "isolated node", "zombie leader", "leader moved")),
 }
-"""Faults that go together. Half of the seeds have a theme and draw from its faults only."""
+"""Half of the seeds have a theme, and draw from its faults only."""
+
+CHOICES: Mapping[str, Choices] = {
+    "fault_every_s": (0.08, 0.2, 0.4),
+    "faulty_s": (1.5, 2.5),
+    "sync_s": (0.0002, 0.001, 0.004),
+    "watch_every_s": (0.1, 0.3),
+    "deaf": (0.0, 0.5, 0.9),
+    "segment_batches": (4, 15, 1000),
+    "collect_every_s": (0.03, 0.1, 0.4, 2.0),
+    "plan_every_s": (0.03, 0.1, 0.3),
+    "dead_store_s": (0.02, 0.2, 1.0),
+    "move_every_s": (0.1, 0.3, 1.0),
+    "retain_every_s": (0.0, 0.3),
+    "compact_every_s": (0.0, 0.2),
+    "producers": (2, 4),
+    "in_flight": (1, 3),
+    "produce_every_s": (0.01, 0.03),
+    "read_every_s": (0.03, 0.1),
+    "torn_lists": (False, True),
+    "lost_answers": (0.0, 0.02, 0.1),
+    "buggify": (0.0, 0.02, 0.1, 0.3),
+}
+"""What a swarm has, where its theme does not say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,33 +160,16 @@ def draw(random: Random, theme: str | None = None) -> Swarm:
         late_answers=random.random() < 0.3,
     )
     drawn = random.choice((None,) * len(THEMES) + tuple(THEMES))
-    theme = theme or drawn
-    likelihood = random.choice((0.25, 0.5, 0.9)) if theme is None else 0.7
-    faults = tuple(fault for fault in THEMES.get(theme or "", FAULTS) if random.random() < likelihood)
-    is_repair = theme == "repair"
+    chosen = THEMES.get(theme or drawn or "")
+    likelihood = random.choice((0.25, 0.5, 0.9)) if chosen is None else 0.7
+    possible = FAULTS if chosen is None else chosen.faults
+    faults = tuple(fault for fault in possible if random.random() < likelihood)
+    choices = CHOICES if chosen is None else {**CHOICES, **chosen.choices}
     return Swarm(
         stores=stores,
         brokers=random.choice((2, 2, 3)),
         rules=rules,
         conditions=conditions,
-        faults=faults or ("store power cut",),
-        fault_every_s=random.choice((0.08, 0.2, 0.4)),
-        faulty_s=random.choice((1.5, 2.5)),
-        sync_s=random.choice((0.0002, 0.001, 0.004)),
-        watch_every_s=random.choice((0.1, 0.3)),
-        deaf=random.choice((0.0, 0.5, 0.9)),
-        segment_batches=random.choice((4, 15, 1000)),
-        collect_every_s=random.choice((0.03, 0.1, 0.4, 2.0)),
-        plan_every_s=random.choice((0.02,) if is_repair else (0.03, 0.1, 0.3)),
-        dead_store_s=random.choice((0.0, 0.02) if is_repair else (0.02, 0.2, 1.0)),
-        move_every_s=random.choice((2.0,) if is_repair else (0.1, 0.3, 1.0)),
-        retain_every_s=random.choice((0.0, 0.3)),
-        compact_every_s=random.choice((0.0, 0.2)),
-        producers=random.choice((2, 4)),
-        in_flight=random.choice((1, 3)),
-        produce_every_s=random.choice((0.01, 0.03)),
-        read_every_s=random.choice((0.03, 0.1)),
-        torn_lists=random.random() < 0.5,
-        lost_answers=random.choice((0.0, 0.02, 0.1)),
-        buggify=random.choice((0.1, 0.4) if is_repair else (0.0, 0.02, 0.1, 0.3)),
+        faults=faults or possible[:1],
+        **{name: random.choice(values) for name, values in choices.items()},
     )
