@@ -1,7 +1,7 @@
 """A cluster of nodes that differ: each with options of its own, added and removed while it runs.
 
-Nodes are threads of this process and the metadata is a SQLite file, unless a test wants processes or etcd: that starts in
-a moment, and what a node does is the same.
+Nodes are threads of this process and the metadata is a SQLite file, unless a test wants processes or etcd: that starts
+in a moment, and what a node does is the same.
 """
 
 import asyncio

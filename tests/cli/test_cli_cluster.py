@@ -1,0 +1,256 @@
+"""`headwater cluster`, and `headwater serve` as a node of one, called as a person would."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headwater.cli.cluster_child import find_etcd
+from headwater.cli.cluster_files import LocalNode, LocalPlan, load_plan, save_plan
+from headwater.cli.main import app
+from headwater.cli.output import Problem
+from headwater.testing import Broker
+
+PATIENCE_S = 90.0
+COMMAND = [sys.executable, "-m", "headwater.cli.main"]
+
+
+def headwater(*arguments: str, status: int = 0) -> str:
+    """What it says, on both streams."""
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def wait_until(claim: str, is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, claim
+        time.sleep(0.1)
+
+
+class Up:
+    """`headwater cluster up` as a process; what it says on a stream is collected as it comes."""
+
+    def __init__(self, directory: Path, *arguments: str, terminal: bool = False) -> None:
+        self.directory = directory
+        self.said = ""
+        master, slave = os.openpty() if terminal else os.pipe()
+        self._stream = master
+        command = [*COMMAND, "cluster", "up", "--data", str(directory), "--port", "0", *arguments]
+        environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True, env=environment
+        )
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> "Up":
+        wait_until("the cluster is up", lambda: "is up." in self.said or self.process.poll() is not None)
+        assert self.process.poll() is None, self.said
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        os.close(self._stream)
+
+    @property
+    def plan(self) -> LocalPlan:
+        plan = load_plan(self.directory)
+        assert plan is not None
+        return plan
+
+    def status(self) -> Any:
+        return json.loads(headwater("cluster", "status", "--data", str(self.directory), "--json"))
+
+    def interrupt(self) -> int:
+        """Ctrl-C, once."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(PATIENCE_S)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # a terminal whose other side is closed
+            while data := os.read(self._stream, 65536):
+                self.said += data.decode(errors="replace")
+
+
+def children(pid: int) -> dict[int, str]:
+    """The processes that a process has started, with their command lines."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if f"PPid:\t{pid}\n" in (folder / "status").read_text():
+                    found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_is_started_used_grown_hurt_healed_and_stopped(tmp_path: Path) -> None:
+    with Up(tmp_path, "--sqlite", "--nodes", "2", "--racks", "east,west") as up:
+        plan = up.plan
+        assert f"bootstrap   {plan.bootstrap}" in up.said
+        assert f"metadata    sqlite:{tmp_path}/metadata.db" in up.said
+        said = headwater("produce", "--bootstrap", plan.bootstrap, "greetings", "hello")
+        assert "greetings partition 0 offset 0" in said
+        found = up.status()
+        assert [(node["node"], node["rack"]) for node in found["nodes"]] == [(1, "east"), (2, "west")]
+        assert found["controller"] in (1, 2)
+        assert {store["state"] for store in found["stores"]} == {"active"}
+        assert "runs already" in headwater("cluster", "up", "--data", str(tmp_path), status=1)
+
+        assert "Added node 3" in headwater("cluster", "add", "--data", str(tmp_path), "--roles", "broker")
+        assert {node["node"]: node["roles"] for node in up.status()["nodes"]}[3] == ["broker"]
+        assert len(up.plan.nodes) == 3
+
+        (second,) = [pid for pid, line in children(up.process.pid).items() if "node-2" in line]
+        os.kill(second, signal.SIGKILL)
+        wait_until("its end is told", lambda: "node-2 ended: SIGKILL" in up.said)
+        assert f"headwater cluster restart 2 --data {tmp_path}" in up.said
+        assert "Restarted node-2" in headwater("cluster", "restart", "2", "--data", str(tmp_path))
+        headwater("cluster", "status", "--data", str(tmp_path), "--wait", "60")
+        assert "no 'nine'" in headwater("cluster", "restart", "nine", "--data", str(tmp_path), status=1)
+
+        started = list(children(up.process.pid))
+        assert up.interrupt() == 0, up.said
+        assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+    assert "does not run" in headwater("cluster", "add", "--data", str(tmp_path), status=1)
+    assert (tmp_path / "logs" / "node-3.log").read_text()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (apt-get install etcd-server)")
+def test_a_cluster_with_etcd_stops_its_nodes_first_and_comes_back_as_it_was(tmp_path: Path) -> None:
+    with Up(tmp_path, "--nodes", "2", "--no-logs") as up:
+        assert "metadata    etcd://127.0.0.1:" in up.said
+        headwater("produce", "--bootstrap", up.plan.bootstrap, "greetings", "hello")
+        cluster_id = up.status()["cluster_id"]
+        assert up.interrupt() == 0, up.said
+        stopped = re.findall(r"^(\S+): stopped", up.said, re.MULTILINE)
+        assert stopped == ["node-2", "node-1", "etcd"]
+    with Up(tmp_path, "--no-logs", terminal=True) as up:
+        assert up.status()["cluster_id"] == cluster_id
+        said = headwater("consume", "--bootstrap", up.plan.bootstrap, "greetings", "--exit-at-end")
+        assert "hello" in said
+        wait_until("the table shows who controls", lambda: "broker,store,controller" in up.said)
+        assert up.interrupt() == 0, up.said
+
+
+def test_a_node_that_cannot_start_ends_the_start_with_its_reason(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nodes = (LocalNode(1, taken.getsockname()[1]), LocalNode(2, 0))
+        save_plan(tmp_path, LocalPlan(None, 2, "sync", nodes))
+        done = subprocess.run(
+            [*COMMAND, "cluster", "up", "--data", str(tmp_path)],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "node-1 did not start: Another program listens on" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_plan_of_a_cluster_survives_the_file(tmp_path: Path) -> None:
+    plan = LocalPlan((2379, 2380), 3, "os", (LocalNode(1, 9092), LocalNode(4, 9100, "broker", "east")))
+    save_plan(tmp_path, plan)
+    assert load_plan(tmp_path) == plan
+    grown = plan.grown("store", None)
+    assert [node.node_id for node in grown.nodes] == [1, 4, 5]
+    for nonsense in ("", "[]", '{"nodes": 3}', '{"etcd_ports": [1], "replicas": 1, "durability": "os", "nodes": []}'):
+        (tmp_path / "cluster.json").write_text(nonsense)
+        with pytest.raises(Problem, match="cannot be read"):
+            load_plan(tmp_path)
+
+
+def test_the_state_of_a_node_that_is_alone(headwater_session: Broker) -> None:
+    said = headwater("cluster", "status", "--bootstrap", headwater_session.bootstrap)
+    assert "1 node, controller 1" in said
+    assert headwater_session.bootstrap in said
+    found = json.loads(headwater("cluster", "status", "--bootstrap", headwater_session.bootstrap, "--json"))
+    assert (found["is_healthy"], found["stores"], found["problems"]) == (True, None, [])
+
+
+def test_questions_about_a_cluster_that_is_not_there_are_answered_in_words(tmp_path: Path, free_port: int) -> None:
+    nowhere, empty = str(tmp_path / "none"), f"sqlite:{tmp_path / 'empty.db'}"
+    assert "No broker answers" in headwater("cluster", "status", "--bootstrap", f"127.0.0.1:{free_port}", status=1)
+    assert "There is no cluster in" in headwater("cluster", "status", "--data", nowhere, status=1)
+    assert "There is no cluster in" in headwater("cluster", "add", "--data", nowhere, status=1)
+    assert "There is no cluster in this metadata" in headwater(
+        "cluster", "status", "--metadata", empty, "--bootstrap", "x:1", status=1
+    )
+    assert "No store belongs to node 7" in headwater("cluster", "drain", "7", "--metadata", empty, status=1)
+    assert "There is no store abcd" in headwater("cluster", "drain", "abcd", "--metadata", empty, status=1)
+    assert "--metadata is wrong" in headwater("cluster", "drain", "7", "--metadata", "ftp://x", status=2)
+    assert "one or more of" in headwater("cluster", "add", "--data", nowhere, "--roles", "king", status=2)
+    assert "need 5 nodes" in headwater("cluster", "up", "--data", nowhere, "--replicas", "5", status=2)
+
+
+def test_a_question_about_no_cluster_at_all_says_how_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "--metadata URL" in headwater("cluster", "drain", "1", status=2)
+
+
+def serve(*arguments: str, data: Path) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "serve", "--data", str(data), "--listen", "127.0.0.1:0", "--metrics", "off", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Broker]:
+    """The first node of a cluster."""
+    with Broker(metadata=f"sqlite:{tmp_path / 'metadata.db'}", peer_listen="127.0.0.1:0", session_timeout_s=1.0) as one:
+        yield one
+
+
+def test_a_node_id_that_is_in_use_is_told_with_who_uses_it(node: Broker, tmp_path: Path) -> None:
+    settings = tmp_path / "node.toml"
+    settings.write_text("[cluster]\nsession_timeout_s = 1\n")
+    done = serve(
+        "--config", str(settings), "--node-id", "1", "--metadata", f"sqlite:{tmp_path / 'metadata.db'}",
+        "--peer-listen", "127.0.0.1:0", data=tmp_path / "second",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"node id 1 is in use by a node at {node.bootstrap}" in done.stderr
+    assert "--node-id" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_node_that_cannot_join_says_why(tmp_path: Path, free_port: int) -> None:
+    away = serve(
+        "--metadata", f"etcd://127.0.0.1:{free_port}", "--peer-listen", "127.0.0.1:0", data=tmp_path / "away"
+    )  # fmt: skip
+    assert away.returncode == 1
+    assert "The metadata store cannot be used" in away.stderr
+    alone = serve("--peer-listen", "127.0.0.1:0", data=tmp_path / "alone")
+    assert alone.returncode == 2
+    assert "needs metadata that all nodes reach" in alone.stderr
+    storeless = serve("--roles", "broker", data=tmp_path / "storeless")
+    assert storeless.returncode == 2
+    assert "a node without a store needs a cluster" in storeless.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        busy = serve(
+            "--metadata", f"sqlite:{tmp_path / 'metadata.db'}", "--peer-listen", f"127.0.0.1:{port}",
+            data=tmp_path / "busy",
+        )  # fmt: skip
+    assert busy.returncode == 1
+    assert f"Another program listens on 127.0.0.1:{port}" in busy.stderr
+    assert "--peer-listen" in busy.stderr
+    assert "Traceback" not in away.stderr + alone.stderr + storeless.stderr + busy.stderr

@@ -1,0 +1,154 @@
+"""Every node is restarted, one after the other, while records are produced and consumed."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from small_cluster import PATIENCE_S, SmallCluster
+
+from headwater.testing.etcd_process import EtcdProcess, find_etcd
+
+PARTITIONS = 3
+RECORDS_PER_S = 200
+REBALANCED = (KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SmallCluster]:
+    """Processes with etcd, as clusters are run; with SQLite where there is no etcd."""
+    if find_etcd() is None:
+        with SmallCluster(tmp_path, subprocess=True) as cluster:
+            yield cluster.add_all(1, 2, 3)
+        return
+    with EtcdProcess.start(tmp_path) as etcd, SmallCluster(tmp_path, etcd.url(), subprocess=True) as cluster:
+        yield cluster.add_all(1, 2, 3)
+
+
+class Producing:
+    """An idempotent producer with acks=all that sends numbers, one after the other to each partition, until stopped."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        self.failed: list[str] = []
+        self._topic = topic
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
+        )
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_over.wait(1 / RECORDS_PER_S):
+            for partition in range(PARTITIONS):
+                self._producer.produce(self._topic, str(number), partition=partition, on_delivery=self._delivered)
+            self._producer.poll(0)
+            number += 1
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.acknowledged[message.partition() or 0].append(int(message.value() or b""))
+
+
+class Consuming:
+    """A member of a group. It counts what it has read when that is committed: a record that it counts twice was given
+    to it twice."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.read: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.read.values()))
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            records = [record for record in self._consumer.consume(500, 0.1) if not record.error()]
+            if records and self._is_committed():
+                for record in records:
+                    self.read[record.partition()].append(int(record.value()))
+
+    def _is_committed(self) -> bool:
+        """False if the group was rebalanced meanwhile: then the records are given out again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self._consumer.commit(asynchronous=False)
+                return True
+            except KafkaException as error:
+                if error.args[0].code() in REBALANCED:
+                    return False
+                assert time.monotonic() < deadline, f"a commit fails for too long: {error}"
+                time.sleep(0.05)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_lost_or_doubled_while_every_node_is_restarted(cluster: SmallCluster) -> None:
+    cluster.create("t", PARTITIONS, 3, **{"min.insync.replicas": "2"})
+    bootstrap = cluster.bootstrap
+    producing, consuming = Producing(bootstrap, "t"), Consuming(bootstrap, "t")
+    try:
+        for number, node in cluster.nodes.items():
+            reached = producing.count + 100
+            cluster.wait_until("records are acknowledged", lambda reached=reached: producing.count >= reached)
+            node.stop()
+            leaders = [cluster.partition("t", index).leader for index in range(PARTITIONS)]
+            assert number not in leaders, "a node that stops hands over first"
+            reached = producing.count + 100
+            cluster.wait_until("the others go on", lambda reached=reached: producing.count >= reached)
+            node.start()
+            cluster.wait_until("all is well", lambda: cluster.facts().is_healthy)
+    finally:
+        producing.stop()
+    sent = producing.acknowledged
+    cluster.wait_until("all is read", lambda: all(set(sent[it]) <= set(consuming.read[it]) for it in sent))
+    consuming.stop()
+    assert producing.failed == []
+    for partition, numbers in sent.items():
+        assert numbers == list(range(len(numbers))), "every record is acknowledged, in order"
+        assert [int(value) for value in cluster.read("t", len(numbers), partition)] == numbers
+        twice = [number for number, times in Counter(consuming.read[partition]).items() if times > 1]
+        assert twice == [], "the group went on where it was"
+
+
+def test_a_stop_hands_over_before_it_closes(cluster: SmallCluster) -> None:
+    cluster.assign("t", [[1, 2, 3]] * 4)
+    started = time.monotonic()
+    cluster.nodes[1].stop()
+    leaders = {cluster.partition("t", index).leader for index in range(4)}
+    assert leaders <= {2, 3}, f"nobody waits for a session to end; it took {time.monotonic() - started:.1f} s"
+    cluster.produce("t", [b"x"])
