@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from raw_request_to import ask_node
@@ -69,11 +70,10 @@ def test_a_store_node_keeps_replicas_and_leads_nothing(cluster: SmallCluster) ->
     cluster.add_all(1, 2)
     cluster.add(5, roles="store")
     cluster.create("t", partitions=6, replicas=3)
-    described = cluster.admin.list_topics(timeout=10)
-    assert set(described.brokers) == {1, 2}
-    partitions = described.topics["t"].partitions.values()
-    assert {partition.leader for partition in partitions} == {1, 2}
-    assert all(sorted(partition.isrs) == [1, 2, 5] for partition in partitions)
+    cluster.wait_until("all are in sync", lambda: all(len(it.isrs) == 3 for it in partitions_of(cluster, "t")))
+    assert set(cluster.admin.list_topics(timeout=10).brokers) == {1, 2}
+    assert {partition.leader for partition in partitions_of(cluster, "t")} == {1, 2}
+    assert all(sorted(partition.isrs) == [1, 2, 5] for partition in partitions_of(cluster, "t"))
     cluster.produce("t", [b"kept"])
     (result,) = ask_node(cluster.nodes[5], LOG_DIRS, 4, topics=None).results
     sizes = {
@@ -89,8 +89,15 @@ def test_replicas_are_spread_over_racks(cluster: SmallCluster) -> None:
     for node, rack in racks.items():
         cluster.add(node, rack=rack)
     cluster.create("t", partitions=12, replicas=2)
-    for partition in cluster.admin.list_topics(timeout=10).topics["t"].partitions.values():
-        assert {racks[node] for node in partition.isrs} == {"east", "west"}, f"partition {partition.id}"
+    cluster.wait_until(
+        "every node knows all others", lambda: all(len(it.isrs) == 2 for it in partitions_of(cluster, "t"))
+    )
+    for partition in partitions_of(cluster, "t"):
+        assert {racks[node] for node in partition.isrs} == {"east", "west"}, f"{partition.id}: {partition.isrs}"
+
+
+def partitions_of(cluster: SmallCluster, topic: str) -> list[Any]:
+    return list(cluster.admin.list_topics(timeout=10).topics[topic].partitions.values())
 
 
 def test_a_drained_store_is_emptied_and_its_node_can_be_removed(cluster: SmallCluster) -> None:

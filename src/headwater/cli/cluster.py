@@ -108,6 +108,18 @@ def restart(
 
 
 @app.command()
+def kill(
+    name: Annotated[str, typer.Argument(metavar="NODE|etcd", help="A node's number, or etcd.")],
+    data: Data = DEFAULT_DIRECTORY,
+) -> None:
+    """Kill a process of the local cluster, as `kill -9` does, to see what happens."""
+    from headwater.cli.cluster_control import order
+
+    known_plan(data)
+    say(order(data, do="kill", name=name))
+
+
+@app.command()
 def status(
     bootstrap: Annotated[
         str | None,

@@ -84,6 +84,10 @@ class Child:
 
     async def kill(self) -> None:
         self.is_stopping = True
+        await self.strike()
+
+    async def strike(self) -> None:
+        """Kill it, as if by accident."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()

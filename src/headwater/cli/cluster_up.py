@@ -163,7 +163,9 @@ class LocalCluster:
                 case "add":
                     return await self._add(order.get("roles"), order.get("rack"))
                 case "restart":
-                    return await self._restart(str(order.get("name")))
+                    return await self._restart(self._child(str(order.get("name"))))
+                case "kill":
+                    return await self._kill(self._child(str(order.get("name"))))
         raise Problem(f"There is no order {order.get('do')!r}.")
 
     async def _add(self, roles: str | None, rack: str | None) -> str:
@@ -179,12 +181,19 @@ class LocalCluster:
         save_plan(self._directory, plan)
         return f"Added node {node.node.node_id} at {node.node.address}."
 
-    async def _restart(self, name: str) -> str:
-        child = next(
-            (child for child in self._children if name in (child.name, child.name.removeprefix("node-"))), None
-        )
-        if child is None:
-            raise Problem(f"There is no {name!r}.", f"There are {', '.join(child.name for child in self._children)}.")
+    def _child(self, name: str) -> Child:
+        for child in self._children:
+            if name in (child.name, child.name.removeprefix("node-")):
+                return child
+        raise Problem(f"There is no {name!r}.", f"There are {', '.join(child.name for child in self._children)}.")
+
+    async def _kill(self, child: Child) -> str:
+        if not child.is_running:
+            raise Problem(f"{child.name} does not run.")
+        await child.strike()
+        return f"Killed {child.name}."
+
+    async def _restart(self, child: Child) -> str:
         await child.stop()
         await self._launch_unless_stopped(child)
         return f"Restarted {child.name}."
