@@ -1,19 +1,29 @@
 """Carries out what the leader of one partition decides: appends and creates at its stores, changes of the head.
 
 The machine (`replication.leader`) says what is to be done; here it is done, and the machine is told what came of it.
-An append that a store can take at once is over when the call returns; every other is a task.
+An append that a store can take at once is over when the call returns.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from headwater.broker.environment import Environment
 from headwater.broker.register import LostLeadership, Register
 from headwater.metadata.store import Unavailable
 from headwater.model.ids import Offset, PartitionId, StoreId
-from headwater.model.replica import Durability, Fenced, NoSpace, Store, StoreError, StoreFailed, StoreUnreachable
+from headwater.model.replica import (
+    Durability,
+    Fenced,
+    NoSpace,
+    Store,
+    StoreError,
+    StoreFailed,
+    StoreUnreachable,
+    Underway,
+)
 from headwater.model.segments import SealedSegment
 from headwater.replication.effects import Append, Create, Effect, Entry, Publish, Refusal, StepDown
 from headwater.replication.leader import Leader
@@ -154,14 +164,37 @@ class Replicator:
     def _append(self, effect: Append) -> None:
         try:
             store = self._environment.stores.find(effect.store)
-            acked = store.append_now(effect.segment, effect.first, effect.end, effect.lac, effect.batches)
+            begun = store.append_soon(effect.segment, effect.first, effect.end, effect.lac, effect.batches)
         except StoreError as error:
             self._refused(effect, error)
             return
-        if acked is None:
+        if begun is None:
             self._start(self._append_later(store, effect))
+        elif isinstance(begun, int):
+            self._effects.extend(self.leader.acknowledged(effect.store, effect.segment, begun, self._now()))
         else:
-            self._effects.extend(self.leader.acknowledged(effect.store, effect.segment, acked, self._now()))
+            self._in_flight += 1
+            begun.when_done(partial(self._appended, effect, begun))
+
+    def _appended(self, effect: Append, done: Underway, _: object) -> None:
+        """Without a task, which would cost as much as all the rest of an append."""
+        try:
+            self._hear(effect, done)
+        except Exception as error:  # a mistake of ours: the broker's end, as in a task of its own
+            self._environment.spawn(_raise(error))
+        finally:
+            self._ended()
+
+    def _hear(self, effect: Append, done: Underway) -> None:
+        try:
+            acked = done.outcome()
+        except StoreError as error:
+            if not self.is_over:
+                self._refused(effect, error)
+                self._run(())
+        else:
+            if not self.is_over:
+                self._run(self.leader.acknowledged(effect.store, effect.segment, acked, self._now()))
 
     async def _append_later(self, store: Store, effect: Append) -> None:
         try:
@@ -218,7 +251,7 @@ class Replicator:
         task = self._environment.spawn(work)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, _: object = None) -> None:
         self._in_flight -= 1
         if not self._in_flight and self._idle is not None:
             self._idle.set_result(None)
@@ -253,3 +286,7 @@ def refusal(error: StoreError) -> Refusal:
             return Refusal.NO_SPACE
         case _:
             return Refusal.BROKEN
+
+
+async def _raise(error: Exception) -> None:
+    raise error

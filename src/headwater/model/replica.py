@@ -119,6 +119,16 @@ Source: TypeAlias = Callable[[Offset], Awaitable[Buffer]]
 """Where a copy comes from: whole batches from an offset on, as a donor's `read` gives them; empty behind the last."""
 
 
+class Underway(Protocol):
+    """An append that has begun."""
+
+    def when_done(self, told: Callable[[object], None]) -> None:
+        """Have somebody told when it is over."""
+
+    def outcome(self) -> Offset:
+        """The replica's end, when it is over. Raises StoreError."""
+
+
 class Store(Protocol):
     @property
     def store_id(self) -> StoreId: ...
@@ -147,6 +157,11 @@ class Store(Protocol):
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset | None:
         """As `append`, where nothing has to be waited for; None, and nothing has happened, where something has."""
+
+    def append_soon(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> Offset | Underway | None:
+        """As `append`, without a coroutine; None, and nothing has happened, if it cannot begin at once."""
 
     async def fence(self, segment: SegmentId) -> ReplicaState:
         """Refuse all later appends, durably, then tell what is here. An unknown segment leaves a fenced,

@@ -9,7 +9,7 @@ harmless.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
 from headwater.model.replica import (
@@ -26,6 +26,18 @@ from headwater.peers.messages import APPEND_HEAD_BYTES, REPLY_BYTES, Address, Ca
 from headwater.wire.codec import MalformedRequest
 
 T = TypeVar("T")
+
+
+class _Sent(NamedTuple):
+    """An append that is on its way."""
+
+    reply: "asyncio.Future[bytearray]"
+
+    def when_done(self, told: Callable[[object], None]) -> None:
+        self.reply.add_done_callback(told)
+
+    def outcome(self) -> Offset:
+        return _decoded(messages.read_append_reply, self.reply.result())
 
 
 class RemoteStore:
@@ -83,19 +95,25 @@ class RemoteStore:
     async def append(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset:
-        size = sum(map(len, batches))
-
-        def encode(version: int, number: int) -> Sequence[Buffer]:
-            head = messages.append_request(version, number, self._store_bytes, segment, first, end, lac, size)
-            return [head, *batches]
-
-        return _decoded(messages.read_append_reply, await self._appends.call(encode, APPEND_HEAD_BYTES + size))
+        sent = self.append_soon(segment, first, end, lac, batches)
+        return _decoded(messages.read_append_reply, await sent.reply)
 
     def append_now(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset | None:
         """Another node always has to be waited for."""
         return None
+
+    def append_soon(
+        self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
+    ) -> "_Sent":
+        size = sum(map(len, batches))
+
+        def encode(version: int, number: int) -> Sequence[Buffer]:
+            head = messages.append_request(version, number, self._store_bytes, segment, first, end, lac, size)
+            return [head, *batches]
+
+        return _Sent(self._appends.call(encode, APPEND_HEAD_BYTES + size))
 
     async def fence(self, segment: SegmentId) -> ReplicaState:
         frame = await self._ask(self._appends, Call.FENCE, messages.segment_body(segment))

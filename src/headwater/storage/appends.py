@@ -5,7 +5,7 @@ what is here, which takes a while; those that come after it wait their turn."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from headwater.model.ids import Offset, SegmentId
@@ -29,6 +29,13 @@ class Underway(NamedTuple):
 
     async def finish(self) -> Offset:
         await self.written
+        return self.replica.end
+
+    def when_done(self, told: Callable[[object], None]) -> None:
+        self.written.add_done_callback(told)
+
+    def outcome(self) -> Offset:
+        self.written.result()
         return self.replica.end
 
 
