@@ -81,8 +81,15 @@ class Chain:
         return starts
 
     def _check(self) -> None:
-        previous_end = None
-        for segment in self._sealed:
-            assert previous_end is None or segment.base == previous_end, f"gap in the chain before {segment}"
-            previous_end = segment.end
-        assert previous_end is None or self.open.base == previous_end, f"gap in the chain before {self.open}"
+        place = gap(self._sealed, self.open)
+        assert place is None, f"gap in the chain before {place}"
+
+
+def gap(sealed: Iterable[SealedSegment], open_segment: OpenSegment) -> SealedSegment | OpenSegment | None:
+    """The first segment that does not begin where the one before it ends; None if they are a chain."""
+    previous_end = None
+    for segment in (*sorted(sealed, key=lambda segment: segment.base), open_segment):
+        if previous_end is not None and segment.base != previous_end:
+            return segment
+        previous_end = segment.end if isinstance(segment, SealedSegment) else None
+    return None

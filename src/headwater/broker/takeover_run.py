@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headwater.broker.chain import Chain
+from headwater.broker.chain import Chain, gap
 from headwater.broker.environment import Environment
 from headwater.broker.partition import Begun
 from headwater.broker.register import Metadata, Register, Writes, what_happened
@@ -29,6 +29,10 @@ from headwater.transactions.partition_transactions import PartitionTransactions
 from headwater.transport.facts import log_fact
 
 READ_BYTES = 4 * 1024 * 1024
+
+
+class Deposed(StoreError):
+    """What was found can only be if somebody else leads by now: the head must be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,7 @@ class TakeoverRun:
         self._version = version
         self._durability = durability
         self._rules = rules
-        self._machine = Takeover(
-            head, rules, environment.choose, environment.new_segment_id, environment.is_lost
-        )
+        self._machine = Takeover(head, rules, environment.choose, environment.new_segment_id, environment.is_lost)
         self._transactions = PartitionTransactions()
         self._header = self._transactions.snapshot(head.start, 0)
         self._source: Store | None = None
@@ -72,14 +74,17 @@ class TakeoverRun:
         self._sealed_version = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
+        self._failure: BaseException | None = None
 
     async def run(self, sealed: Mapping[SegmentId, tuple[SealedSegment, int]] | None = None) -> TakenOver | None:
         """Until the partition is led, or somebody else leads it (None). `sealed` are the sealed segments, if they were
-        read after the head."""
+        read after the head. What a step does not expect ends the whole: nothing waits for a result that never comes."""
         try:
             self._carry_out(self._machine.start(self._now()))
             while not self._machine.is_over:
                 await self._wait()
+                if self._failure is not None:
+                    raise self._failure
                 self._carry_out(self._machine.tick(self._now()))
         finally:
             for task in tuple(self._tasks):
@@ -128,7 +133,7 @@ class TakeoverRun:
         self._tasks.discard(task)
         self._woken.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+            self._failure = error
 
     def _now(self) -> float:
         return self._environment.clock.monotonic()
@@ -197,6 +202,8 @@ class TakeoverRun:
             async with asyncio.timeout(self._rules.plant_timeout_s):
                 await store.create(segment.id, partition, segment.base, segment.epoch, self._header, self._durability)
                 await self._carry_over(store, segment.id, effect.committed, effect.end)
+        except Deposed:
+            raise
         except (StoreError, TimeoutError) as error:
             self._log_failure("plant_failed", effect.store, error)
             why = refusal(error) if isinstance(error, StoreError) else Refusal.UNREACHABLE
@@ -210,7 +217,8 @@ class TakeoverRun:
         while offset < end:
             assert self._source is not None and self._head.open is not None, "a tail has an origin"
             batches = split(await self._source.read(self._head.open.id, offset, end, READ_BYTES))
-            assert batches, f"the replica ends before {end}"
+            if not batches:
+                raise Deposed(f"segment {self._head.open.id} was sealed at {offset}, before {end}")
             pieces: list[Buffer] = [view for header, view in batches if header.base_offset >= offset]
             next_offset = batches[-1][0].last_offset + 1
             await store.append(segment, offset, next_offset, committed, pieces)
@@ -248,7 +256,15 @@ class TakeoverRun:
         segments = dict(sealed)
         if led.sealed is not None:
             segments[led.sealed.id] = (led.sealed, self._sealed_version)
+        if (place := gap((segment for segment, _ in segments.values()), led.open)) is not None:
+            await self._check_head(f"segment {place.id} does not go on where the one before ends")
         return Register(self._metadata, self._writes, self._partition, self._new_head, self._version, segments)
+
+    async def _check_head(self, suspicion: str) -> None:
+        """A head is read before its sealed segments. They may be those of a later one."""
+        current = await self._metadata.get(keys.head_key(self._partition))
+        if current is None or current.version != self._version:
+            raise Deposed(f"{suspicion}: the head was changed by somebody else")
 
     async def _list_sealed(self) -> dict[SegmentId, tuple[SealedSegment, int]]:
         while True:
