@@ -33,6 +33,7 @@ from headwater.broker.neighbours import Neighbours
 from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.node_client import NodeClient
 from headwater.broker.producer_ids import ProducerIds
+from headwater.broker.refusals import Refusals
 from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions
@@ -81,6 +82,7 @@ class Broker:
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
         self.clock = clock
+        self.refusals = Refusals()
         self.metrics = Metrics()
         self.fetch_sessions = FetchSessions()
         self.cluster_id = ""

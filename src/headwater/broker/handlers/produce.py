@@ -13,7 +13,7 @@ from headwater.broker.partition import Partition
 from headwater.broker.transaction_gate import Entrant, Question, Turn
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.records.batch import BatchHeader
+from headwater.records.batch import BatchHeader, CorruptBatch, InvalidBatch, parse_header
 from headwater.transport.connection import Answer, CloseConnection, Pieces
 from headwater.wire import produce
 from headwater.wire.produce import PartitionData, PartitionResult, ProduceRequest, TopicData, TopicResult
@@ -90,7 +90,10 @@ class _Producing:
         known = self._broker.catalog.resolve(topic.name, topic.topic_id)
         if known.is_internal:
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {known.name} is written by the broker alone.")
-        partition = known.partition(data.index)
+        try:
+            partition = known.partition(data.index)
+        except RequestError as error:
+            raise self._not_led(PartitionId(known.topic_id, data.index), data, error) from error
         if data.records is None:
             raise RequestError(ErrorCode.INVALID_RECORD, "A partition was named without a batch.")
         batch, header = admit(data.records, partition.config, now_ms, self._context.api_version)
@@ -99,6 +102,14 @@ class _Producing:
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request names no transactional id."
             )
         return _Checked(partition, batch, header, result)
+
+    def _not_led(self, partition: PartitionId, data: PartitionData, error: RequestError) -> RequestError:
+        """It may be led here a moment later, when the next request comes."""
+        try:
+            header = parse_header(data.records or b"")
+        except (CorruptBatch, InvalidBatch):
+            return error
+        return self._broker.refusals.refuse(partition, header, error, self._broker.clock.monotonic())
 
     def append_in_transaction(self, transactional_id: str) -> Answer:
         """At once where the transaction is open already, else when the coordinator has been asked."""
@@ -167,11 +178,18 @@ class _Producing:
 
     def append_all(self) -> None:
         for partition, batch, header, result in self._checked:
+            refusals = self._broker.refusals
             try:
+                if refusals and header.producer_id not in partition.producers:
+                    behind = refusals.behind(partition.id, header, self._broker.clock.monotonic())
+                    if behind is not None:
+                        raise behind
                 appended = partition.append(batch, header, for_one=self._request.acks == 1)
             except RequestError as error:
-                _fail(result, error)
+                _fail(result, refusals.refuse(partition.id, header, error, self._broker.clock.monotonic()))
                 continue
+            if refusals:
+                refusals.took(partition.id, header)
             result.base_offset = appended.base_offset
             result.log_append_time_ms = appended.log_append_time_ms
             result.log_start_offset = partition.log_start
