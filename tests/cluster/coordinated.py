@@ -1,0 +1,93 @@
+"""A cluster whose coordinators are killed, and the clients of `tests/clients` that must not mind.
+
+Which node coordinates what is by a hash of its name, so names are drawn until the right node has them."""
+
+import sys
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headwater.model.ids import NodeId
+from headwater.testing.cluster import Cluster
+from headwater.testing.etcd_process import find_etcd
+
+sys.path.append(str(Path(__file__).parents[1] / "clients"))
+
+OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def coordinated(directory: Path, **config: Any) -> Iterator[Cluster]:
+    """Three nodes with etcd, with few partitions of everything internal, so that each node has some."""
+    if find_etcd() is None:
+        pytest.skip("etcd is not installed (apt-get install etcd-server)")
+    few = {
+        "offsets_topic_partitions": 6,
+        "transaction_state_topic_partitions": 6,
+        "share_state_topic_partitions": 6,
+        "group_initial_rebalance_delay_ms": 0,
+    }
+    with Cluster(directory, **{**few, **config}) as cluster:
+        yield cluster
+
+
+def new_topic(cluster: Cluster, partitions: int = 3, **config: str) -> str:
+    """With a replica on each node; the nodes lead in turns."""
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    named = {key.replace("_", "."): value for key, value in config.items()}
+    assignment = [[(first + place) % 3 + 1 for place in range(3)] for first in range(partitions)]
+    admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=named)])[name].result(30)
+    return name
+
+
+def coordinator(cluster: Cluster, topic: str, key: str) -> NodeId:
+    """Who leads the partition of an internal topic to which a key belongs."""
+
+    def found() -> NodeId | None:
+        state = cluster.state()
+        count = sum(1 for name, _ in state.heads if name == topic)
+        head = state.heads.get((topic, zlib.crc32(key.encode()) % count)) if count else None
+        return head.leader if head is not None and head.leader in state.alive else None
+
+    return until(found, f"nobody coordinates {key}")
+
+
+def name_kept_by(cluster: Cluster, topic: str, is_wanted: Callable[[NodeId], bool], prefix: str = "id") -> str:
+    """A name whose coordinator is a node that is wanted."""
+
+    def found() -> str | None:
+        name = f"{prefix}-{uuid.uuid4().hex[:10]}"
+        return name if is_wanted(coordinator(cluster, topic, name)) else None
+
+    return until(found, f"no name in {topic} is kept by a node that is wanted")
+
+
+def until(look: Callable[[], Any], otherwise: str, patience_s: float = PATIENCE_S) -> Any:
+    """What a look finds, as soon as it finds something."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        found = look()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)
+
+
+@contextmanager
+def killed(cluster: Cluster, node: NodeId) -> Iterator[None]:
+    """A node is dead for a while, and back when all nodes lead again."""
+    cluster.kill(node)
+    try:
+        yield
+    finally:
+        cluster.restart(node)
+        until(lambda: node in cluster.state().alive, f"node {node} does not come back")
