@@ -19,7 +19,18 @@ from bench.report import circumstances
 from bench.spark_contenders import CONTENDERS, COPIERS, READERS, WRITERS, connector_jars, versions
 from bench.spark_latency import Pace, latency
 from bench.spark_process import Others, SparkProcess
-from bench.spark_report import BATCH, LATENCY, MICRO_BATCH, OTHERS, STREAM, WRITE, case, memory_figures
+from bench.spark_report import (
+    BATCH,
+    LATENCY,
+    MICRO_BATCH,
+    OTHERS,
+    STREAM,
+    WRITE,
+    by_kind,
+    case,
+    memory_figures,
+    rate_figures,
+)
 from bench.turns import Say, taking_turns
 from rich.console import Console
 
@@ -119,10 +130,9 @@ def read(volume: Volume, broker: HeadwaterServer, spark: SparkProcess, say: Say)
         for how in READS:
             for size_bytes in SIZES_BYTES:
                 for partitions in PARTITION_COUNTS:
-                    name = case(how, size_bytes, partitions)
-                    say(name)
-                    figures[name] = _read(volume, broker, spark, how, size_bytes, partitions) / 1e3
-    return {**figures, **memory_figures("reading", peak)}
+                    say(case(how, size_bytes, partitions))
+                    figures |= _read(volume, broker, spark, how, size_bytes, partitions)
+    return {**by_kind(figures), **memory_figures("reading", peak)}
 
 
 def write(volume: Volume, broker: HeadwaterServer, spark: SparkProcess, say: Say) -> Figures:
@@ -133,10 +143,9 @@ def write(volume: Volume, broker: HeadwaterServer, spark: SparkProcess, say: Say
     figures: Figures = {}
     with spark.memory() as peak:
         for size_bytes in SIZES_BYTES:
-            name = case(WRITE, size_bytes)
-            say(name)
-            figures[name] = _write(volume, broker, spark, size_bytes) / 1e3
-    return {**figures, **memory_figures("writing", peak)}
+            say(case(WRITE, size_bytes))
+            figures |= _write(volume, broker, spark, size_bytes)
+    return {**by_kind(figures), **memory_figures("writing", peak)}
 
 
 def copy(volume: Volume, broker: HeadwaterServer, spark: SparkProcess, say: Say) -> Figures:
@@ -167,29 +176,31 @@ PARTS: dict[str, tuple[Sequence[str], Measure]] = {
 
 def _read(
     volume: Volume, broker: HeadwaterServer, spark: SparkProcess, how: str, size_bytes: int, partitions: int
-) -> float:
-    """Rows a second. Raises WrongCount unless every record was read once."""
+) -> Figures:
+    """Raises WrongCount unless every record was read once."""
     topic, contender = _topic(size_bytes, partitions), spark.contender
     options = {**_reach(broker), "subscribe": topic, **contender.reading}
-    answer = spark.ask(READS[how], format=contender.format, options=options)
+    with spark.cpu() as used:
+        answer = spark.ask(READS[how], format=contender.format, options=options)
     if answer["rows"] != volume.read_rows[size_bytes]:
         raise WrongCount(f"{contender.name}, {how}: {answer['rows']} of {volume.read_rows[size_bytes]} rows of {topic}")
-    return answer["rows"] / answer["seconds"]
+    return rate_figures(case(how, size_bytes, partitions), answer, used)
 
 
-def _write(volume: Volume, broker: HeadwaterServer, spark: SparkProcess, size_bytes: int) -> float:
-    """Rows a second. Raises WrongCount unless every row is in the topic once."""
+def _write(volume: Volume, broker: HeadwaterServer, spark: SparkProcess, size_bytes: int) -> Figures:
+    """Raises WrongCount unless every row is in the topic once."""
     # A new name each time: a Java producer that Spark keeps would have a topic made again that it has written to.
     topic, rows, contender = f"written-{next(_NUMBERS)}", volume.written_rows[size_bytes], spark.contender
     create_topic(broker, topic, SINK_PARTITIONS)
     options = {**_reach(broker), "topic": topic, **contender.writing}
-    answer = spark.ask("write_batch", format=contender.format, options=options, rows=rows, size_bytes=size_bytes)
+    with spark.cpu() as used:
+        answer = spark.ask("write_batch", format=contender.format, options=options, rows=rows, size_bytes=size_bytes)
     about: dict[str, str | int] = {"bootstrap": broker.bootstrap, "topic": topic, "partitions": SINK_PARTITIONS}
     there = load.ask("count", **about, messages=rows)["messages"]
     if there != rows:
         raise WrongCount(f"{contender.name}: {there} records came of {rows} rows")
     delete_topic(broker, topic)
-    return answer["rows"] / answer["seconds"]
+    return rate_figures(case(WRITE, size_bytes), answer, used)
 
 
 def _topic(size_bytes: int, partitions: int) -> str:

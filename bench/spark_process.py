@@ -22,6 +22,15 @@ LOOK_INTERVAL_S = 0.1
 
 
 @dataclass(slots=True)
+class Cpu:
+    """Of the JVM, and of the JVM with all Python processes below it. Next to it, others on the machine make little
+    difference: they slow a query down, but what it has to do stays the same."""
+
+    jvm_s: float = 0.0
+    all_s: float = 0.0
+
+
+@dataclass(slots=True)
 class Memory:
     """Resident at one moment, the largest of all that were looked at. Pages that Python workers share, because they
     were forked, are counted for each of them."""
@@ -53,17 +62,13 @@ class SparkProcess:
             self._process.stdin.flush()
         return self._answer(what)
 
-    def cpu_seconds(self) -> tuple[float, float]:
-        """Used so far by the JVM, and by all that it has started."""
-        assert self._process is not None
-        own = workers = 0.0
-        for jvm in psutil.Process(self._process.pid).children():
-            own += sum(jvm.cpu_times()[:2])
-            workers += sum(jvm.cpu_times()[2:4])
-            for process in jvm.children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    workers += sum(process.cpu_times()[:4])
-        return own, workers
+    @contextmanager
+    def cpu(self) -> Iterator[Cpu]:
+        """What is used inside of the block, known when it ends."""
+        used, before = Cpu(), self._cpu()
+        yield used
+        after = self._cpu()
+        used.jvm_s, used.all_s = after.jvm_s - before.jvm_s, after.all_s - before.all_s
 
     @contextmanager
     def memory(self) -> Iterator[Memory]:
@@ -111,6 +116,16 @@ class SparkProcess:
             raise RuntimeError(f"{self.contender.name}: Spark ended instead of answering {what!r}; see above")
         answer: dict[str, float] = json.loads(line)
         return answer
+
+    def _cpu(self) -> Cpu:
+        assert self._process is not None
+        found = Cpu()
+        for jvm in psutil.Process(self._process.pid).children():
+            found.jvm_s += sum(jvm.cpu_times()[:2])
+            for process in [jvm, *jvm.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found.all_s += sum(process.cpu_times()[:4])  # those that ended are their parents'
+        return found
 
     def _look(self, peak: Memory) -> None:
         """The JVM is the one child of our process, and Python workers are below it."""

@@ -8,11 +8,12 @@ from bench import comparison
 from bench.comparison import Comparison, Kind, compare
 from bench.measures import Figures
 from bench.spark_contenders import ONCE, OURS, PROMISES, THEIRS, TUNED
-from bench.spark_process import Memory
+from bench.spark_process import Cpu, Memory
 from rich.console import Console
 
 BATCH, STREAM, WRITE = "batch read", "stream read", "write"
-LATENCY, MICRO_BATCH, MEMORY, OTHERS = "topic to topic", "micro-batch", "memory", "CPU of others"
+LATENCY, MICRO_BATCH, MEMORY = "topic to topic", "micro-batch", "memory"
+CPU, OTHERS = "CPU", "busy with others"
 TITLES = {"read": "Topic to Spark", "write": "Spark to topic", "copy": "Topic to Spark to topic"}
 COLOURS = {OURS: "#1f77b4", ONCE: "#2ca02c", THEIRS: "#888888", TUNED: "#bbbbbb"}
 
@@ -23,6 +24,7 @@ KINDS = (
     Kind(WRITE, "1000 rows/s", True, GOAL),
     Kind(LATENCY, "ms", False),
     Kind(MICRO_BATCH, "ms", False),
+    Kind(CPU, "CPU-s/million rows", False),
     Kind(MEMORY, "MB", False),
     Kind(OTHERS, "% of all cores", False),
 )
@@ -34,6 +36,17 @@ def case(what: str, size_bytes: int, partitions: int | None = None) -> str:
     if partitions is None:
         return f"{what}, {size}"
     return f"{what}, {size}, {partitions} partition{'s' if partitions > 1 else ''}"
+
+
+def rate_figures(name: str, answer: Mapping[str, float], used: Cpu) -> Figures:
+    cpu_s_per_million = used.all_s / (answer["rows"] / 1e6)
+    return {name: answer["rows"] / answer["seconds"] / 1e3, f"{CPU}, {name}": cpu_s_per_million}
+
+
+def by_kind(figures: Figures) -> Figures:
+    """In the order of their kinds, which is that of the tables."""
+    numbers = {name: next(at for at, kind in enumerate(KINDS) if name.startswith(kind.prefix)) for name in figures}
+    return dict(sorted(figures.items(), key=lambda figure: numbers[figure[0]]))
 
 
 def memory_figures(doing: str, peak: Memory) -> Figures:
