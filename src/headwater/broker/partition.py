@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from headwater.broker.committed_log import CommittedLog
-from headwater.broker.environment import Environment
+from headwater.broker.environment import Environment, OneStore
+from headwater.broker.lead_check import LeadCheck
 from headwater.broker.register import LostLeadership, Register
 from headwater.broker.replicator import Replicator
 from headwater.broker.topic_config import TopicConfig
@@ -108,6 +109,7 @@ class Partition(CommittedLog):
         self._committed_bytes = 0
         self._stable_bytes = transactions.stable_bytes(begun.end, 0)
         self._replicator = Replicator(environment, self, register, self._leader)
+        self._lead_check: LeadCheck | None = None
 
     # What is there
 
@@ -118,6 +120,18 @@ class Partition(CommittedLog):
     @property
     def log_end(self) -> Offset:
         return self._leader.log_end
+
+    def check_offset(self, offset: Offset) -> None:
+        """An offset past the end is refused as that only if this node is sure to lead (`broker.lead_check`)."""
+        if offset > self.log_end and not isinstance(self._environment.stores, OneStore):
+            if self._lead_check is None:
+                environment = self._environment
+                self._lead_check = LeadCheck(environment.clock, environment.spawn, self.register.confirm, self.resign)
+            if not self._lead_check.is_past_the_end(offset):
+                raise RequestError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The log ends at {self.log_end} here: somebody else may lead."
+                )
+        super().check_offset(offset)
 
     @property
     def commits_at_once(self) -> bool:

@@ -167,6 +167,13 @@ class Register:
         async with self._lock:
             await self._until_done(attempt)
 
+    async def confirm(self) -> None:
+        """Raises LostLeadership if somebody else has changed the head; Unavailable, Unknown if nobody can say."""
+        async with self._lock:
+            current = await self._metadata.get(self._head_key)
+            if current is None or current.version != self._version:
+                raise LostLeadership(f"{self._head_key} was changed by somebody else")
+
     async def refresh(self) -> bool:
         """Read what others may have changed of the sealed segments; say whether anything was. Raises LostLeadership."""
         async with self._lock:
