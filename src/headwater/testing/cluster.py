@@ -4,8 +4,8 @@
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         cluster.kill(cluster.find("leader of orders-0"))
 
-A node keeps its address and its data from one start to the next. With a `Network` every node and every member of etcd has
-a host of its own there (`Cluster.hosts` names them), and the caller can cut them from each other.
+A node keeps its address and its data from one start to the next. With a `Network` every node and every member of etcd
+has a host of its own there (`Cluster.hosts` names them), and the caller can cut them from each other.
 
 Not thread-safe, and to be used from the main thread: members of etcd die with the thread that started them.
 """

@@ -4,8 +4,8 @@
                                    │  └─── veth ── host 2 …
 
 A cut is a rule of the router: what comes from one host for another is dropped without a word, as by a broken cable or a
-firewall, and connections stay open on both sides. A rule has one direction, so a cut can have one, too. It needs root and
-iproute2, and nothing of the kernel's packet filters.
+firewall, and connections stay open on both sides. A rule has one direction, so a cut can have one, too. It needs root
+and iproute2, and nothing of the kernel's packet filters.
 
 A run that was killed leaves namespaces behind; they carry the number of their process, and the next network removes
 those whose process is gone.

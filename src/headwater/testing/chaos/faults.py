@@ -1,0 +1,203 @@
+"""What can happen to a cluster: each fault begins, may do something from time to time, and is undone.
+
+Two faults that claim the same thing are never there at once: a process that was killed cannot be paused, too. What is
+claimed is a process ("node 1", "etcd 0"), a host's links ("links of node1") or a disk ("disk of 1").
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from headwater.model.ids import NodeId
+from headwater.testing.chaos.disks import Disk
+from headwater.testing.cluster import Cluster
+from headwater.testing.etcd_process import EtcdProcess
+from headwater.testing.network import Network
+
+STOP_TIMEOUT_S: Final = 30.0
+FLAP_MIN_S, FLAP_MAX_S = 0.1, 0.8
+
+
+class Fault(Protocol):
+    @property
+    def claims(self) -> frozenset[str]: ...
+
+    def begin(self) -> None: ...
+
+    def step(self) -> None:
+        """Called often while the fault is there."""
+
+    def end(self) -> bool:
+        """Undo it; False if that is not possible yet, and must be tried again."""
+
+
+@dataclass(slots=True)
+class Kill:
+    """SIGKILL of some nodes at one moment; they start again, without waiting for each other."""
+
+    cluster: Cluster
+    nodes: Sequence[NodeId]
+
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset(f"node {node}" for node in self.nodes)
+
+    def begin(self) -> None:
+        for node in self.nodes:
+            self.cluster.kill(node)
+
+    def step(self) -> None: ...
+
+    def end(self) -> bool:
+        for node in self.nodes:
+            self.cluster.launch(node)
+        return True
+
+
+@dataclass(slots=True)
+class Pause:
+    """SIGSTOP: for the others, a node that hangs; for itself, time that is missing."""
+
+    cluster: Cluster
+    node: NodeId
+
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset({f"node {self.node}"})
+
+    def begin(self) -> None:
+        self.cluster.pause(self.node)
+
+    def step(self) -> None: ...
+
+    def end(self) -> bool:
+        self.cluster.resume(self.node)
+        return True
+
+
+@dataclass(slots=True)
+class Stop:
+    """SIGTERM, as a rolling restart does. A node that does not stop in time is killed, and that is told."""
+
+    cluster: Cluster
+    node: NodeId
+    complaints: list[str]
+    _asked_s: float = 0.0
+
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset({f"node {self.node}"})
+
+    def begin(self) -> None:
+        self._asked_s = time.monotonic()
+        self.cluster.ask_to_stop(self.node)
+
+    def step(self) -> None: ...
+
+    def end(self) -> bool:
+        if self.cluster.is_running(self.node):
+            if time.monotonic() - self._asked_s < STOP_TIMEOUT_S:
+                return False
+            self.complaints.append(f"node {self.node} did not stop within {STOP_TIMEOUT_S:.0f} s")
+            self.cluster.kill(self.node)
+        elif self.cluster.exit_status(self.node) != 0:
+            self.complaints.append(f"node {self.node} stopped with status {self.cluster.exit_status(self.node)}")
+        self.cluster.launch(self.node)
+        return True
+
+
+@dataclass(slots=True)
+class KillEtcd:
+    etcd: EtcdProcess
+    member: int
+
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset({f"etcd {self.member}"})
+
+    def begin(self) -> None:
+        self.etcd.kill(self.member)
+
+    def step(self) -> None: ...
+
+    def end(self) -> bool:
+        self.etcd.restart(self.member, wait=False)
+        return True
+
+
+@dataclass(slots=True)
+class PauseEtcd:
+    etcd: EtcdProcess
+    member: int
+
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset({f"etcd {self.member}"})
+
+    def begin(self) -> None:
+        self.etcd.pause(self.member)
+
+    def step(self) -> None: ...
+
+    def end(self) -> bool:
+        self.etcd.resume(self.member)
+        return True
+
+
+@dataclass(slots=True)
+class Cut:
+    """Packets are lost on some ways between hosts; with dice, now and then they are not."""
+
+    network: Network
+    host: str
+    ways: Sequence[tuple[str, str]]
+    """(from, to)"""
+    dice: random.Random | None = None
+    _is_cut: bool = field(default=False)
+    _change_s: float = 0.0
+
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset({f"links of {self.host}"})
+
+    def begin(self) -> None:
+        self._set(True)
+
+    def step(self) -> None:
+        if self.dice is not None and time.monotonic() >= self._change_s:
+            self._set(not self._is_cut)
+
+    def end(self) -> bool:
+        self._set(False)
+        return True
+
+    def _set(self, is_cut: bool) -> None:
+        if is_cut != self._is_cut:
+            for source, target in self.ways:
+                (self.network.cut if is_cut else self.network.heal)(source, target)
+            self._is_cut = is_cut
+        if self.dice is not None:
+            self._change_s = time.monotonic() + self.dice.uniform(FLAP_MIN_S, FLAP_MAX_S)
+
+
+@dataclass(slots=True)
+class FullDisk:
+    disk: Disk
+    node: NodeId
+
+    @property
+    def claims(self) -> frozenset[str]:
+        return frozenset({f"disk of {self.node}"})
+
+    def begin(self) -> None:
+        self.disk.fill()
+
+    def step(self) -> None:
+        """Whatever is freed is taken at once."""
+        self.disk.fill()
+
+    def end(self) -> bool:
+        self.disk.free()
+        return True

@@ -1,0 +1,95 @@
+"""Are all replicas of a sealed segment the same, byte for byte? Each is read from its own store, as a peer would."""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headwater.broker.node_session import cluster_secret
+from headwater.metadata import keys
+from headwater.metadata.connect import open_metadata
+from headwater.metadata.store import MetaStore
+from headwater.model.ids import PartitionId, StoreId
+from headwater.model.replica import StoreError
+from headwater.model.segments import SealedSegment
+from headwater.peers.messages import Address
+from headwater.peers.remote_store import RemoteStore
+from headwater.records.batch import split
+
+READ_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Comparison:
+    segments: int = 0
+    replicas: int = 0
+    size_bytes: int = 0
+    differences: list[str] = field(default_factory=list)
+
+
+def compare_replicas(metadata_url: str) -> Comparison:
+    """Of every sealed segment in the cluster. A replica that cannot be read is a difference."""
+    return asyncio.run(_compare(metadata_url))
+
+
+async def _compare(metadata_url: str) -> Comparison:
+    metadata = await open_metadata(metadata_url)
+    try:
+        secret = await cluster_secret(metadata)
+        stores = {store: RemoteStore(store, address, secret) for store, address in (await _addresses(metadata)).items()}
+        found = Comparison()
+        try:
+            for kv in await metadata.list(keys.SEALED):
+                partition = PartitionId.parse(kv.key.removeprefix(keys.SEALED).split("/")[0])
+                await _compare_segment(found, partition, keys.decode_sealed(kv.value), stores)
+        finally:
+            for store in stores.values():
+                store.close()
+        return found
+    finally:
+        await metadata.close()
+
+
+async def _addresses(metadata: MetaStore) -> dict[StoreId, Address]:
+    nodes = [keys.decode_node(kv.value) for kv in await metadata.list(keys.NODES)]
+    return {store: Address(node.peer_host, node.peer_port) for node in nodes for store in node.store_ids}
+
+
+async def _compare_segment(
+    found: Comparison, partition: PartitionId, segment: SealedSegment, stores: Mapping[StoreId, RemoteStore]
+) -> None:
+    found.segments += 1
+    digests: dict[StoreId, str] = {}
+    for store_id in segment.replicas:
+        try:
+            if store_id not in stores:
+                raise StoreError("no node serves the store")
+            digest, size_bytes = await _digest(stores[store_id], segment)
+        except StoreError as error:
+            found.differences.append(
+                f"segment {segment.id} [{segment.base}, {segment.end}) of {partition}: the replica in store {store_id} "
+                f"cannot be read: {type(error).__name__}: {error}"
+            )
+            continue
+        found.replicas += 1
+        found.size_bytes += size_bytes
+        digests[store_id] = digest
+    if len(set(digests.values())) > 1:
+        found.differences.append(
+            f"segment {segment.id} [{segment.base}, {segment.end}) of {partition} has replicas that differ: {digests}"
+        )
+
+
+async def _digest(store: RemoteStore, segment: SealedSegment) -> tuple[str, int]:
+    digest, offset, size_bytes = hashlib.sha256(), segment.base, 0
+    while offset < segment.end:
+        data = await store.read(segment.id, offset, segment.end, READ_BYTES)
+        batches = split(data)
+        if not batches:
+            raise StoreError(f"it ends at {offset}")
+        for header, batch in batches:
+            digest.update(batch)
+            size_bytes += len(batch)
+            offset = header.last_offset + 1
+    return digest.hexdigest(), size_bytes
