@@ -1,12 +1,15 @@
 """The README's tour works as it is written: its blocks are run in their order, and print what it says they print."""
 
+import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from headwater.testing import Broker
 README = Path(__file__).parent.parent / "README.md"
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 ANYTHING = "…"
+TIMEOUT_S = 100
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,8 @@ class Block:
     """What it prints, if the README says so."""
 
 
-def tour() -> Iterator[Block]:
-    section = README.read_text().split("\n## A one-minute tour\n")[1].split("\n## ")[0]
+def blocks_of(title: str) -> Iterator[Block]:
+    section = README.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
     fences = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     for fence, following in zip(fences, [*fences[1:], ("", "", "")], strict=True):
         language, file_name, text = fence
@@ -36,15 +40,15 @@ def tour() -> Iterator[Block]:
             yield Block(language, file_name, text, following[2] if following[0] == "text" else None)
 
 
-def run(block: Block, broker: Broker, folder: Path) -> str:
-    text = block.text.replace(DEFAULT_ADDRESS, broker.bootstrap)
+def run(block: Block, bootstrap: str, folder: Path) -> str:
+    text = block.text.replace(DEFAULT_ADDRESS, bootstrap)
     if block.file_name:
         (folder / block.file_name).write_text(text)
         return ""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "HEADWATER_BOOTSTRAP": broker.bootstrap}
+    environment = {**os.environ, "PATH": path, "HEADWATER_BOOTSTRAP": bootstrap}
     command = {"sh": ["bash", "-eu", "-c", text], "python": [sys.executable, "-c", text]}[block.language]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -52,10 +56,35 @@ def run(block: Block, broker: Broker, folder: Path) -> str:
 def test_the_tour_prints_what_it_says(headwater_subprocess: Broker, tmp_path: Path) -> None:
     if shutil.which("kcat") is None:
         pytest.skip("the tour uses kcat, which is not installed")
-    blocks = list(tour())
+    blocks = list(blocks_of("A one-minute tour"))
     assert {block.language for block in blocks} == {"sh", "python"}
     for block in blocks:
-        printed = run(block, headwater_subprocess, tmp_path)
-        if block.expected is not None:
-            pattern = ".*".join(map(re.escape, block.expected.split(ANYTHING)))
-            assert re.fullmatch(pattern, printed), f"{block.text}\n{printed}"
+        check(block, run(block, headwater_subprocess.bootstrap, tmp_path))
+
+
+def check(block: Block, printed: str) -> None:
+    if block.expected is not None:
+        pattern = ".*".join(map(re.escape, block.expected.split(ANYTHING)))
+        assert re.fullmatch(pattern, printed), f"{block.text}\n{printed}"
+
+
+def test_a_cluster_loses_nothing_when_a_node_is_killed(tmp_path: Path) -> None:
+    (block,) = blocks_of("A cluster")
+    port = free_ports_in_a_row(3)
+    start = "headwater cluster up --nodes 3 --no-logs &"
+    assert start in block.text
+    # On other ports, silent, and stopped at the end as Ctrl-C would.
+    quiet = f"headwater cluster up --nodes 3 --no-logs --port {port} > up.log 2>&1 &\ntrap 'kill -INT %1; wait' EXIT"
+    there = replace(block, text=f"set -m\n{block.text.replace(start, quiet)}")
+    check(block, run(there, f"127.0.0.1:{port}", tmp_path))
+
+
+def free_ports_in_a_row(count: int) -> int:
+    """The first of so many."""
+    for _ in range(100):
+        with ExitStack() as held, contextlib.suppress(OSError, OverflowError):
+            first = held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            for further in range(1, count):
+                held.enter_context(socket.create_server(("127.0.0.1", first + further)))
+            return int(first)
+    raise AssertionError("no free ports in a row")

@@ -14,7 +14,8 @@ from headwater.cli.main import app
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, Put
-from headwater.model.cluster import StoreRecord, StoreState
+from headwater.model.cluster import Node, Role, StoreRecord, StoreState
+from headwater.model.ids import StoreId
 
 LOG_DIRS = 35
 
@@ -174,15 +175,20 @@ def test_records_of_a_newer_version_in_the_metadata_are_read_as_far_as_they_are_
 
     async def write_as_a_newer_node() -> None:
         metadata = await open_metadata(cluster.metadata_url)
-        key = keys.store_key("f" * 32)  # type: ignore[arg-type]
-        value = keys.encode(StoreRecord("f" * 32, 9, StoreState.ACTIVE))  # type: ignore[arg-type]
-        newer = value[:-1] + b',"encryption":{"kind":"none"}}'
-        assert (await metadata.txn([Is(key, 0)], [Put(key, newer)])).ok
-        node = await metadata.list(keys.NODES)
-        assert len(node) == 2
+        store, node = keys.store_key(StoreId("f" * 32)), keys.node_key(9, 99)
+        stored = keys.encode(StoreRecord(StoreId("f" * 32), 9, StoreState.ACTIVE))
+        alive = keys.encode(Node(9, 99, "127.0.0.1", 1, "127.0.0.1", 1, roles=(Role.BROKER,)))
+        newer = [
+            Put(store, stored[:-1] + b',"encryption":{"kind":"none"}}'),
+            Put(node, alive.replace(b'"broker"', b'"archivist"')[:-1] + b',"quota":{"bytes":1}}'),
+        ]
+        assert (await metadata.txn([Is(store, 0), Is(node, 0)], newer)).ok
         await metadata.close()
 
     asyncio.run(write_as_a_newer_node())
     cluster.create("t", replicas=2)
     cluster.produce("t", [b"x"])
-    assert {store.node for store in cluster.facts().stores or ()} == {1, 2, 9}
+    facts = cluster.facts()
+    assert {store.node for store in facts.stores or ()} == {1, 2, 9}
+    assert {node.node: node.roles for node in facts.nodes}[9] == ()
+    assert set(cluster.admin.list_topics(timeout=10).brokers) == {1, 2}

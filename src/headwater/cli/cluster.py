@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.client import Json, default_bootstrap
-from headwater.cli.cluster_files import MAX_NODES, LocalNode, LocalPlan, free_ports, known_plan, load_plan
+from headwater.cli.cluster_files import MAX_NODES, known_plan, load_plan
 from headwater.cli.cluster_report import counted, print_facts
 from headwater.cli.output import Problem, confirm, note, print_json, say
 
@@ -63,7 +63,7 @@ def up(
 
     The same directory brings the same cluster back, with its nodes and its data."""
     from headwater.cli.cluster_table import cluster_view
-    from headwater.cli.cluster_up import LocalCluster
+    from headwater.cli.cluster_up import LocalCluster, new_plan
 
     try:
         data.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def up(
     plan = load_plan(data)
     if plan is None:
         names = racks.split(",") if racks else []
-        plan = _new_plan(nodes, replicas, use_etcd, port, [name.strip() for name in names], durability)
+        plan = new_plan(nodes, replicas, use_etcd, port, [name.strip() for name in names], durability)
     else:
         note(f"The cluster of {len(plan.nodes)} nodes in {data} starts again, as it was.")
     with cluster_view(with_logs=logs) as audience:
@@ -143,11 +143,17 @@ def status(
     """Show nodes, disks, who leads what, and which partitions lack something.
 
     With --metadata also roles, stores and their states, and partitions that are being taken over."""
-    if data is not None:
-        plan = known_plan(data)
-        bootstrap, metadata = bootstrap or plan.bootstrap, metadata or plan.metadata_url(data)
-    asked = bootstrap or default_bootstrap()
-    facts = _waited(lambda: _facts(asked, metadata), wait)
+
+    def look() -> "tuple[ClusterFacts, bool]":
+        """What there is, and whether that is all that there should be."""
+        plan = known_plan(data) if data is not None else None
+        broker, url, count = bootstrap, metadata, 1
+        if plan is not None and data is not None:
+            broker, url, count = broker or plan.bootstrap, url or plan.metadata_url(data), len(plan.nodes)
+        found = _facts(broker or default_bootstrap(), url)
+        return found, found.is_healthy and len(found.nodes) >= count
+
+    facts, is_well = _waited(look, wait)
     if json:
         print_json(
             {**asdict(facts), "under_replicated": facts.under_replicated, "leaderless": facts.leaderless,
@@ -155,7 +161,7 @@ def status(
         )  # fmt: skip
     else:
         print_facts(facts)
-    if wait is not None and not facts.is_healthy:
+    if wait is not None and not is_well:
         raise Problem(f"Not all was well within {wait:g} s.")
 
 
@@ -185,30 +191,6 @@ def lost(
 
     A partition that only this store has, or only it has without a doubt, may lose acknowledged records by that."""
     asyncio.run(_lost(target, _url(metadata, data), undo, yes))
-
-
-def _new_plan(
-    count: int, replicas: int | None, use_etcd: bool | None, port: int, racks: list[str], durability: str
-) -> LocalPlan:
-    from headwater.cli.cluster_child import find_etcd
-
-    if durability not in ("sync", "os"):
-        raise Problem(f"--durability {durability!r} is unknown.", "Use sync or os.", exit_code=2)
-    wanted = replicas if replicas is not None else min(3, count)
-    if wanted > count:
-        raise Problem(f"{wanted} replicas need {wanted} nodes, not {count}.", exit_code=2)
-    if use_etcd and find_etcd() is None:
-        raise Problem(
-            "etcd is not installed.", "Debian: etcd-server; and pip install 'headwater[etcd]'. Or use --sqlite."
-        )
-    is_etcd = find_etcd() is not None if use_etcd is None else use_etcd
-    free = free_ports(count + 2)
-    ports = [port + number for number in range(count)] if port else free[2:]
-    members = tuple(
-        LocalNode(number, ports[number - 1], rack=racks[(number - 1) % len(racks)] if racks else None)
-        for number in range(1, count + 1)
-    )
-    return LocalPlan((free[0], free[1]) if is_etcd else None, wanted, durability, members)
 
 
 def _check_roles(roles: str | None) -> None:
@@ -250,13 +232,13 @@ def _facts(bootstrap: str, metadata: str | None) -> "ClusterFacts":
         return by_metadata
 
 
-def _waited(look: "Callable[[], ClusterFacts]", wait_s: float | None) -> "ClusterFacts":
+def _waited(look: "Callable[[], tuple[ClusterFacts, bool]]", wait_s: float | None) -> "tuple[ClusterFacts, bool]":
     deadline = time.monotonic() + (wait_s or 0.0)
     while True:
         try:
-            facts = look()
-            if wait_s is None or facts.is_healthy or time.monotonic() >= deadline:
-                return facts
+            facts, is_well = look()
+            if wait_s is None or is_well or time.monotonic() >= deadline:
+                return facts, is_well
         except Problem:
             if time.monotonic() >= deadline:
                 raise

@@ -13,15 +13,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.cli.cluster_child import Child, EtcdChild, NodeChild
+from headwater.cli.cluster_child import Child, EtcdChild, NodeChild, find_etcd
 from headwater.cli.cluster_control import taking_orders
-from headwater.cli.cluster_files import LocalPlan, locked, save_plan
+from headwater.cli.cluster_files import LocalNode, LocalPlan, free_ports, locked, save_plan
 from headwater.cli.output import Problem
 
 if TYPE_CHECKING:
     from headwater.broker.cluster_watch import ClusterWatch
 
 SHOW_EVERY_S: Final = 0.5
+
+
+def new_plan(
+    count: int, replicas: int | None, use_etcd: bool | None, port: int, racks: list[str], durability: str
+) -> LocalPlan:
+    """Raises Problem if it cannot be."""
+    if durability not in ("sync", "os"):
+        raise Problem(f"--durability {durability!r} is unknown.", "Use sync or os.", exit_code=2)
+    wanted = replicas if replicas is not None else min(3, count)
+    if wanted > count:
+        raise Problem(f"{wanted} replicas need {wanted} nodes, not {count}.", exit_code=2)
+    if use_etcd and find_etcd() is None:
+        raise Problem(
+            "etcd is not installed.", "Debian: etcd-server; and pip install 'headwater[etcd]'. Or use --sqlite."
+        )
+    is_etcd = find_etcd() is not None if use_etcd is None else use_etcd
+    free = free_ports(count + 2)
+    ports = [port + number for number in range(count)] if port else free[2:]
+    members = tuple(
+        LocalNode(number, ports[number - 1], rack=racks[(number - 1) % len(racks)] if racks else None)
+        for number in range(1, count + 1)
+    )
+    return LocalPlan((free[0], free[1]) if is_etcd else None, wanted, durability, members)
 
 
 @dataclass(frozen=True, slots=True)
