@@ -1,7 +1,7 @@
 """Draws faults: which kind, and whom it hits, by the role that somebody has at this moment."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +9,7 @@ from headwater.model.ids import NodeId
 from headwater.testing.chaos.confluent_clients import GROUP
 from headwater.testing.chaos.disks import Disk
 from headwater.testing.chaos.faults import Cut, Fault, FullDisk, Kill, KillEtcd, Pause, PauseEtcd, Stop
-from headwater.testing.chaos.stage import Place
+from headwater.testing.chaos.pulse import PARTITIONS, TOPIC
 from headwater.testing.cluster import Cluster
 from headwater.testing.etcd_process import EtcdProcess
 from headwater.testing.network import MACHINE, Network
@@ -17,7 +17,7 @@ from headwater.testing.network import MACHINE, Network
 ROLES: Final = ("leader", "replica", "controller", "coordinator")
 NODE_FAULTS: Final = ("kill", "pause", "stop", "cut off", "cut one way", "flapping links", "cut from etcd", "full disk")
 WEIGHTS: Final = {"kill": 4, "pause": 3, "cut off": 2}
-"""Of the kinds that stand for a class of faults; every other has 1."""
+"""How often a kind is in the deck; every other is in it once."""
 SECONDS: Final = {
     "kill": (0.0, 3.0),
     "stop": (0.5, 3.0),
@@ -35,6 +35,8 @@ class Drawn:
     target: str
     fault: Fault
     duration_s: float
+    partition: int | None = None
+    """Of the pulse: the one that the node leads or has a replica of."""
 
 
 class Arsenal:
@@ -43,7 +45,6 @@ class Arsenal:
         cluster: Cluster,
         network: Network | None,
         disks: Mapping[NodeId, Disk],
-        places: Sequence[Place],
         dice: random.Random,
         pace: float,
     ) -> None:
@@ -51,7 +52,6 @@ class Arsenal:
         self._cluster = cluster
         self._network = network
         self._disks = disks
-        self._places = places
         self._dice = dice
         self._pace = pace
         self.complaints: list[str] = []
@@ -59,16 +59,21 @@ class Arsenal:
         impossible = set() if network is not None else {"cut off", "cut one way", "flapping links", "cut from etcd"}
         impossible |= set() if disks else {"full disk"}
         self.kinds = [kind for kind in NODE_FAULTS if kind not in impossible] + ["kill etcd", "pause etcd", "kill all"]
+        self._deck: list[str] = []
 
     def draw(self, claimed: frozenset[str]) -> Drawn | None:
-        """Something that does not interfere with what is claimed; None if there was nothing in a while."""
-        weights = [WEIGHTS.get(kind, 1) for kind in self.kinds]
+        """Something that does not interfere with what is claimed; None if there was nothing in a while. Every kind
+        comes before any has come more often than it should."""
         for _ in range(MAX_DRAWS):
-            kind = self._dice.choices(self.kinds, weights)[0]
+            if not self._deck:
+                self._deck = [kind for kind in self.kinds for _ in range(WEIGHTS.get(kind, 1))]
+                self._dice.shuffle(self._deck)
+            kind = self._deck.pop()
             low_s, high_s = SECONDS.get(kind, (1.0, 8.0))
             drawn = self._aim(kind, self._dice.uniform(low_s, high_s) * self._pace)
             if drawn is not None and claimed.isdisjoint(drawn.fault.claims):
                 return drawn
+            self._deck.insert(0, kind)
         return None
 
     def _aim(self, kind: str, duration_s: float) -> Drawn | None:
@@ -80,21 +85,20 @@ class Arsenal:
             is_kill = kind == "kill etcd"
             fault = KillEtcd(cluster.etcd, member) if is_kill else PauseEtcd(cluster.etcd, member)
             return Drawn(kind, f"etcd {member}", fault, duration_s)
-        role = self._dice.choice(ROLES)
-        node = self._node(role)
+        role, partition = self._dice.choice(ROLES), self._dice.randrange(PARTITIONS)
+        node = self._node(role, f"{TOPIC}-{partition}")
         if node is None:
             return None
-        return Drawn(f"{kind} {role}" if kind in ("kill", "pause") else kind, f"node {node}, {role}",
-                     self._fault(kind, node), duration_s)  # fmt: skip
+        name = f"{kind} {role}" if kind in ("kill", "pause") else kind
+        is_placed = role in ("leader", "replica")
+        return Drawn(
+            name, f"node {node}, {role}", self._fault(kind, node), duration_s, partition if is_placed else None
+        )
 
-    def _node(self, role: str) -> NodeId | None:
+    def _node(self, role: str, place: str) -> NodeId | None:
         state = self._cluster.state()
-        topic, index = self._dice.choice(self._places)
-        if role == "replica":
-            others = [node for node in state.replicas(topic, index) if node != state.node(f"leader of {topic}-{index}")]
-            return self._dice.choice(others) if others else None
-        question = {"controller": "controller", "coordinator": f"coordinator of {GROUP}"}
-        node = state.node(question.get(role, f"leader of {topic}-{index}"))
+        questions = {"controller": "controller", "coordinator": f"coordinator of {GROUP}"}
+        node = state.node(questions.get(role, f"{role} of {place}"))
         return node if node in self._cluster.nodes else None
 
     def _fault(self, kind: str, node: NodeId) -> Fault:

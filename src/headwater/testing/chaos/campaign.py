@@ -47,8 +47,6 @@ SESSION_TIMEOUT_S: Final = 3.0
 WHOLE_TIMEOUT_S: Final = 60.0
 READ_TIMEOUT_S: Final = 120.0
 CREATE_TIMEOUT_S: Final = 60.0
-STALL_MARGIN_S: Final = 1.0
-"""A fault's consequences outlive it: a node that comes back makes leaders change their segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def run(options: Options, progress: Callable[[int], None] = lambda _: None) -> R
         stage = Stage(cluster.bootstrap, recorder, places, places + pulses, options.records_per_s)
         _create_topics(cluster)
         dice, heart = random.Random(options.seed), Pulse()
-        arsenal = Arsenal(cluster, network, disks, stage.watched, dice, options.pace)
+        arsenal = Arsenal(cluster, network, disks, dice, options.pace)
         nemesis = Nemesis(cluster, arsenal, heart, dice, note)
         writers = [stage.start(heart.produce, "pulse")] + [
             stage.start(library.produce, f"{library.__name__.rpartition('.')[2].removesuffix('_clients')}-producer")
@@ -123,7 +121,7 @@ def run(options: Options, progress: Callable[[int], None] = lambda _: None) -> R
         report.violations += [str(violation) for violation in check(recorder.history())]
     for fault in report.faults:
         if fault.is_alone:
-            gap_s = heart.longest_gap_s(fault.began_s, fault.recovered_s + STALL_MARGIN_S)
+            gap_s = heart.longest_gap_s(fault.began_s, fault.recovered_s, fault.partition)
             report.stall_s.setdefault(fault.kind, []).append(gap_s)
     report.seconds = time.monotonic() - started_s
     return report

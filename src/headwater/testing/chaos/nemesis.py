@@ -24,7 +24,7 @@ MAX_LOG_LINES: Final = 12
 
 @dataclass(slots=True)
 class Happened:
-    """One fault, when it was there, and whether it was alone."""
+    """One fault, when it was there, when writes worked again, and whether it was alone from the one to the other."""
 
     kind: str
     target: str
@@ -32,6 +32,8 @@ class Happened:
     ended_s: float = 0.0
     recovered_s: float = 0.0
     is_alone: bool = False
+    partition: int | None = None
+    """Of the pulse, if it was aimed at the leader or a replica of one."""
 
 
 @dataclass(slots=True)
@@ -55,11 +57,14 @@ class Nemesis:
     """Times when writes did not come back."""
     _active: list[_Active] = field(default_factory=list)
     _relaunch_s: dict[NodeId, float] = field(default_factory=dict)
+    _is_well: bool = True
+    """Writes work, and nothing happens to the cluster."""
 
     def run(self, faults: int, progress: Callable[[int], None]) -> None:
         while len(self.happened) < faults:
             count = min(self.dice.choice((1, 1, 2, MAX_AT_ONCE)), faults - len(self.happened))
-            round_began = len(self.happened)
+            round_began, was_well = len(self.happened), self._is_well
+            self._is_well = False
             for _ in range(count):
                 self._begin()
                 self._pass(self.dice.uniform(0.0, 0.5))
@@ -68,7 +73,7 @@ class Nemesis:
             progress(len(self.happened))
             if len(self.happened) >= faults or self.dice.random() >= IMPATIENT:
                 self._recover()
-                if len(self.happened) == round_began + 1:
+                if was_well and len(self.happened) == round_began + 1:
                     self.happened[-1].is_alone = True
                 for each in self.happened[round_began:]:
                     each.recovered_s = time.monotonic()
@@ -85,7 +90,7 @@ class Nemesis:
         if drawn is None:
             return
         now = time.monotonic()
-        happened = Happened(drawn.kind, drawn.target, now)
+        happened = Happened(drawn.kind, drawn.target, now, partition=drawn.partition)
         self.log(f"{drawn.kind}: {drawn.target} for {drawn.duration_s:.1f} s")
         drawn.fault.begin()
         self.happened.append(happened)
@@ -126,9 +131,11 @@ class Nemesis:
     def _recover(self) -> None:
         """Until every partition of the pulse has an acknowledgement from now on."""
         healed_s = time.monotonic()
+        self._is_well = True
         while self.pulse.silent_since() < healed_s:
             if time.monotonic() - healed_s > RECOVERY_TIMEOUT_S:
                 self.stalls.append(f"no writes for {RECOVERY_TIMEOUT_S:.0f} s after {self.happened[-1].kind} was over")
                 self.log(self.stalls[-1])
+                self._is_well = False
                 return
             self._pass(TICK_S)

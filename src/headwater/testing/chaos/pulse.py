@@ -56,13 +56,13 @@ class Pulse:
         with self._lock:
             return min(times[-1] if times else 0.0 for times in self._acknowledged_s)
 
-    def longest_gap_s(self, start_s: float, end_s: float) -> float:
-        """Between two acknowledgements of one partition, of those gaps that overlap the time given."""
+    def longest_gap_s(self, start_s: float, end_s: float, partition: int | None = None) -> float:
+        """Between two acknowledgements of one partition, of those gaps that end within the time given."""
         with self._lock:
-            return max(_longest_gap_s(times, start_s, end_s) for times in self._acknowledged_s)
+            chosen = self._acknowledged_s if partition is None else [self._acknowledged_s[partition]]
+            return max(_longest_gap_s(times, start_s, end_s) for times in chosen)
 
 
 def _longest_gap_s(times: list[float], start_s: float, end_s: float) -> float:
-    first, last = max(bisect_left(times, start_s) - 1, 0), bisect_right(times, end_s) + 1
-    concerned = times[first:last]
+    concerned = times[max(bisect_left(times, start_s) - 1, 0) : bisect_right(times, end_s)]
     return max((after - before for before, after in pairwise(concerned)), default=0.0)
