@@ -60,9 +60,10 @@ class Pulse:
         """Between two acknowledgements of one partition, of those gaps that end within the time given."""
         with self._lock:
             chosen = self._acknowledged_s if partition is None else [self._acknowledged_s[partition]]
-            return max(_longest_gap_s(times, start_s, end_s) for times in chosen)
+            return max(longest_gap_s(times, start_s, end_s) for times in chosen)
 
 
-def _longest_gap_s(times: list[float], start_s: float, end_s: float) -> float:
+def longest_gap_s(times: list[float], start_s: float, end_s: float) -> float:
+    """Of the gaps between these times, in order, that end within the time given."""
     concerned = times[max(bisect_left(times, start_s) - 1, 0) : bisect_right(times, end_s)]
     return max((after - before for before, after in pairwise(concerned)), default=0.0)

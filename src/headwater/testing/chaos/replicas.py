@@ -30,25 +30,29 @@ class Comparison:
 
 def compare_replicas(metadata_url: str) -> Comparison:
     """Of every sealed segment in the cluster. A replica that cannot be read is a difference."""
-    return asyncio.run(_compare(metadata_url))
+    return asyncio.run(_connect_and_compare(metadata_url))
 
 
-async def _compare(metadata_url: str) -> Comparison:
+async def _connect_and_compare(metadata_url: str) -> Comparison:
     metadata = await open_metadata(metadata_url)
     try:
-        secret = await cluster_secret(metadata)
-        stores = {store: RemoteStore(store, address, secret) for store, address in (await _addresses(metadata)).items()}
-        found = Comparison()
-        try:
-            for kv in await metadata.list(keys.SEALED):
-                partition = PartitionId.parse(kv.key.removeprefix(keys.SEALED).split("/")[0])
-                await _compare_segment(found, partition, keys.decode_sealed(kv.value), stores)
-        finally:
-            for store in stores.values():
-                store.close()
-        return found
+        return await compare(metadata)
     finally:
         await metadata.close()
+
+
+async def compare(metadata: MetaStore) -> Comparison:
+    secret = await cluster_secret(metadata)
+    stores = {store: RemoteStore(store, address, secret) for store, address in (await _addresses(metadata)).items()}
+    found = Comparison()
+    try:
+        for kv in await metadata.list(keys.SEALED):
+            partition = PartitionId.parse(kv.key.removeprefix(keys.SEALED).split("/")[0])
+            await _compare_segment(found, partition, keys.decode_sealed(kv.value), stores)
+    finally:
+        for store in stores.values():
+            store.close()
+    return found
 
 
 async def _addresses(metadata: MetaStore) -> dict[StoreId, Address]:
