@@ -30,6 +30,8 @@ class CuttableMetaStore:
         self._inner = inner
         self.is_cut = False
         self.answers_to_lose = 0
+        self.reads = self.lists = 0
+        """How often keys were read, one or many at once, and how often all below a prefix."""
         self.transactions: list[tuple[Sequence[Condition], Sequence[Operation]]] = []
 
     def _check(self) -> None:
@@ -38,10 +40,17 @@ class CuttableMetaStore:
 
     async def get(self, key: str) -> KV | None:
         self._check()
+        self.reads += 1
         return await self._inner.get(key)
+
+    async def get_many(self, keys: Sequence[str]) -> list[KV | None]:
+        self._check()
+        self.reads += 1
+        return await self._inner.get_many(keys)
 
     async def list(self, prefix: str) -> list[KV]:
         self._check()
+        self.lists += 1
         return await self._inner.list(prefix)
 
     async def txn(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Txn:

@@ -5,9 +5,8 @@ from pathlib import Path
 from cluster_fakes import CuttableMetaStore, a_watch, eventually, metadata_store, store_of
 
 from headwater.broker.cluster_watch import ClusterChange
-from headwater.broker.key_cache import MOST_GETS
 from headwater.metadata import keys
-from headwater.metadata.store import Del, Put
+from headwater.metadata.store import MAX_OPS, Del, Put
 from headwater.model.cluster import Controller, Node, NodeStore, Reassignment, StoreRecord, StoreState, Topic
 from headwater.model.ids import PartitionId
 from headwater.model.segments import Head
@@ -71,12 +70,23 @@ def test_listeners_are_told_what_changed(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_many_changes_at_once_are_read_as_one_list(tmp_path: Path) -> None:
+def test_many_changes_are_read_in_few_calls(tmp_path: Path) -> None:
+    """Neither one by one, nor everything again for each group of them."""
+
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata, a_watch(metadata) as watch:
-            for index in range(MOST_GETS * 2):
-                await put(metadata, keys.head_key(PartitionId(TOPIC, index)), Head(index, 0, 0, None))
-            await eventually(lambda: len(watch.heads.items) == MOST_GETS * 2)
+            count = 20 * MAX_OPS
+            partitions = [PartitionId(TOPIC, index) for index in range(count)]
+            for start in range(0, count, MAX_OPS):
+                some = partitions[start : start + MAX_OPS]
+                await metadata.txn([], [Put(keys.head_key(each), keys.encode(Head(1, 0, 0, None))) for each in some])
+            await eventually(lambda: len(watch.heads.items) == count)
+            metadata.reads = metadata.lists = 0
+            for partition in partitions[: 3 * MAX_OPS]:
+                await put(metadata, keys.head_key(partition), Head(2, 1, 0, None))
+            await eventually(lambda: sum(item.value.leader == 2 for item in watch.heads.items.values()) == 3 * MAX_OPS)
+            assert metadata.lists == 0
+            assert metadata.reads < 3 * MAX_OPS
 
     asyncio.run(scenario())
 

@@ -35,6 +35,9 @@ REPAIR_S: Final = 1.0
 """How often the sealed segments are gone through while they change; there may be very many."""
 QUIET_REPAIR_S: Final = 5.0
 """And how often if none of them has changed."""
+REST_PER_PLAN: Final = 3
+"""A plan goes through all partitions. With thousands of them changing one after another, it is made again only when so
+many times as long has passed as the last one took: planning costs a quarter of the node's time at most."""
 SYNCED_WITHIN_S: Final = 5.0
 """How long a question waits for the segments to be read after an election."""
 
@@ -70,6 +73,7 @@ class Controller:
         self._pings = PeerPings(ping, self._of_interest, self._wake_up, clock, pings or PingOptions())
         self._term: ControllerTerm | None = None
         self._wake = asyncio.Event()
+        self._planned_in_s = 0.0
         cluster.listen(self._changed)
 
     @property
@@ -163,6 +167,7 @@ class Controller:
                 except (Unavailable, Unknown) as error:
                     log_fact("controller_waits", logging.WARNING, error=f"{type(error).__name__}: {error}")
                     await asyncio.sleep(TICK_S)
+                await asyncio.sleep(min(REST_PER_PLAN * self._planned_in_s, TICK_S))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await self._wake.wait()
@@ -187,7 +192,9 @@ class Controller:
         is_time_for_repair = term.sealed.synced.is_set() and (term.has_progressed or now >= due_at)
         if is_time_for_repair:
             term.repaired_at, term.is_stirred, term.has_progressed = now, False, False
-        return term.planner.plan(self._view(term.sealed.items if is_time_for_repair else None), now)
+        actions = term.planner.plan(self._view(term.sealed.items if is_time_for_repair else None), now)
+        self._planned_in_s = self._clock.monotonic() - now
+        return actions
 
     def _view(self, sealed: Mapping[SealedKey, Versioned[SealedSegment]] | None) -> ClusterView:
         return self._cluster.view(sealed=sealed, suspected=self._pings.suspected)

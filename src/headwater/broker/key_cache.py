@@ -6,17 +6,14 @@ versions, but is right in the end. While the store cannot be reached it stays as
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
-from headwater.metadata.store import KV, MetaStore, Resync, Unavailable, Unknown
+from headwater.metadata.store import KV, MAX_OPS, MetaStore, Resync, Unavailable, Unknown
 from headwater.replication.cluster_view import Versioned
 from headwater.transport.facts import log_fact
 
 RETRY_S: Final = 0.5
-MOST_GETS: Final = 64
-"""More hints than this at once, and the whole prefix is listed instead."""
-GETS_AT_ONCE: Final = 8
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -62,39 +59,46 @@ class KeyCache(Generic[K, V]):
 
     async def reread(self, key: str) -> None:
         """Somebody else has written it, and the hint may not have come yet."""
-        self._take(key, await self._metadata.get(key))
+        self._take({key: await self._metadata.get(key)})
 
     async def _follow(self, hint: set[str] | Resync) -> None:
-        if isinstance(hint, Resync) or len(hint) > MOST_GETS:
+        """What has changed is read, not everything that is there: while thousands of keys change one after another,
+        that would be millions of reads."""
+        if isinstance(hint, Resync) or (len(hint) > MAX_OPS and 2 * len(hint) > len(self.items)):
             self._replace(await self._metadata.list(self._prefix))
             self.synced.set()
             return
         keys = sorted(hint)
-        for start in range(0, len(keys), GETS_AT_ONCE):
-            some = keys[start : start + GETS_AT_ONCE]
-            for key, found in zip(some, await asyncio.gather(*map(self._metadata.get, some)), strict=True):
-                self._take(key, found)
+        for start in range(0, len(keys), MAX_OPS):
+            some = keys[start : start + MAX_OPS]
+            self._take(dict(zip(some, await self._metadata.get_many(some), strict=True)))
 
     def _replace(self, found: Iterable[KV]) -> None:
         items = dict(filter(None, map(self._read, found)))
-        changed = {name for name in {*items, *self.items} if items.get(name) != self.items.get(name)}
+        changed = {name for name, item in items.items() if self.items.get(name) is not item}
+        changed |= self.items.keys() - items.keys()
         self.items.clear()
         self.items.update(items)
         if changed:
             self._changed(frozenset(changed))
 
-    def _take(self, key: str, found: KV | None) -> None:
-        if found is not None:
-            read = self._read(found)
-            if read is not None:
-                self._set(*read)
-            return
-        try:
-            name = self._parse(key.removeprefix(self._prefix))
-        except ValueError:
-            return
-        if self.items.pop(name, None) is not None:
-            self._changed(frozenset({name}))
+    def _take(self, found: Mapping[str, KV | None]) -> None:
+        changed = set()
+        for key, kv in found.items():
+            if kv is not None:
+                read = self._read(kv)
+                if read is not None and self.items.get(read[0]) is not read[1]:
+                    self.items[read[0]] = read[1]
+                    changed.add(read[0])
+                continue
+            try:
+                name = self._parse(key.removeprefix(self._prefix))
+            except ValueError:
+                continue
+            if self.items.pop(name, None) is not None:
+                changed.add(name)
+        if changed:
+            self._changed(frozenset(changed))
 
     def _set(self, name: K, item: Versioned[V]) -> None:
         if self.items.get(name) != item:
@@ -102,9 +106,14 @@ class KeyCache(Generic[K, V]):
             self._changed(frozenset({name}))
 
     def _read(self, kv: KV) -> tuple[K, Versioned[V]] | None:
-        """None for what cannot be read: one bad value must not hide all the others."""
+        """None for what cannot be read: one bad value must not hide all the others. A value that is known is not made
+        anew."""
         try:
-            return self._parse(kv.key.removeprefix(self._prefix)), Versioned(self._decode(kv.value), kv.version)
+            name = self._parse(kv.key.removeprefix(self._prefix))
+            known = self.items.get(name)
+            if known is not None and known.version == kv.version:
+                return name, known
+            return name, Versioned(self._decode(kv.value), kv.version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             log_fact("metadata_value_unreadable", logging.ERROR, key=kv.key, error=f"{type(error).__name__}: {error}")
             return None

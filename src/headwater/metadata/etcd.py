@@ -16,7 +16,7 @@ from headwater.metadata.etcd_member import RANGE, TXN, AnswerTooLarge, Refused
 from headwater.metadata.etcd_session import EtcdSession
 from headwater.metadata.etcd_url import EtcdAddress
 from headwater.metadata.etcd_watch import EtcdWatch
-from headwater.metadata.limits import check_key, check_prefix, check_ttl, check_txn
+from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
 from headwater.metadata.store import KV, Condition, Has, Operation, Put, Resync, Session, Txn, Unavailable
 
 PAGE_KEYS: Final = 1000
@@ -47,6 +47,22 @@ class EtcdMetaStore:
         check_key(key)
         answer = await self._client.ask(RANGE, pb.RangeRequest(key=self._bytes(key)))
         return KV(key, answer.kvs[0].value, answer.kvs[0].mod_revision) if answer.kvs else None
+
+    async def get_many(self, keys: Sequence[str]) -> list[KV | None]:
+        check_keys(keys)
+        if not keys:
+            return []
+        reads = [pb.RequestOp(request_range=pb.RangeRequest(key=self._bytes(key))) for key in keys]
+        try:
+            answer = await self._client.ask(TXN, pb.TxnRequest(success=reads))
+        except AnswerTooLarge:
+            return [await self.get(key) for key in keys]
+        if len(answer.responses) != len(keys):
+            raise Unavailable(f"{self._client} was asked for {len(keys)} keys, and answers for {len(answer.responses)}")
+        found = [response.response_range.kvs for response in answer.responses]
+        return [
+            KV(key, kvs[0].value, kvs[0].mod_revision) if kvs else None for key, kvs in zip(keys, found, strict=True)
+        ]
 
     async def list(self, prefix: str) -> list[KV]:
         check_prefix(prefix)

@@ -20,7 +20,7 @@ _sym_db = _symbol_database.Default()
 
 
 DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1dheadwater/metadata/etcd.proto\x12\x17headwater.metadata.etcd"6\n\x0eResponseHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03"<\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c"P\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x11\n\tkeys_only\x18\x08 \x01(\x08"\x86\x01\n\rRangeResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\'.headwater.metadata.etcd.ResponseHeader\x12.\n\x03kvs\x18\x02 \x03(\x0b\x32!.headwater.metadata.etcd.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08"7\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\r\n\x05lease\x18\x03 \x01(\x03"!\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c"\x9f\x01\n\tRequestOp\x12:\n\x0brequest_put\x18\x02 \x01(\x0b\x32#.headwater.metadata.etcd.PutRequestH\x00\x12K\n\x14request_delete_range\x18\x03 \x01(\x0b\x32+.headwater.metadata.etcd.DeleteRangeRequestH\x00\x42\t\n\x07request"\xb5\x02\n\x07\x43ompare\x12>\n\x06result\x18\x01 \x01(\x0e\x32..headwater.metadata.etcd.Compare.CompareResult\x12>\n\x06target\x18\x02 \x01(\x0e\x32..headwater.metadata.etcd.Compare.CompareTarget\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x19\n\x0f\x63reate_revision\x18\x05 \x01(\x03H\x00\x12\x16\n\x0cmod_revision\x18\x06 \x01(\x03H\x00"\'\n\rCompareResult\x12\t\n\x05\x45QUAL\x10\x00\x12\x0b\n\x07GREATER\x10\x01"1\n\rCompareTarget\x12\x0b\n\x07VERSION\x10\x00\x12\n\n\x06\x43REATE\x10\x01\x12\x07\n\x03MOD\x10\x02\x42\x0e\n\x0ctarget_union"t\n\nTxnRequest\x12\x31\n\x07\x63ompare\x18\x01 \x03(\x0b\x32 .headwater.metadata.etcd.Compare\x12\x33\n\x07success\x18\x02 \x03(\x0b\x32".headwater.metadata.etcd.RequestOp"Y\n\x0bTxnResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\'.headwater.metadata.etcd.ResponseHeader\x12\x11\n\tsucceeded\x18\x02 \x01(\x08" \n\x11LeaseGrantRequest\x12\x0b\n\x03TTL\x18\x01 \x01(\x03"-\n\x12LeaseGrantResponse\x12\n\n\x02ID\x18\x02 \x01(\x03\x12\x0b\n\x03TTL\x18\x03 \x01(\x03" \n\x12LeaseRevokeRequest\x12\n\n\x02ID\x18\x01 \x01(\x03"\x15\n\x13LeaseRevokeResponse"#\n\x15LeaseKeepAliveRequest\x12\n\n\x02ID\x18\x01 \x01(\x03"1\n\x16LeaseKeepAliveResponse\x12\n\n\x02ID\x18\x02 \x01(\x03\x12\x0b\n\x03TTL\x18\x03 \x01(\x03"^\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x10\n\x08\x66ragment\x18\x08 \x01(\x08"f\n\x0cWatchRequest\x12\x45\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32+.headwater.metadata.etcd.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union"6\n\x05\x45vent\x12-\n\x02kv\x18\x02 \x01(\x0b\x32!.headwater.metadata.etcd.KeyValue"\xde\x01\n\rWatchResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\'.headwater.metadata.etcd.ResponseHeader\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12\x10\n\x08\x66ragment\x18\x07 \x01(\x08\x12.\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x1e.headwater.metadata.etcd.Event"5\n\x13\x41uthenticateRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08password\x18\x02 \x01(\t"%\n\x14\x41uthenticateResponse\x12\r\n\x05token\x18\x02 \x01(\tb\x06proto3'
+    b'\n\x1dheadwater/metadata/etcd.proto\x12\x17headwater.metadata.etcd"6\n\x0eResponseHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03"<\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c"P\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x11\n\tkeys_only\x18\x08 \x01(\x08"\x86\x01\n\rRangeResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\'.headwater.metadata.etcd.ResponseHeader\x12.\n\x03kvs\x18\x02 \x03(\x0b\x32!.headwater.metadata.etcd.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08"7\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\r\n\x05lease\x18\x03 \x01(\x03"!\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c"\xdf\x01\n\tRequestOp\x12>\n\rrequest_range\x18\x01 \x01(\x0b\x32%.headwater.metadata.etcd.RangeRequestH\x00\x12:\n\x0brequest_put\x18\x02 \x01(\x0b\x32#.headwater.metadata.etcd.PutRequestH\x00\x12K\n\x14request_delete_range\x18\x03 \x01(\x0b\x32+.headwater.metadata.etcd.DeleteRangeRequestH\x00\x42\t\n\x07request"\xb5\x02\n\x07\x43ompare\x12>\n\x06result\x18\x01 \x01(\x0e\x32..headwater.metadata.etcd.Compare.CompareResult\x12>\n\x06target\x18\x02 \x01(\x0e\x32..headwater.metadata.etcd.Compare.CompareTarget\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x19\n\x0f\x63reate_revision\x18\x05 \x01(\x03H\x00\x12\x16\n\x0cmod_revision\x18\x06 \x01(\x03H\x00"\'\n\rCompareResult\x12\t\n\x05\x45QUAL\x10\x00\x12\x0b\n\x07GREATER\x10\x01"1\n\rCompareTarget\x12\x0b\n\x07VERSION\x10\x00\x12\n\n\x06\x43REATE\x10\x01\x12\x07\n\x03MOD\x10\x02\x42\x0e\n\x0ctarget_union"t\n\nTxnRequest\x12\x31\n\x07\x63ompare\x18\x01 \x03(\x0b\x32 .headwater.metadata.etcd.Compare\x12\x33\n\x07success\x18\x02 \x03(\x0b\x32".headwater.metadata.etcd.RequestOp"Z\n\nResponseOp\x12@\n\x0eresponse_range\x18\x01 \x01(\x0b\x32&.headwater.metadata.etcd.RangeResponseH\x00\x42\n\n\x08response"\x91\x01\n\x0bTxnResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\'.headwater.metadata.etcd.ResponseHeader\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12\x36\n\tresponses\x18\x03 \x03(\x0b\x32#.headwater.metadata.etcd.ResponseOp" \n\x11LeaseGrantRequest\x12\x0b\n\x03TTL\x18\x01 \x01(\x03"-\n\x12LeaseGrantResponse\x12\n\n\x02ID\x18\x02 \x01(\x03\x12\x0b\n\x03TTL\x18\x03 \x01(\x03" \n\x12LeaseRevokeRequest\x12\n\n\x02ID\x18\x01 \x01(\x03"\x15\n\x13LeaseRevokeResponse"#\n\x15LeaseKeepAliveRequest\x12\n\n\x02ID\x18\x01 \x01(\x03"1\n\x16LeaseKeepAliveResponse\x12\n\n\x02ID\x18\x02 \x01(\x03\x12\x0b\n\x03TTL\x18\x03 \x01(\x03"^\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x10\n\x08\x66ragment\x18\x08 \x01(\x08"f\n\x0cWatchRequest\x12\x45\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32+.headwater.metadata.etcd.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union"6\n\x05\x45vent\x12-\n\x02kv\x18\x02 \x01(\x0b\x32!.headwater.metadata.etcd.KeyValue"\xde\x01\n\rWatchResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\'.headwater.metadata.etcd.ResponseHeader\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12\x10\n\x08\x66ragment\x18\x07 \x01(\x08\x12.\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x1e.headwater.metadata.etcd.Event"5\n\x13\x41uthenticateRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08password\x18\x02 \x01(\t"%\n\x14\x41uthenticateResponse\x12\r\n\x05token\x18\x02 \x01(\tb\x06proto3'
 )
 
 _globals = globals()
@@ -41,39 +41,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
     _globals["_DELETERANGEREQUEST"]._serialized_start = 452
     _globals["_DELETERANGEREQUEST"]._serialized_end = 485
     _globals["_REQUESTOP"]._serialized_start = 488
-    _globals["_REQUESTOP"]._serialized_end = 647
-    _globals["_COMPARE"]._serialized_start = 650
-    _globals["_COMPARE"]._serialized_end = 959
-    _globals["_COMPARE_COMPARERESULT"]._serialized_start = 853
-    _globals["_COMPARE_COMPARERESULT"]._serialized_end = 892
-    _globals["_COMPARE_COMPARETARGET"]._serialized_start = 894
-    _globals["_COMPARE_COMPARETARGET"]._serialized_end = 943
-    _globals["_TXNREQUEST"]._serialized_start = 961
-    _globals["_TXNREQUEST"]._serialized_end = 1077
-    _globals["_TXNRESPONSE"]._serialized_start = 1079
-    _globals["_TXNRESPONSE"]._serialized_end = 1168
-    _globals["_LEASEGRANTREQUEST"]._serialized_start = 1170
-    _globals["_LEASEGRANTREQUEST"]._serialized_end = 1202
-    _globals["_LEASEGRANTRESPONSE"]._serialized_start = 1204
-    _globals["_LEASEGRANTRESPONSE"]._serialized_end = 1249
-    _globals["_LEASEREVOKEREQUEST"]._serialized_start = 1251
-    _globals["_LEASEREVOKEREQUEST"]._serialized_end = 1283
-    _globals["_LEASEREVOKERESPONSE"]._serialized_start = 1285
-    _globals["_LEASEREVOKERESPONSE"]._serialized_end = 1306
-    _globals["_LEASEKEEPALIVEREQUEST"]._serialized_start = 1308
-    _globals["_LEASEKEEPALIVEREQUEST"]._serialized_end = 1343
-    _globals["_LEASEKEEPALIVERESPONSE"]._serialized_start = 1345
-    _globals["_LEASEKEEPALIVERESPONSE"]._serialized_end = 1394
-    _globals["_WATCHCREATEREQUEST"]._serialized_start = 1396
-    _globals["_WATCHCREATEREQUEST"]._serialized_end = 1490
-    _globals["_WATCHREQUEST"]._serialized_start = 1492
-    _globals["_WATCHREQUEST"]._serialized_end = 1594
-    _globals["_EVENT"]._serialized_start = 1596
-    _globals["_EVENT"]._serialized_end = 1650
-    _globals["_WATCHRESPONSE"]._serialized_start = 1653
-    _globals["_WATCHRESPONSE"]._serialized_end = 1875
-    _globals["_AUTHENTICATEREQUEST"]._serialized_start = 1877
-    _globals["_AUTHENTICATEREQUEST"]._serialized_end = 1930
-    _globals["_AUTHENTICATERESPONSE"]._serialized_start = 1932
-    _globals["_AUTHENTICATERESPONSE"]._serialized_end = 1969
+    _globals["_REQUESTOP"]._serialized_end = 711
+    _globals["_COMPARE"]._serialized_start = 714
+    _globals["_COMPARE"]._serialized_end = 1023
+    _globals["_COMPARE_COMPARERESULT"]._serialized_start = 917
+    _globals["_COMPARE_COMPARERESULT"]._serialized_end = 956
+    _globals["_COMPARE_COMPARETARGET"]._serialized_start = 958
+    _globals["_COMPARE_COMPARETARGET"]._serialized_end = 1007
+    _globals["_TXNREQUEST"]._serialized_start = 1025
+    _globals["_TXNREQUEST"]._serialized_end = 1141
+    _globals["_RESPONSEOP"]._serialized_start = 1143
+    _globals["_RESPONSEOP"]._serialized_end = 1233
+    _globals["_TXNRESPONSE"]._serialized_start = 1236
+    _globals["_TXNRESPONSE"]._serialized_end = 1381
+    _globals["_LEASEGRANTREQUEST"]._serialized_start = 1383
+    _globals["_LEASEGRANTREQUEST"]._serialized_end = 1415
+    _globals["_LEASEGRANTRESPONSE"]._serialized_start = 1417
+    _globals["_LEASEGRANTRESPONSE"]._serialized_end = 1462
+    _globals["_LEASEREVOKEREQUEST"]._serialized_start = 1464
+    _globals["_LEASEREVOKEREQUEST"]._serialized_end = 1496
+    _globals["_LEASEREVOKERESPONSE"]._serialized_start = 1498
+    _globals["_LEASEREVOKERESPONSE"]._serialized_end = 1519
+    _globals["_LEASEKEEPALIVEREQUEST"]._serialized_start = 1521
+    _globals["_LEASEKEEPALIVEREQUEST"]._serialized_end = 1556
+    _globals["_LEASEKEEPALIVERESPONSE"]._serialized_start = 1558
+    _globals["_LEASEKEEPALIVERESPONSE"]._serialized_end = 1607
+    _globals["_WATCHCREATEREQUEST"]._serialized_start = 1609
+    _globals["_WATCHCREATEREQUEST"]._serialized_end = 1703
+    _globals["_WATCHREQUEST"]._serialized_start = 1705
+    _globals["_WATCHREQUEST"]._serialized_end = 1807
+    _globals["_EVENT"]._serialized_start = 1809
+    _globals["_EVENT"]._serialized_end = 1863
+    _globals["_WATCHRESPONSE"]._serialized_start = 1866
+    _globals["_WATCHRESPONSE"]._serialized_end = 2088
+    _globals["_AUTHENTICATEREQUEST"]._serialized_start = 2090
+    _globals["_AUTHENTICATEREQUEST"]._serialized_end = 2143
+    _globals["_AUTHENTICATERESPONSE"]._serialized_start = 2145
+    _globals["_AUTHENTICATERESPONSE"]._serialized_end = 2182
 # @@protoc_insertion_point(module_scope)

@@ -33,6 +33,13 @@ def check_key(key: str) -> None:
         )
 
 
+def check_keys(keys: Sequence[str]) -> None:
+    if len(keys) > MAX_OPS:
+        raise ValueError(f"at most {MAX_OPS} keys are read together, not {len(keys)}")
+    for key in keys:
+        check_key(key)
+
+
 def check_prefix(prefix: str) -> None:
     if not isinstance(prefix, str) or not prefix.endswith("/"):
         raise ValueError(f"metadata prefix {str(prefix)[:MAX_SHOWN_CHARS]!r} must end in '/'")

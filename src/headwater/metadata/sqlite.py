@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from headwater.metadata.limits import check_key, check_prefix, check_ttl, check_txn
+from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
 from headwater.metadata.sqlite_file import MetadataDamaged, connect
 from headwater.metadata.sqlite_reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
 from headwater.metadata.sqlite_writer import (
@@ -85,6 +85,10 @@ class SqliteMetaStore:
     async def get(self, key: str) -> KV | None:
         check_key(key)
         return await self._read(functools.partial(self._reader.get, key))
+
+    async def get_many(self, keys: Sequence[str]) -> list[KV | None]:
+        check_keys(keys)
+        return await self._read(lambda: [self._reader.get(key) for key in keys])
 
     async def list(self, prefix: str) -> list[KV]:
         check_prefix(prefix)

@@ -100,6 +100,9 @@ Operation: TypeAlias = Put | Del
 class MetaStore(Protocol):
     async def get(self, key: str) -> KV | None: ...
 
+    async def get_many(self, keys: Sequence[str]) -> list[KV | None]:
+        """As `get` for each of at most MAX_OPS keys, in their order, for about the price of one. Not a snapshot."""
+
     async def list(self, prefix: str) -> list[KV]:
         """Every key below a prefix that ends in "/", at any depth, in key order."""
 

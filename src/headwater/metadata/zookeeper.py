@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from headwater.metadata.limits import check_key, check_prefix, check_ttl, check_txn
+from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
 from headwater.metadata.store import KV, Condition, Operation, Resync, Session, Txn, Unavailable
 from headwater.metadata.zookeeper_client import ZookeeperClient
 from headwater.metadata.zookeeper_paths import Paths
@@ -51,6 +51,10 @@ class ZookeeperMetaStore:
     async def get(self, key: str) -> KV | None:
         check_key(key)
         return await self._reader.get(key)
+
+    async def get_many(self, keys: Sequence[str]) -> list[KV | None]:
+        check_keys(keys)
+        return await self._reader.get_many(keys)
 
     async def list(self, prefix: str) -> list[KV]:
         check_prefix(prefix)

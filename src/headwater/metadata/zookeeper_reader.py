@@ -38,6 +38,9 @@ class ZookeeperReader:
     async def get(self, key: str) -> KV | None:
         return await self.until_done(lambda: self._get(key))
 
+    async def get_many(self, keys: Sequence[str]) -> list[KV | None]:
+        return await self.until_done(lambda: self._get_many(keys))
+
     async def list_below(self, prefix: str) -> list[KV]:
         return await self.until_done(lambda: self._list(self._paths.folder(prefix)))
 
@@ -75,6 +78,13 @@ class ZookeeperReader:
         barrier, answer = await self._client.ask(self._barrier, requests.data(node))
         self.expect(barrier)
         return self._kv(node, answer)
+
+    async def _get_many(self, keys: Sequence[str]) -> list[KV | None]:
+        (barrier,) = await self._client.ask(self._barrier)
+        self.expect(barrier)
+        nodes = [self._paths.node(key) for key in keys]
+        answers = await asyncio.gather(*(self._client.ask(requests.data(node)) for node in nodes))
+        return [self._kv(node, answer) for node, (answer,) in zip(nodes, answers, strict=True)]
 
     async def _list(self, top: str) -> list[KV]:
         barrier, names = await self._client.ask(self._barrier, requests.children(top))

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from headwater.metadata.store import (
+    KV,
     MAX_OPS,
     MAX_TXN_BYTES,
     RESYNC,
@@ -79,6 +80,18 @@ class MetadataConformance:
             assert found is not None
             assert (found.value, found.version) == (b"\x00\xff", written.versions[root + "a"])
             assert found.version > 0
+
+    @asynchronous
+    async def test_many_keys_are_read_at_once_in_the_order_asked_for(self) -> None:
+        async with self.clients() as (store, other, root):
+            written = await store.txn([], [Put(f"{root}{number}", b"%d" % number) for number in range(MAX_OPS - 1)])
+            keys = [f"{root}{number}" for number in reversed(range(MAX_OPS))]
+            absent, *found = await other.get_many(keys)
+            assert absent is None
+            assert found == [KV(key, key.removeprefix(root).encode(), written.versions[key]) for key in keys[1:]]
+            assert await other.get_many([]) == []
+            with pytest.raises(ValueError, match="at most 100 keys"):
+                await other.get_many([*keys, root + "more"])
 
     @asynchronous
     async def test_a_key_is_created_once(self) -> None:
