@@ -39,12 +39,12 @@ def coordinated(directory: Path, **config: Any) -> Iterator[Cluster]:
         yield cluster
 
 
-def new_topic(cluster: Cluster, partitions: int = 3, **config: str) -> str:
+def new_topic(cluster: Cluster, partitions: int = 3, first: NodeId = 1, **config: str) -> str:
     """With a replica on each node; the nodes lead in turns."""
     name = f"t-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     named = {key.replace("_", "."): value for key, value in config.items()}
-    assignment = [[(first + place) % 3 + 1 for place in range(3)] for first in range(partitions)]
+    assignment = [[(first - 1 + index + place) % 3 + 1 for place in range(3)] for index in range(partitions)]
     admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=named)])[name].result(30)
     return name
 
