@@ -71,6 +71,8 @@ class Topic:
         return led.register.head if led is not None else self.heads.get(index)
 
     def partitions(self) -> Iterator[Partition]:
-        """Those led here, in their order."""
+        """Those led here, in their order. Whoever waits between two of them does not get one that was lost meanwhile."""
         for index in sorted(self.led):
-            yield self.led[index]
+            partition = self.led.get(index)
+            if partition is not None:
+                yield partition
