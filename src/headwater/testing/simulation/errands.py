@@ -22,6 +22,8 @@ class Errands:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._world = broker.world
+        self._replay: Replay | None = None
+        """The one whose answer counts. The machine does not ask which replica was read, so no late one may reach it."""
 
     def carry_out(self, effect: Effect) -> None:
         match effect:
@@ -35,6 +37,7 @@ class Errands:
             case Fence():
                 self._ask(effect.store, Store.fence, (effect.segment,), partial(self._fenced, effect))
             case Replay():
+                self._replay = effect
                 read = (effect.segment.id, effect.segment.base, effect.end)
                 self._ask(effect.source, Store.read, read, partial(self._replayed, effect))
             case Plant():
@@ -82,8 +85,9 @@ class Errands:
         self._broker.run(self._broker.takeover.fence_failed(effect.store, self._world.now))
 
     def _replayed(self, effect: Replay, answer: Any) -> None:
-        if self._broker.takeover is None:
+        if self._broker.takeover is None or self._replay is not effect:
             return
+        self._replay = None
         if not isinstance(answer, tuple):
             return self._broker.run(self._broker.takeover.replay_failed(effect.source, self._world.now))
         header, batches = answer

@@ -145,6 +145,7 @@ def draw(random: Random, theme: str | None = None) -> Swarm:
         replication_factor=factor,
         min_insync=min_insync,
         replica_timeout_s=timeout_s,
+        plant_timeout_s=2 * timeout_s,
         heartbeat_s=random.choice((0.02, 0.1)),
         retry_s=random.choice((0.03, 0.1)),
         grace_s=random.choice((0.0, 0.005, 0.05)),
