@@ -71,7 +71,7 @@ class Topic:
         return led.register.head if led is not None else self.heads.get(index)
 
     def partitions(self) -> Iterator[Partition]:
-        """Those led here, in their order. Whoever waits between two of them does not get one that was lost meanwhile."""
+        """Those led here, in their order; without those that are lost while somebody waits between two of them."""
         for index in sorted(self.led):
             partition = self.led.get(index)
             if partition is not None:
