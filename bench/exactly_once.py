@@ -88,10 +88,11 @@ def run(
     program_kills: int,
     seed: int,
     progress: Callable[[int], None] = lambda _: None,
+    replicas: int = 1,
 ) -> Verdict:
-    """The broker is running before and after."""
+    """The broker is running before and after. It may be a cluster that loses a node with each kill."""
     verdict = Verdict(inputs=inputs)
-    _create_topics(broker.bootstrap)
+    _create_topics(broker.bootstrap, replicas)
     write_input(broker.bootstrap, inputs)
     started_s = time.monotonic()
     with Programs(broker.bootstrap, verdict) as programs:
@@ -370,9 +371,9 @@ def _reader(bootstrap: str, isolation: str, more: dict[str, Any] | None = None) 
     return Consumer({**options, "enable.auto.commit": False, "fetch.wait.max.ms": 50, **QUICK, **(more or {})})
 
 
-def _create_topics(bootstrap: str) -> None:
+def _create_topics(bootstrap: str, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (INPUT, OUTPUT)]).values():
+    for created in admin.create_topics([NewTopic(name, PARTITIONS, replicas) for name in (INPUT, OUTPUT)]).values():
         created.result(30)
 
 
