@@ -212,7 +212,10 @@ class SegmentStore:
     async def delete(self, segment: SegmentId, instance: int) -> None:
         self._queue.check()
         replica = self._replicas.get(segment)
-        if replica is None or replica.instance != instance or replica.is_deleted:
+        if replica is None or replica.instance != instance:
+            return
+        if replica.is_deleted:
+            await self._queue.idle(replica)  # somebody else is at it: who asked second may rely on it no less
             return
         replica.is_deleted = True
         try:
