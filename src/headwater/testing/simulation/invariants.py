@@ -12,8 +12,8 @@ end for every offset on every replica.
     I11  what a store has acknowledged survives a crash and a power cut
     I12  the high watermark moves only with min_insync replicas
 
-The simulator itself adds L1: after the faults the partition takes writes again. I9 and I10 are of transactions and groups,
-which it does not have: tests with real clients show them.
+The simulator itself adds L1: after the faults the partition takes writes again. I9 and I10 are of transactions and
+groups, which it does not have: tests with real clients show them.
 """
 
 from collections.abc import Iterable, Sequence
