@@ -1,0 +1,64 @@
+"""Two nodes of a cluster on the test's own event loop, with one metadata file."""
+
+import asyncio
+import uuid
+import zlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from local_broker import start
+
+from headwater.broker import cluster_member
+from headwater.broker.server import Broker
+from headwater.model.ids import PartitionId
+from headwater.testing.files import MemoryFiles
+
+
+@asynccontextmanager
+async def two_nodes(directory: Path, **config: Any) -> AsyncIterator[tuple[Broker, Broker]]:
+    nodes: list[Broker] = []  # filled one by one: what was started is stopped
+    few = {
+        "offsets_topic_partitions": 4,
+        "transaction_state_topic_partitions": 4,
+        "share_state_topic_partitions": 4,
+    }
+    try:
+        for node_id in (1, 2):
+            node = await start(
+                directory / str(node_id), MemoryFiles(), node_id=node_id, peer_listen="127.0.0.1:0",
+                metadata=f"sqlite:{directory / 'metadata.db'}", **{**few, **config},
+            )  # fmt: skip
+            nodes.append(node)
+        one, two = nodes
+        await until(lambda: len(one.neighbours.brokers()) == len(two.neighbours.brokers()) == 2)
+        yield one, two
+    finally:
+        for node in nodes:
+            with patch.object(cluster_member, "HANDOVER_S", 0.1):  # there is nobody to hand over to
+                await node.stop()
+
+
+async def until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
+    async with asyncio.timeout(patience_s):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def new_partition(leader: Broker, other: Broker, name: str = "t") -> PartitionId:
+    """Of a topic with one partition, led by that node; both know of it."""
+    topic = await leader.catalog.create(name, 1, {}, leaders=[leader.config.node_id])
+    assert topic is not None
+    await until(lambda: other.catalog.find(name) is not None and 0 in topic.led)
+    return topic.partition_id(0)
+
+
+def name_kept_by(node: Broker, topic: str, suffix: str = "") -> str:
+    """A name that belongs to a partition of an internal topic which the node leads; with its suffix."""
+    found = node.catalog.topic(topic)
+    while True:
+        name = f"name-{uuid.uuid4().hex[:8]}"
+        if zlib.crc32(f"{name}{suffix}".encode()) % found.partition_count in found.led:
+            return name
