@@ -291,3 +291,29 @@ def test_the_late_answer_to_one_append_says_nothing_of_the_next() -> None:
     driven.ack(A, 1)
     driven.refuse(A, Refusal.NO_SPACE)
     assert driven.leader.drop_unstored() == [], "the second append may have arrived"
+
+
+def test_no_time_runs_while_a_create_waits_for_its_turn() -> None:
+    driven = Driven()
+    driven.append()
+    creates = [effect for effect in driven.refuse(C) if isinstance(effect, Create)]
+    segment = creates[0].segment.id
+    driven.leader.created(A, segment, driven.now)
+    driven.leader.create_waits(segment)
+    assert driven.leader.deadline is None
+    assert driven.tick(10 * RULES.replica_timeout_s) == [] and driven.leader.is_rolling
+    assert driven.leader.create_begins(segment, driven.now)
+    assert driven.leader.created(B, segment, driven.now) == []
+    (publish,) = driven.tick(RULES.replica_timeout_s)
+    assert isinstance(publish, Publish) and publish.open.replicas == (A, B)
+
+
+def test_a_create_whose_roll_is_over_does_not_begin() -> None:
+    driven = Driven()
+    driven.append()
+    effects = driven.refuse(C)
+    publish = driven.roll(effects)
+    driven.leader.create_waits(publish.open.id)
+    assert not driven.leader.create_begins(publish.open.id, driven.now)
+    driven.leader.published(publish.open.id, driven.now)
+    assert not driven.leader.create_begins(publish.open.id, driven.now)

@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from headwater.broker.tail_cache import TailCache
 from headwater.model.clock import Clock
 from headwater.model.ids import NodeId, SegmentId, StoreId
 from headwater.model.replica import LocalStore, Store, StoreUnreachable
+
+CREATES_AT_ONCE = 256
+"""So few that each is answered long before a store counts as silent."""
+MEASURES_AT_ONCE = 4
+"""Each has a disk flush at every replica, and nobody waits for it."""
 
 
 class Stores(Protocol):
@@ -52,6 +57,10 @@ class Environment:
     new_segment_id: Callable[[], SegmentId]
     is_lost: Callable[[StoreId], bool] = lambda _: False
     """Whether somebody decided that what is on a store will not come back: a takeover then does without it."""
+    creates: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CREATES_AT_ONCE))
+    """The turns of replicas that are created, of all partitions: when a store is lost, all of them want new ones."""
+    measures: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MEASURES_AT_ONCE))
+    """The turns of sealed segments that are flushed and measured."""
 
     def placing(self, wanted: Callable[[], frozenset[NodeId]]) -> Self:
         """The same, for a partition whose segments prefer some nodes, which may change."""

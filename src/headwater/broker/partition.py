@@ -312,7 +312,7 @@ class Partition(CommittedLog):
         self._open_durability = self.config.durability
         self._next_roll_ms = 0
         if sealed is not None:
-            self._environment.spawn(self.measure(sealed))
+            self._environment.spawn(self._measure_in_turn(sealed))
 
     def stepped_down(self, reason: str) -> None:
         log_fact("stepped_down", partition=self.id, epoch=self.leader_epoch, reason=reason)
@@ -372,6 +372,11 @@ class Partition(CommittedLog):
     def is_older_than_segment_ms(self) -> bool:
         age_ms = self._environment.clock.now_ms() - self._open_since_ms
         return self.open_bytes > 0 and age_ms >= self.config.segment_ms
+
+    async def _measure_in_turn(self, sealed: SealedSegment) -> None:
+        async with self._environment.measures:
+            if not self.is_over:
+                await self.measure(sealed)
 
     async def measure(self, sealed: SealedSegment) -> None:
         """Have the stores flush and measure a sealed segment, and note the figures. One that is gone is left alone."""

@@ -24,10 +24,13 @@ from headwater.model.replica import (
     StoreUnreachable,
     Underway,
 )
-from headwater.model.segments import SealedSegment
+from headwater.model.segments import OpenSegment, SealedSegment
 from headwater.replication.effects import Append, Create, Effect, Entry, Publish, Refusal, StepDown
 from headwater.replication.leader import Leader
 from headwater.transport.facts import log_fact
+
+LATE_S = 0.1
+MOST_LATE_S = 1.0
 
 
 class Replicated(Protocol):
@@ -68,6 +71,7 @@ class Replicator:
         self._is_running = False
         self._in_flight = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._was_late = False
         self._idle: asyncio.Future[None] | None = None
         self.is_over = False
         self._arm()
@@ -217,8 +221,8 @@ class Replicator:
         segment = effect.segment
         try:
             store = self._environment.stores.find(effect.store)
-            header = self._log.snapshot(segment.base)
-            await store.create(segment.id, str(self._log.id), segment.base, segment.epoch, header, self._log.durability)
+            if not await self._create_in_turn(store, segment):
+                return
         except StoreError as error:
             self._log_failure("create_failed", effect.store, error)
             effects = self.leader.create_failed(effect.store, segment.id, refusal(error), self._now())
@@ -226,6 +230,29 @@ class Replicator:
             effects = self.leader.created(effect.store, segment.id, self._now())
         if not self.is_over:
             self._run(effects)
+
+    async def _create_in_turn(self, store: Store, segment: OpenSegment) -> bool:
+        """False if it is not wanted any more when its turn comes. A store that does not answer has its turn for as long
+        as it may be silent, and no longer."""
+        turns = self._environment.creates
+        if turns.locked():
+            self.leader.create_waits(segment.id)
+        async with turns:
+            if self.is_over or not self.leader.create_begins(segment.id, self._now()):
+                return False
+            if self._timer is None:
+                self._arm()
+            header = self._log.snapshot(segment.base)
+            created = asyncio.ensure_future(
+                store.create(segment.id, str(self._log.id), segment.base, segment.epoch, header, self._log.durability)
+            )
+            try:
+                await asyncio.wait((created,), timeout=self.leader.rules.replica_timeout_s)
+            except asyncio.CancelledError:
+                created.cancel()
+                raise
+        await created
+        return True
 
     async def _publish(self, effect: Publish) -> None:
         segment = effect.open
@@ -267,13 +294,23 @@ class Replicator:
         little late for what was begun meanwhile."""
         deadline = self.leader.deadline
         if deadline is not None:
-            delay = max(deadline - self._now(), 0.0)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+            now = self._now()
+            delay = max(deadline - now, 0.0)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick, now + delay)
 
-    def _tick(self) -> None:
+    def _tick(self, due: float) -> None:
+        """A timer that comes late says that this node was busy, not that a store was silent: answers may have come and
+        not been read. They get as long again, once."""
         self._timer = None
-        if not self.is_over:
-            self._run(self.leader.tick(self._now()))
+        if self.is_over:
+            return
+        late_s = self._now() - due
+        if late_s > LATE_S and not self._was_late:
+            self._was_late = True
+            self._timer = asyncio.get_running_loop().call_later(min(late_s, MOST_LATE_S), self._tick, due)
+            return
+        self._was_late = False
+        self._run(self.leader.tick(self._now()))
 
 
 def refusal(error: StoreError) -> Refusal:

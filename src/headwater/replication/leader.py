@@ -51,7 +51,8 @@ class _Sender:
 class _Roll:
     segment: OpenSegment
     asked: frozenset[StoreId]
-    deadline: float
+    deadline: float | None
+    """None while a create waits for its turn: see `create_waits`."""
     created: list[StoreId] = field(default_factory=list)
     failed: list[StoreId] = field(default_factory=list)
     is_publishing: bool = False
@@ -314,6 +315,20 @@ class Leader:
         self._retry_at = self._heartbeat_at = None
         return [Create(store, segment) for store in stores]
 
+    def create_waits(self, segment: SegmentId) -> None:
+        """A create cannot leave yet, because too many others are on their way: that is no store's fault, and nobody's
+        time runs. `create_begins` follows."""
+        if self._roll is not None and self._roll.segment.id == segment:
+            self._roll.deadline = None
+
+    def create_begins(self, segment: SegmentId, now: float) -> bool:
+        """The turn of one that waited has come; False if it is not wanted any more."""
+        roll = self._roll
+        if roll is None or roll.segment.id != segment or roll.is_publishing:
+            return False
+        roll.deadline = now + self.rules.replica_timeout_s
+        return True
+
     def created(self, store: StoreId, segment: SegmentId, now: float) -> list[Effect]:
         roll = self._roll
         if roll is None or roll.segment.id != segment or roll.is_publishing or store in roll.created:
@@ -334,7 +349,7 @@ class Leader:
         return self._maybe_publish(roll, now)
 
     def _maybe_publish(self, roll: _Roll, now: float) -> list[Effect]:
-        if len(roll.created) + len(roll.failed) < len(roll.asked) and now < roll.deadline:
+        if len(roll.created) + len(roll.failed) < len(roll.asked) and (roll.deadline is None or now < roll.deadline):
             return []
         if len(roll.created) < self.rules.min_insync:
             return self._abandon_roll(now)
@@ -393,7 +408,8 @@ class Leader:
             return []
         effects: list[Effect] = []
         if self._roll is not None:
-            if not self._roll.is_publishing and now >= self._roll.deadline:
+            deadline = self._roll.deadline
+            if not self._roll.is_publishing and deadline is not None and now >= deadline:
                 missing = [store for store in self._roll.segment.replicas if store not in self._roll.created]
                 for store in missing:
                     self._bad[store] = now + self.rules.bad_store_s

@@ -4,13 +4,15 @@ topics may be asked for by id, and since 12 without a name.
 An unknown topic is created here when the broker and the request allow it, as clients expect of their first message.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.neighbours import Neighbours
 from headwater.broker.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId
+from headwater.model.segments import Head
 from headwater.wire.messages import Message
 from headwater.wire.schema import NULL_UUID
 
@@ -56,37 +58,68 @@ def describe(broker: "Broker", topic: Topic, first: int = 0, end: int | None = N
     """The topic with its partitions from `first` to `end`, for every API that tells where partitions are: each
     takes the fields that it has."""
     indexes = range(topic.partition_count)[first:end]
+    nodes = _Nodes(broker.neighbours)
     return Message(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_describe_partition(broker.neighbours, topic, index) for index in indexes],
+        partitions=[_describe_partition(nodes, topic, index) for index in indexes],
         topic_authorized_operations=-(2**31),
     )
 
 
-def _describe_partition(neighbours: Neighbours, topic: Topic, index: int) -> Message:
+def _describe_partition(nodes: "_Nodes", topic: Topic, index: int) -> Message:
     """A partition whose leader is not there, or has not taken it up yet, has none: clients ask again in a while. In
     sync are the nodes that hold its open segment; if they are fewer than wanted, there are replicas besides."""
     head = topic.head(index)
-    in_sync: list[NodeId] = []
-    missing: list[NodeId] = []
-    if head is not None:
-        in_sync = neighbours.in_sync_nodes(head)
+    if head is None:
+        holding = NOBODY
+    else:
         placed = topic.placed.get(index)
-        wanted = topic.rules(index).replication_factor
-        missing = neighbours.missing_nodes(head, wanted, placed.nodes if placed is not None else ())
-    replicas = list(dict.fromkeys([*in_sync, *missing]))
-    is_led = head is not None and head.open is not None and neighbours.find(head.leader) is not None
+        holding = nodes.holding(head, topic.replication_factor, placed.nodes if placed is not None else None)
     return Message(
-        error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if holding.is_led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=head.leader if is_led and head is not None else -1,
+        leader_id=head.leader if holding.is_led and head is not None else -1,
         leader_epoch=head.epoch if head is not None else -1,
-        replica_nodes=replicas,
-        isr_nodes=in_sync,
+        replica_nodes=holding.replicas,
+        isr_nodes=holding.in_sync,
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=[node for node in replicas if neighbours.find(node) is None],
+        offline_replicas=holding.offline,
     )
+
+
+class _Holding(NamedTuple):
+    """The nodes of a partition."""
+
+    in_sync: Sequence[NodeId]
+    replicas: Sequence[NodeId]
+    offline: Sequence[NodeId]
+    is_led: bool
+
+
+NOBODY = _Holding((), (), (), is_led=False)
+
+
+class _Nodes:
+    """Which nodes have what, worked out once for all partitions of which the same is known: there may be thousands."""
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        self._neighbours = neighbours
+        self._known: dict[object, _Holding] = {}
+
+    def holding(self, head: Head, wanted: int, placed: Sequence[NodeId] | None) -> _Holding:
+        key = (head.leader, head.open.replicas if head.open is not None else None, placed)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._work_out(head, wanted if placed is None else len(placed), placed or ())
+        return found
+
+    def _work_out(self, head: Head, wanted: int, preferred: Sequence[NodeId]) -> _Holding:
+        neighbours = self._neighbours
+        in_sync = neighbours.in_sync_nodes(head)
+        replicas = list(dict.fromkeys([*in_sync, *neighbours.missing_nodes(head, wanted, preferred)]))
+        offline = [node for node in replicas if neighbours.find(node) is None]
+        return _Holding(in_sync, replicas, offline, head.open is not None and neighbours.find(head.leader) is not None)
