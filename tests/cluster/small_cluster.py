@@ -19,7 +19,7 @@ from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore
 from headwater.model.ids import PartitionId
-from headwater.model.segments import SealedSegment
+from headwater.model.segments import Head, SealedSegment
 from headwater.testing.broker import Broker
 
 PATIENCE_S = 60.0
@@ -114,8 +114,11 @@ class SmallCluster:
         return found
 
     def partition(self, topic: str, index: int = 0) -> Any:
-        """As Metadata tells it: leader, replicas, isrs."""
-        return self.admin.list_topics(timeout=PATIENCE_S).topics[topic].partitions[index]
+        """As Metadata tells it: leader, replicas, isrs. The node that is asked may hear of a topic a moment later."""
+        deadline = time.monotonic() + PATIENCE_S
+        while topic not in (topics := self.admin.list_topics(timeout=PATIENCE_S).topics):
+            assert time.monotonic() < deadline, f"no node knows {topic}"
+        return topics[topic].partitions[index]
 
     def wait_until(self, claim: str, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -142,13 +145,18 @@ class SmallCluster:
 
         return self._ask(read)
 
-    def open_replicas(self, topic: str, index: int = 0) -> tuple[str, ...]:
-        async def read(metadata: MetaStore) -> tuple[str, ...]:
+    def head(self, topic: str, index: int = 0) -> Head:
+        async def read(metadata: MetaStore) -> Head:
             found = await metadata.get(keys.head_key(await _partition(metadata, topic, index)))
-            head = keys.decode_head(found.value) if found is not None else None
-            return head.open.replicas if head is not None and head.open is not None else ()
+            assert found is not None, f"{topic} has no partition {index}"
+            return keys.decode_head(found.value)
 
-        return self._ask(read)
+        found: Head = self._ask(read)
+        return found
+
+    def open_replicas(self, topic: str, index: int = 0) -> tuple[str, ...]:
+        segment = self.head(topic, index).open
+        return segment.replicas if segment is not None else ()
 
     def _ask(self, read: Callable[[MetaStore], Any]) -> Any:
         async def run() -> Any:

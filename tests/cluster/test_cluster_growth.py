@@ -54,7 +54,7 @@ def test_a_node_without_a_store_leads_serves_and_goes_without_a_trace(cluster: S
     cluster.add_all(1, 2)
     cluster.add(7, roles="broker")
     cluster.assign("t", [[7, 1], [1, 2]])
-    assert cluster.partition("t").leader == 7
+    cluster.wait_until("node 7 leads", lambda: cluster.partition("t").leader == 7)
     assert {node.node: node.roles for node in cluster.facts().nodes}[7] == ("broker",)
     cluster.produce("t", [b"one", b"two"])
     assert cluster.read("t", 2) == [b"one", b"two"]
@@ -98,6 +98,7 @@ def test_replicas_are_spread_over_racks(cluster: SmallCluster) -> None:
 
 
 def partitions_of(cluster: SmallCluster, topic: str) -> list[Any]:
+    cluster.partition(topic)  # is known
     return list(cluster.admin.list_topics(timeout=10).topics[topic].partitions.values())
 
 
@@ -137,6 +138,7 @@ def test_a_store_is_lost_only_if_it_is_away_and_somebody_says_so(cluster: SmallC
     cluster.add_all(1, 2, 3)
     cluster.create("t", replicas=2, segment_bytes=str(SEGMENT_BYTES))
     cluster.produce("t", filling(2))
+    cluster.wait_until("two are in sync", lambda: len(cluster.partition("t").isrs) == 2)
     gone = cluster.partition("t").isrs[1]
     store, url = cluster.store_of(gone), cluster.metadata_url
     refused = CliRunner().invoke(app, ["cluster", "lost", store, "--metadata", url, "--yes"])
@@ -159,10 +161,11 @@ def test_a_replica_that_is_away_is_shown_and_comes_back_by_itself(cluster: Small
     cluster.add_all(1, 2, 3)
     cluster.assign("t", [[1, 2, 3]])
     cluster.produce("t", [b"x"])
-    assert sorted(cluster.partition("t").isrs) == [1, 2, 3]
+    cluster.wait_until("three are in sync", lambda: sorted(cluster.partition("t").isrs) == [1, 2, 3])
+    cluster.wait_until("all know it", lambda: cluster.facts().is_healthy)
     cluster.nodes[3].stop()
     cluster.wait_until("two are in sync", lambda: sorted(cluster.partition("t").isrs) == [1, 2])
-    assert sorted(cluster.partition("t").replicas) == [1, 2, 3]
+    cluster.wait_until("three are wanted", lambda: sorted(cluster.partition("t").replicas) == [1, 2, 3])
     short = [(it.topic, it.partition, it.in_sync, it.wanted, it.problem) for it in cluster.facts().problems]
     assert short == [("t", 0, (1, 2), 3, "under-replicated")]
     cluster.nodes[3].start()
