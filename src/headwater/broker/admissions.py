@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from headwater.broker import node_calls
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.node_calls import Kind
-from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.node_client import NOT_REACHED, Lane, NodeClient
 from headwater.broker.transaction_coordinator import TransactionCoordinator
 from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError
@@ -28,16 +28,7 @@ from headwater.model.ids import PartitionId
 from headwater.transactions.effects import AddAnswer
 from headwater.transactions.requests import AddPartitions
 
-_NOT_REACHED = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    }
-)
+_MOVES = NOT_REACHED | {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +86,7 @@ class Admissions:
         try:
             answer = await self._nodes.ask_leader(partition, Kind.ADMIT, body, Lane.ADMISSIONS)
         except RequestError as error:
-            if error.code in _NOT_REACHED:
+            if error.code in _MOVES:
                 # The client speaks with another coordinator, or with none: it can only ask again.
                 raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
             raise

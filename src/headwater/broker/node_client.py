@@ -22,6 +22,17 @@ from headwater.wire.codec import Cursor
 CHANNELS: Final = ChannelOptions(connect_timeout_s=0.5, call_timeout_s=10.0, in_flight_bytes=8 * 1024 * 1024)
 """Longer than a coordinator lets anybody wait for the end of a transaction."""
 
+NOT_REACHED: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""Nobody was there to ask, or somebody else is to be asked by now. Clients that asked for something else would not
+understand it."""
+
 
 class Lane(enum.IntEnum):
     """Questions of different lanes do not wait for each other. An admission can wait for another transaction's markers,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headwater.broker.node_calls import Claimed, ShareKey, StateEntry, StateWrite
+from headwater.broker.node_client import NOT_REACHED
 from headwater.broker.record_log import Spawn
 from headwater.broker.share_log import MAX_CHANGES
 from headwater.model.errors import ErrorCode, RequestError
@@ -28,19 +29,13 @@ MIN_SNAPSHOT_BYTES = 16 * 1024
 FIRST_RETRY_S = 0.05
 LONGEST_RETRY_S = 2.0
 
-_IN_DOUBT = frozenset(
-    {
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.FENCED_STATE_EPOCH,
-    }
-)
+_IN_DOUBT = NOT_REACHED | {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.FENCED_STATE_EPOCH,
+}
 """The keeper has moved or cannot be asked, or knows of less than was written: worth another claim."""
 
 

@@ -1,9 +1,12 @@
 """What administrators ask of a share group's coordinator about queues, which the leaders of partitions serve."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from headwater.broker import node_calls
 from headwater.broker.catalog import Catalog
 from headwater.broker.node_calls import Kind, ShareOffset
-from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.node_client import NOT_REACHED, Lane, NodeClient
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.share_queue import ShareQueue
 from headwater.model.errors import ErrorCode, RequestError
@@ -23,8 +26,9 @@ class ShareAdmin:
     async def offsets(self, group_id: str) -> list[ShareOffset]:
         """Where the group is in everything that it has read."""
         found = await self.offsets_here(group_id)
-        for answer in await self._nodes.ask_all(Kind.SHARE_OFFSETS, node_calls.text(group_id), Lane.BULK):
-            found += node_calls.read_share_offsets(answer)
+        with _understood():
+            for answer in await self._nodes.ask_all(Kind.SHARE_OFFSETS, node_calls.text(group_id), Lane.BULK):
+                found += node_calls.read_share_offsets(answer)
         return found
 
     async def reset(self, group_id: str, partition: PartitionId, offset: Offset) -> None:
@@ -34,14 +38,16 @@ class ShareAdmin:
             await self.reset_here(group_id, partition, offset)
             return
         body = node_calls.text(group_id) + node_calls.partition(partition) + node_calls.number(offset)
-        await self._nodes.ask_leader(partition, Kind.RESET_SHARE, body, Lane.STATE)
+        with _understood():
+            await self._nodes.ask_leader(partition, Kind.RESET_SHARE, body, Lane.STATE)
 
     async def forget(self, group_id: str, topic_id: TopicId | None = None) -> None:
         """What the group has read of a topic, or of all."""
         await self.forget_here(group_id, topic_id)
         topic = topic_id.hex if topic_id is not None else NO_TOPIC
         body = node_calls.text(group_id) + node_calls.text(topic)
-        await self._nodes.ask_all(Kind.FORGET_SHARES, body, Lane.BULK)
+        with _understood():
+            await self._nodes.ask_all(Kind.FORGET_SHARES, body, Lane.BULK)
 
     # Of the partitions that are led here
 
@@ -63,6 +69,17 @@ class ShareAdmin:
         """Raises RequestError while nobody leads a partition: where a group is there cannot be said."""
         if not self._nodes.is_alone and not self._nodes.is_alive(self._nodes.leader(partition)):
             raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """An administrator speaks with the coordinator, and knows nothing of other nodes: it may ask again."""
+    try:
+        yield
+    except RequestError as error:
+        if error.code in NOT_REACHED:
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        raise
 
 
 def _offset(queue: ShareQueue) -> ShareOffset:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headwater.broker.catalog import Catalog
+from headwater.broker.node_client import NOT_REACHED
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
 from headwater.broker.share_sessions import ShareSession
@@ -29,7 +30,14 @@ MAX_SPANS = 64
 MAX_FRUITLESS_ROUNDS = 16
 """Looks in a row at records that turn out not to be for this member, before it rests for a moment."""
 FRUITLESS_PAUSE_S = 0.01
-_NOT_READY = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+_NOT_READY = NOT_REACHED | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.FENCED_STATE_EPOCH,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ A group that is an explicit subscription ends with it, also if nobody has used i
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.handlers.alter_share_group_offsets import check_idle
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 
@@ -28,11 +29,24 @@ async def _delete(broker: "Broker", group_id: str) -> Message:
 
 
 async def _forget(broker: "Broker", group_id: str) -> None:
+    if _has_queues(broker, group_id):
+        await broker.share_admin.forget(group_id)
     try:
         await broker.groups.delete_group(group_id)
     except RequestError as error:
         is_subscription = broker.group_configs.subscription(group_id).is_explicit
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND or not is_subscription:
             raise
-    await broker.share_admin.forget(group_id)
     await broker.group_configs.unsubscribe(group_id)
+
+
+def _has_queues(broker: "Broker", group_id: str) -> bool:
+    """Other nodes serve them, and may not answer: so they go before the group does. Raises RequestError if the group is
+    in use."""
+    try:
+        check_idle(broker, group_id)
+    except RequestError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return broker.group_configs.subscription(group_id).is_queue
+    return True
