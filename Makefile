@@ -20,7 +20,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-spark bench-tools crash sim chaos exactly-once
+.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-tools crash sim chaos exactly-once
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -60,6 +60,10 @@ bench-queues: $(VENV)/.bench bench-tools
 
 bench-transactions: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.transactions
+
+# Three nodes of each: replicated load, nodes that are killed, paused and stopped, thousands of partitions.
+bench-cluster: $(VENV)/.bench bench-tools
+	$(BIN)/python -m bench.cluster
 
 # Spark's own Kafka connector beside format("headwater"), on one broker: about an hour.
 bench-spark: $(VENV)/.bench bench-tools

@@ -17,22 +17,23 @@ IDLE_S = 5.0
 
 
 def grown(cluster: Cluster, count: int, say: Say) -> Figures:
-    """Create, kill a node, start it again: how long each takes, and what a node weighs."""
+    """Create, kill a node, start it again: how long each takes, what CPU time, and what a node weighs."""
     cluster_measures.start(cluster)
     bare_bytes = max(cluster.resident_bytes().values())
     say(f"{count} partitions: create")
     begun_s = time.monotonic()
-    create_topic(cluster, TOPIC, count)
-    with touching(cluster.bootstrap, TOPIC, count) as touch:
-        touch.begin()
-        created_s = touch.end_s() - begun_s
+    with cluster_measures.cpu_used(cluster) as create_cpu:
+        create_topic(cluster, TOPIC, count)
+        with touching(cluster.bootstrap, TOPIC, count) as touch:
+            touch.begin()
+            created_s = touch.end_s() - begun_s
     time.sleep(SETTLE_S)
     grown_bytes = max(cluster.resident_bytes().values())
     say(f"{count} partitions: idle")
-    with cluster_measures.cpu_used(cluster) as cpu:
+    with cluster_measures.cpu_used(cluster) as idle_cpu:
         time.sleep(IDLE_S)
     say(f"{count} partitions: a node is killed")
-    failover_s = _failover(cluster, count)
+    failover_s, failover_cpu_s = _failover(cluster, count)
     say(f"{count} partitions: the node starts again")
     begun_s = time.monotonic()
     cluster.restart(max(cluster.nodes))
@@ -40,19 +41,24 @@ def grown(cluster: Cluster, count: int, say: Say) -> Figures:
     wait_until_in_sync(cluster, TOPIC, ADMIN_TIMEOUT_S)
     return {
         "create, until writable": created_s,
+        "CPU, create": create_cpu(),
         "memory, largest node": grown_bytes / 1e6,
         "memory, a partition": (grown_bytes - bare_bytes) / 1e3 / count,
-        "CPU, idle": 100 * cpu() / IDLE_S,
+        "idle": 100 * idle_cpu() / IDLE_S,
         "failover, until writable": failover_s,
+        "CPU, failover": failover_cpu_s,
         "restart, until it answers": answering_s,
         "restart, until in sync": time.monotonic() - begun_s,
     }
 
 
-def _failover(cluster: Cluster, count: int) -> float:
-    """From the end of a node that leads a third of the partitions until each has taken a record."""
+def _failover(cluster: Cluster, count: int) -> tuple[float, float]:
+    """From the end of a node that leads a third of the partitions until each has taken a record; and the CPU time that
+    this took the others."""
     with touching(cluster.bootstrap, TOPIC, count) as touch:
         killed_s = time.monotonic()
         cluster.kill(max(cluster.nodes))
+        before_s = cluster.cpu_seconds()
         touch.begin()
-        return touch.end_s() - killed_s
+        took_s = touch.end_s() - killed_s
+    return took_s, cluster.cpu_seconds() - before_s

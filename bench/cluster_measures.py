@@ -231,4 +231,5 @@ def _partitions(cluster: Cluster, topic: str) -> list[PartitionMetadata]:
 
 def _admin(cluster: Cluster) -> AdminClient:
     """A new one each time: it knows nothing of nodes that were."""
-    return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    timeout_ms = int(ADMIN_TIMEOUT_S * 1000)
+    return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "socket.timeout.ms": timeout_ms})

@@ -28,7 +28,10 @@ KINDS = (
 )
 LIMITS_S = {f"{STALL}, replica killed": 0.3, f"{STALL}, leader killed": 2.0}
 """What the 99th percentile of all kills of a run may be, for Headwater."""
-GROWTH_UNITS = {"create": "s", "memory, a": "kB", "memory": "MB", "CPU": "% of a core", "failover": "s", "restart": "s"}
+GROWTH_UNITS = {
+    "create": "s", "memory, a": "kB", "memory": "MB", "idle": "% of a core", "failover": "s", "restart": "s",
+    "CPU": "CPU-s",
+}  # fmt: skip
 LINEAR = 1.5
 """What a partition costs with the largest number of them, against the number before, if costs are linear."""
 
@@ -106,7 +109,7 @@ def linearity(by_count: Mapping[int, Figures]) -> Iterator[str]:
         return
     few, many = sorted(by_count)[-2:]
     for name in by_count[many]:
-        if name.startswith(("create", "memory, largest", "failover", "restart")):
+        if name.startswith(("create", "memory, largest", "failover", "restart", "CPU")):
             ratio = by_count[many][name] / max(by_count[few][name], 1e-9) / (many / few)
             verdict = "linear or better" if ratio <= LINEAR else "more than linear"
             yield f"{name}: {number(ratio)} of what {few} to {many} partitions would make it: {verdict}"

@@ -15,7 +15,7 @@ from bench.turns import Say, taking_turns
 from rich.console import Console
 
 GROWTHS = ("partitions", "connections")
-PROGRAMS = {"queues": "bench.queues", "transactions": "bench.transactions"}
+PROGRAMS = {"queues": "bench.queues", "transactions": "bench.transactions", "cluster": "bench.cluster"}
 """Parts that are programs of their own: the consumers of queues are processes that load no more than they need."""
 PARTS = ("rounds", *GROWTHS, *PROGRAMS)
 
