@@ -5,6 +5,7 @@ claimed is a process ("node 1", "etcd 0"), a host's links ("links of node1") or 
 """
 
 import random
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from headwater.testing.etcd_process import EtcdProcess
 from headwater.testing.network import Network
 
 STOP_TIMEOUT_S: Final = 30.0
+STOPPED: Final = (0, -signal.SIGTERM)
+"""A node that has just been started, and does not listen to signals yet, ends by the signal itself."""
 FLAP_MIN_S, FLAP_MAX_S = 0.1, 0.8
 
 
@@ -102,7 +105,7 @@ class Stop:
                 return False
             self.complaints.append(f"node {self.node} did not stop within {STOP_TIMEOUT_S:.0f} s")
             self.cluster.kill(self.node)
-        elif self.cluster.exit_status(self.node) != 0:
+        elif self.cluster.exit_status(self.node) not in STOPPED:
             self.complaints.append(f"node {self.node} stopped with status {self.cluster.exit_status(self.node)}")
         self.cluster.launch(self.node)
         return True
