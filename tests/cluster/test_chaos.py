@@ -10,7 +10,7 @@ from headwater.testing.etcd_process import find_etcd
 
 SEED = 20261116
 FAULTS = 30
-PACE = 0.25
+PACE = 0.2
 
 
 @pytest.mark.crash
