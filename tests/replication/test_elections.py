@@ -245,3 +245,37 @@ def test_ten_thousand_partitions_find_new_leaders_in_bounded_steps() -> None:
         steps += 1
     assert steps == 4
     assert Counter(leaders(world.heads)) == {2: 5000, 3: 5000}
+
+
+def taken_over(count: int) -> World:
+    """Node 1 has these partitions in a new epoch, and has recovered none yet."""
+    world = World.of(1, 2, 3)
+    for index in range(count):
+        world.lead(index, 1, on=(1, 2, 3))
+        world.heads[partition(index)] = world.written(replace(world.heads[partition(index)].value, epoch=2))
+    return world
+
+
+def overdue(planner: ControllerPlanner, world: World, now: float) -> list[int]:
+    return [move.partition.index for move in moves(planner, world, now) if move.reason == "recovery overdue"]
+
+
+def test_a_leader_that_gets_others_going_is_given_time_and_not_for_ever() -> None:
+    world, planner, now = taken_over(40), ControllerPlanner(RULES), 0.0
+    assert overdue(planner, world, now) == []
+    for index in range(39):
+        now += RULES.recovery_s - 1
+        world.publish(partition(index), on=(1, 2, 3))
+        if found := overdue(planner, world, now):
+            break
+    assert RULES.max_recovery_s <= now < 2 * RULES.max_recovery_s
+    assert 39 in found
+
+
+def test_a_leader_that_has_stopped_getting_others_going_is_overdue() -> None:
+    world, planner = taken_over(3), ControllerPlanner(RULES)
+    assert overdue(planner, world, 0) == []
+    world.publish(partition(0), on=(1, 2, 3))
+    assert overdue(planner, world, RULES.recovery_s) == []
+    assert overdue(planner, world, 2 * RULES.recovery_s - 0.1) == []
+    assert overdue(planner, world, 2 * RULES.recovery_s) == [1, 2]

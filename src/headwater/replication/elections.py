@@ -3,6 +3,9 @@
 A new leader has some seconds to recover the partition and publish a segment. If it does not, the next candidate gets
 its turn, and more time: each move doubles it, so that slow candidates do not duel, each undone by the next. Who had a
 turn lately comes last.
+
+A leader that takes over thousands of partitions gets to some of them late. As long as it gets others going it is busy
+and not stuck, and time begins anew, within limits.
 """
 
 from collections import Counter
@@ -17,6 +20,8 @@ from headwater.replication.cluster_view import ClusterView, Versioned, is_recove
 from headwater.replication.placement import Candidate, choose_leader
 
 REMEMBERED_TURNS = 16
+BUSY_S_PER_PARTITION = 0.1
+"""What a leader that is busy gets at most, beside the longest time of a single recovery, for each that it has to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,9 @@ class Elections:
         self._recovery_s = recovery_s
         self._max_recovery_s = max_recovery_s
         self._turns: dict[PartitionId, _Turn] = {}
+        self._recovering: Counter[NodeId] = Counter()
+        self._progressed: dict[NodeId, float] = {}
+        """When each leader that has more to recover last got a partition going."""
 
     def observe(self, view: ClusterView, now: float) -> None:
         """Remember whose turn it is. To observe the same twice changes nothing."""
@@ -43,7 +51,11 @@ class Elections:
         for partition, head in view.heads.items():
             if is_recovering(head.value):
                 turns[partition] = _next_turn(self._turns.get(partition), head.value, now)
+            elif (turn := self._turns.get(partition)) is not None and turn.epoch == head.value.epoch:
+                self._progressed[turn.leader] = now
         self._turns = turns
+        self._recovering = Counter(turn.leader for turn in turns.values())
+        self._progressed = {node: at for node, at in self._progressed.items() if node in self._recovering}
 
     def began_within(self, seconds: float, now: float) -> bool:
         """Whether some partition changed hands so recently."""
@@ -63,7 +75,13 @@ class Elections:
             (facts := view.store_facts.get(store)) is not None and facts.is_alive for store in head.open.replicas
         )
         # Without a single replica nobody could do better: the leader waits for one to come back.
-        return "recovery overdue" if now - turn.since >= patience_s and not is_hopeless else None
+        return "recovery overdue" if self._is_overdue(turn, patience_s, now) and not is_hopeless else None
+
+    def _is_overdue(self, turn: _Turn, patience_s: float, now: float) -> bool:
+        if now - turn.since < patience_s:
+            return False
+        most_s = self._max_recovery_s + BUSY_S_PER_PARTITION * self._recovering[turn.leader]
+        return now - self._progressed.get(turn.leader, turn.since) >= patience_s or now - turn.since >= most_s
 
     def move(
         self,
