@@ -8,8 +8,9 @@ A new partition is a head that names a leader and no segment yet; the leader ope
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from headwater.broker.environment import Environment
 from headwater.broker.grouped_writes import GroupedWrites
@@ -36,8 +37,24 @@ LED_WITHIN_S = 10.0
 """How long a change waits for its new partitions to be led. They will be, even if nobody waits."""
 LOOK_EVERY_S = 0.02
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 Spread: TypeAlias = Callable[[int], Sequence[NodeId]]
 """So many leaders for new partitions, spread over the brokers that are alive."""
+
+
+def _carried_through(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A change goes on when whoever asked for it has gone: what the metadata says and what is known here would differ
+    if it ended between the two."""
+
+    @wraps(change)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        task = asyncio.get_running_loop().create_task(change(*args, **kwargs))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
+        return await asyncio.shield(task)
+
+    return run
 
 
 class Catalog:
@@ -228,6 +245,7 @@ class Catalog:
 
     # Changing
 
+    @_carried_through
     async def create(
         self,
         name: str,
@@ -270,6 +288,7 @@ class Catalog:
         config = {**overrides, "min.insync.replicas": str(replication.min_insync)}
         await self.create(name, partitions, config, replication_factor=replication.replication_factor, is_internal=True)
 
+    @_carried_through
     async def delete(self, topic: Topic) -> None:
         async with self._changes:
             if self._by_id.get(topic.topic_id) is not topic:
@@ -293,6 +312,7 @@ class Catalog:
         await asyncio.gather(*(partition.close() for partition in led))
         await self._delete_replicas(topic.topic_id)
 
+    @_carried_through
     async def add_partitions(self, topic: Topic, total: int, *, validate_only: bool = False) -> None:
         async with self._changes:
             current = topic.partition_count
@@ -309,6 +329,7 @@ class Catalog:
             await self._store_topic(topic, stored)
         await self._lead_new(topic, versions)
 
+    @_carried_through
     async def alter_config(
         self, topic: Topic, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
