@@ -5,6 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starting import patiently
+
 from headwater.pipelines import register
 from headwater.pipelines.run.session import spark_session, spark_settings
 from headwater.pipelines.spec.pipeline import Pipeline, Settings
@@ -22,7 +24,7 @@ def copy(spark: "SparkSession", bootstrap: str, from_: str, to: str, checkpoint:
     rows = rows.option("subscribe", from_).option("startingOffsets", "earliest")
     frame = rows.option("maxOffsetsPerTrigger", ROWS_AT_ONCE).load().select("key", "value")
     writer = frame.writeStream.format("headwater").option("kafka.bootstrap.servers", bootstrap).option("topic", to)
-    return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    return patiently(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start)
 
 
 def main(bootstrap: str, from_: str, to: str, checkpoint: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 from reading_back import read_back, values_in
+from starting import patiently
 from topics import Topics, numbered
 
 from headwater.pipelines import register
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-WAIT_S = 100
+pytestmark = pytest.mark.timeout(500)  # Spark on a busy machine takes its time
+
+WAIT_S = 200
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,7 @@ def started(
     frame: "DataFrame", topics: Topics, checkpoint: Path, format_: str = "headwater", **options: str
 ) -> "StreamingQuery":
     writer = frame.writeStream.format(format_).option("kafka.bootstrap.servers", topics.bootstrap).options(**options)
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    return patiently(writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start)
 
 
 def rows_of(spark: "SparkSession", topics: Topics, topic: str, rows_at_once: int) -> "DataFrame":
@@ -149,7 +152,6 @@ def test_a_stream_writes_each_row_once_though_everything_fails(
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(300)
 def test_a_driver_that_is_killed_leaves_nothing_twice_and_nothing_out(
     spark: "SparkSession", topics: Topics, tmp_path: Path
 ) -> None:
@@ -183,7 +185,7 @@ def test_of_two_queries_under_one_id_the_older_stops(spark: "SparkSession", topi
         for number, name in enumerate(("older", "newer")):
             writer = rows.writeStream.format("headwater").options(**options)
             writer = writer.option("checkpointLocation", str(tmp_path / name))
-            queries.append(writer.trigger(processingTime="50 milliseconds").start())
+            queries.append(patiently(writer.trigger(processingTime="50 milliseconds").start))
             wait_until(lambda copies=number + 1: values_in(topics.bootstrap, to) == ["first"] * copies)  # type: ignore[misc]
         topics.produce(from_, [b"second"])
         wait_until(lambda: not queries[0].isActive)

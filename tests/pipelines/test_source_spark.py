@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from starting import patiently
 from topics import Topics, numbered
 
 from headwater.pipelines import HeadwaterDataSource, from_schema, register
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-WAIT_S = 60
+pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine takes its time
+
+WAIT_S = 100
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +39,8 @@ class Collected:
 
     def __init__(self, stream: "DataFrame", checkpoint: Path, **trigger: Any) -> None:
         self.batches: list[list[bytes]] = []
-        self.query: StreamingQuery = (
-            stream.writeStream.foreachBatch(self._keep)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(**trigger)
-            .start()
-        )
+        writer = stream.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(checkpoint))
+        self.query: StreamingQuery = patiently(writer.trigger(**trigger).start)
 
     def _keep(self, rows: "DataFrame", batch_id: int) -> None:
         self.batches.append(sorted(bytes(row.value) for row in rows.select("value").collect()))
