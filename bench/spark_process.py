@@ -133,10 +133,14 @@ class SparkProcess:
         with contextlib.suppress(psutil.NoSuchProcess):
             sizes = []
             for jvm in psutil.Process(self._process.pid).children():
-                peak.jvm_bytes = max(peak.jvm_bytes, jvm.memory_info().rss)
-                for process in [jvm, *jvm.children(recursive=True)]:
+                own_bytes = jvm.memory_info().rss
+                sizes.append(own_bytes)
+                peak.jvm_bytes = max(peak.jvm_bytes, own_bytes)
+                for process in jvm.children(recursive=True):
                     with contextlib.suppress(psutil.NoSuchProcess):
-                        sizes.append(process.memory_info().rss)
+                        # A process that the JVM has just forked is still a picture of it, and would count it twice.
+                        if process.name() != jvm.name():
+                            sizes.append(process.memory_info().rss)
             peak.all_bytes = max(peak.all_bytes, sum(sizes))
 
 
