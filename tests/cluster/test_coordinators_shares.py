@@ -252,7 +252,11 @@ def test_dead_letters_land_once_in_a_partition_of_another_node(cluster: Cluster)
     records = lent(worker, 3)
     with killed(cluster, cluster.find(f"leader of {letters}-0")):
         worker.acknowledge(records, REJECT)
-        worker.commit()
+        try:
+            worker.commit()
+        except KafkaException:  # that node led the queue, too: what it did not take down is lent again
+            worker.acknowledge(lent(worker, 3), REJECT)
+            worker.commit()
         assert sorted(dead_letters(cluster, letters, 6)) == [b"0", b"0", b"1", b"1", b"2", b"2"]
     worker.close()
 

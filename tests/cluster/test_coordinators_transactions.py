@@ -2,20 +2,23 @@
 commit are led by different nodes, any of which may die. Java speaks the newer protocol of transactions, the others the
 older one."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from coordinated import OFFSETS, TRANSACTIONS, coordinated, coordinator, killed, name_kept_by, new_topic
 from every_transactor import TRANSACTORS
-from judged import Record
+from judged import Record, Refused
 from transacting import END, READ_COMMITTED, Place, Transactor, read_to_the_end, sent
 from with_confluent import ConfluentClient
 from with_java import JavaClient, compile_judge, maven
 
+from headwater.model.errors import ErrorCode
 from headwater.testing.cluster import Cluster
 
 ROUNDS = 3
+MOVING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +85,22 @@ def committed_offset(cluster: Cluster, group: str, place: Place) -> int | None:
     transactor = TRANSACTORS["confluent"](cluster.bootstrap)
     member = transactor.member(None, group)
     try:
-        found: int | None = member.committed(place)
+        return until_answered(lambda: member.committed(place))
     finally:
         member.close()
         transactor.close()
-    return found
+
+
+def until_answered(ask: Callable[[], int | None]) -> int | None:
+    """librdkafka gives up on a coordinator that has just moved; whoever asks again is sent to the new one."""
+    deadline_s = time.monotonic() + 30
+    while True:
+        try:
+            return ask()
+        except Refused as refused:
+            if refused.code not in MOVING or time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.2)
 
 
 @pytest.mark.parametrize("node", [1, 2, 3])
