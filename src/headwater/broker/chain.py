@@ -88,7 +88,8 @@ class Chain:
 def gap(sealed: Iterable[SealedSegment], open_segment: OpenSegment) -> SealedSegment | OpenSegment | None:
     """The first segment that does not begin where the one before it ends; None if they are a chain."""
     previous_end = None
-    for segment in (*sorted(sealed, key=lambda segment: segment.base), open_segment):
+    segments: list[SealedSegment | OpenSegment] = [*sorted(sealed, key=lambda each: each.base), open_segment]
+    for segment in segments:
         if previous_end is not None and segment.base != previous_end:
             return segment
         previous_end = segment.end if isinstance(segment, SealedSegment) else None
