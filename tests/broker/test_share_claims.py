@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from local_broker import running
-from share_members import on_loop
-from test_share_queues import queue_broker
+from share_members import ACCEPT, Member, on_loop
+from test_share_queues import numbered, produced, queue_broker
 from two_nodes import until
 
 from headwater.broker.node_calls import ShareKey, StateEntry, StateWrite
@@ -107,6 +107,22 @@ async def test_claims_in_a_row_write_one_record(tmp_path: Path) -> None:
         assert partition.log_end == end
         await log.claim(key, 6)
         assert partition.log_end == end + 1
+
+
+@on_loop
+async def test_a_change_that_cannot_be_read_does_not_take_the_rest_with_it(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    async with queue_broker(tmp_path, files) as (broker, client):
+        member = await Member.joined(broker, "t")
+        await produced(client, *numbered(3))
+        await member.fetch(wait_ms=1000)
+        assert await member.acknowledge((0, 1, ACCEPT)) == 0
+        async with keeper(broker, key := key_of(broker)) as log:
+            claimed = await log.claim(key, broker.catalog.topic("t").partition(0).leader_epoch)
+            await log.write(StateWrite(key, claimed.ticket, len(claimed.changes), [CHANGE]))
+    async with queue_broker(tmp_path, files) as (broker, _):
+        (queue,) = await broker.shares.loaded("g")
+        assert queue.share.start_offset == 2
 
 
 @on_loop

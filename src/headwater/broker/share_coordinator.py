@@ -199,12 +199,11 @@ class ShareCoordinator:
         if partition.is_over or self.find(*key) is not None:
             return
         share = SharePartition(self._group_configs.settings(key.group_id))
-        try:
-            for value in (claimed.snapshot, *claimed.changes):
+        for value in (claimed.snapshot, *claimed.changes):
+            try:
                 share.apply(decode(value))
-        except ValueError as error:
-            log_fact("share_state_unreadable", group=key.group_id, partition=key.partition, error=error)
-            return
+            except ValueError as error:  # one bad record must not take the rest of the state with it
+                log_fact("share_state_unreadable", group=key.group_id, partition=key.partition, error=error)
         self._add(self._new_queue(key, partition, share, claimed))
 
     def _new_queue(self, key: ShareKey, partition: Partition, share: SharePartition, claimed: Claimed) -> ShareQueue:
