@@ -47,7 +47,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-# Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine: about 90 minutes, or about 25.
+# Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine, alone and as clusters: hours, or about one (bench/README.md).
 # Leave the machine alone meanwhile.
 bench: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.run
