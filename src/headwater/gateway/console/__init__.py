@@ -1,0 +1,1 @@
+"""The page: plain ES modules, served as they are."""

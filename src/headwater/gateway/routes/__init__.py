@@ -1,0 +1,1 @@
+"""Topics, records, groups and the cluster over HTTP."""

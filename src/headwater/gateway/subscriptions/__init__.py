@@ -1,0 +1,1 @@
+"""Streams and queues over HTTP: members of groups that live in the gateway."""
