@@ -164,6 +164,16 @@ def test_brokers_that_differ_by_one_are_even() -> None:
     assert moves(planner, world, 0) == moves(planner, world, 100) == []
 
 
+def test_leaders_stay_where_they_are_if_nobody_wants_them_evened_out() -> None:
+    world = World.of(1, 2, 3)
+    for index in range(9):
+        world.lead(index, 1, on=(1, 2, 3))
+    planner = ControllerPlanner(replace(RULES, evens_out_leaders=False))
+    assert moves(planner, world, 0) == moves(planner, world, 100) == []
+    world.mark(1, StoreState.DRAINING)
+    assert [move.reason for move in moves(planner, world, 200)] == ["node is emptied"]
+
+
 def test_nothing_is_balanced_while_a_leader_is_missing() -> None:
     world = World.of(1, 2, 3)
     for index in range(20):

@@ -94,7 +94,9 @@ class ClusterMember:
         if Role.CONTROLLER in self._config.roles:
             copier = Copier(self.directory, self._store, self.watch.store_address, self._durability_of)
             ping = peer_ping(self.directory)
-            self.controller = Controller(self._metadata, self.watch, self.session, copier, ping, self._clock)
+            self.controller = Controller(
+                self._metadata, self.watch, self.session, copier, ping, self._clock, rules=self._config.controller_rules
+            )
             spawn(self.controller.run())
 
     def find(self, store_id: StoreId) -> Store:

@@ -33,6 +33,7 @@ from headwater.groups.settings import MigrationPolicy
 from headwater.model.cluster import Role
 from headwater.model.errors import RequestError
 from headwater.model.replica import Durability
+from headwater.replication.controller import ControllerRules
 from headwater.replication.effects import Rules
 
 __all__ = ["Address", "BrokerConfig", "ConfigError"]
@@ -106,6 +107,21 @@ class BrokerConfig:
         section=Section.CLUSTER,
         kafka="default.replication.factor",
     )
+    leader_balance: bool = setting.switch(
+        True,
+        "Whether leaders are evened out over the brokers; otherwise they stay where failovers left them.",
+        section=Section.CLUSTER,
+        kafka="auto.leader.rebalance.enable",
+    )
+    store_lost_after_s: float = setting.seconds(
+        600.0,
+        "How long a store may be away before its segments are copied elsewhere. Longer than a restart takes.",
+        section=Section.CLUSTER,
+    )
+    repair_bytes_per_s: int = setting.count(
+        50 * MIB, "How fast the controller has segments copied, in all.", least=1, most=MAX_LONG,
+        section=Section.CLUSTER,
+    )  # fmt: skip
     durability: Durability = field(
         default=Durability.SYNC,
         metadata=described(
@@ -382,6 +398,14 @@ class BrokerConfig:
     def internal_replication(self) -> Rules:
         """How many replicas internal topics want; those of a node that is alone begin with the one they can have."""
         return Rules(3, 2) if self.is_clustered else Rules(3, 1)
+
+    @property
+    def controller_rules(self) -> ControllerRules:
+        return ControllerRules(
+            evens_out_leaders=self.leader_balance,
+            dead_store_s=self.store_lost_after_s,
+            copy_bytes_per_s=self.repair_bytes_per_s,
+        )
 
     @property
     def topic_defaults(self) -> BrokerDefaults:

@@ -8,6 +8,7 @@ Kafka's words for the first two, earliest and latest, are understood as well.
 
 import enum
 import re
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -17,8 +18,12 @@ from headwater.cli.duration import duration_ms
 from headwater.cli.output import Problem
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient
+
+PATIENCE_S = 2.0
+"""How long a list waits for the leaders of a few partitions; a command that needs them waits for the time-out."""
+PAUSE_S = 0.05
 
 HELP = "beginning, end, an offset (42), so many before the end (-10), a time (2026-01-31T12:00) or an age (15m)"
 
@@ -71,6 +76,18 @@ def offset_range(client: "AdminClient", partitions: "list[TopicPartition]") -> "
     return {key: (starts[key], ends[key]) for key in ends}
 
 
+def known_offset_range(
+    client: "AdminClient", partitions: "list[TopicPartition]"
+) -> "dict[tuple[str, int], tuple[int, int]]":
+    """The same, without the partitions that nobody leads, and those that are gone since they were listed."""
+    from confluent_kafka.admin import OffsetSpec
+
+    starts, _ = _ask_offsets(client, partitions, OffsetSpec.earliest(), PATIENCE_S)
+    there = [partition for partition in partitions if (partition.topic, partition.partition) in starts]
+    ends, _ = _ask_offsets(client, there, OffsetSpec.latest(), PATIENCE_S)
+    return {key: (starts[key], ends[key]) for key in ends}
+
+
 def resolve(
     client: "AdminClient", partitions: "list[TopicPartition]", position: Position
 ) -> "dict[tuple[str, int], int]":
@@ -98,7 +115,40 @@ def resolve(
 def _list_offsets(
     client: "AdminClient", partitions: "list[TopicPartition]", spec: object
 ) -> "dict[tuple[str, int], int]":
-    if not partitions:
-        return {}
-    futures = client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=REQUEST_TIMEOUT_S)
-    return {(key.topic, key.partition): future.result().offset for key, future in futures.items()}
+    offsets, refused = _ask_offsets(client, partitions, spec, REQUEST_TIMEOUT_S)
+    for error in refused.values():
+        raise error
+    return offsets
+
+
+def _ask_offsets(
+    client: "AdminClient", partitions: "list[TopicPartition]", spec: object, patience_s: float
+) -> "tuple[dict[tuple[str, int], int], dict[TopicPartition, KafkaException]]":
+    """The offsets, and what the partitions said that have none to tell. A topic that was just made has no leader
+    yet, and a leader that just went has no successor: such partitions are asked again for a while."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    passing = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+    absent = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+    offsets: dict[tuple[str, int], int] = {}
+    refused: dict[TopicPartition, KafkaException] = {}
+    until_s = time.monotonic() + patience_s
+    asked = partitions
+    while asked:
+        again = []
+        futures = client.list_offsets(dict.fromkeys(asked, spec), request_timeout=REQUEST_TIMEOUT_S)
+        for place, future in futures.items():
+            try:
+                offsets[place.topic, place.partition] = future.result().offset
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code not in passing + absent:
+                    raise
+                if code in passing and time.monotonic() < until_s:
+                    again.append(place)
+                else:
+                    refused[place] = error
+        if again:
+            time.sleep(PAUSE_S)
+        asked = again
+    return offsets, refused

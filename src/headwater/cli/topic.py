@@ -17,7 +17,7 @@ from headwater.cli.client import (
     topic_metadata,
 )
 from headwater.cli.output import Problem, confirm, note, print_json, print_table, say, size
-from headwater.cli.position import Anchor, offset_range, parse_position, resolve
+from headwater.cli.position import Anchor, known_offset_range, parse_position, resolve
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
@@ -39,8 +39,9 @@ class PartitionSummary:
     leader: int
     replicas: list[int]
     in_sync: list[int]
-    start_offset: int
-    end_offset: int
+    start_offset: int | None
+    """None while nobody leads the partition; so is the end."""
+    end_offset: int | None
     size_bytes: int | None
 
 
@@ -237,7 +238,7 @@ def _summaries(
 
     topics = list(topics)
     places = [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
-    offsets = offset_range(client, places)
+    offsets = known_offset_range(client, places)
     sizes = partition_sizes((broker.host, broker.port) for broker in cluster.brokers.values())
     return {
         topic.topic: [
@@ -246,7 +247,7 @@ def _summaries(
                 partition.leader,
                 list(partition.replicas),
                 list(partition.isrs),
-                *offsets[topic.topic, index],
+                *offsets.get((topic.topic, index), (None, None)),
                 sizes.get((topic.topic, index)),
             )
             for index, partition in sorted(topic.partitions.items())
@@ -270,8 +271,12 @@ def _result(futures: dict[Any, Any]) -> Any:
     return future.result()
 
 
-def _total_offsets(partitions: list[PartitionSummary]) -> int:
-    return sum(partition.end_offset - partition.start_offset for partition in partitions)
+def _total_offsets(partitions: list[PartitionSummary]) -> int | None:
+    """None if nobody leads any of them."""
+    known = [
+        p.end_offset - p.start_offset for p in partitions if p.start_offset is not None and p.end_offset is not None
+    ]
+    return sum(known) if known else None
 
 
 def _total_bytes(partitions: list[PartitionSummary]) -> int | None:

@@ -19,7 +19,9 @@ LOOK_AHEAD = 64
 """Among how many partitions of a crowded broker one is looked for whose data the receiver has."""
 
 
-def moves(view: ClusterView, elections: Elections, led: Counter[NodeId], limit: int) -> list[MoveLeader]:
+def moves(
+    view: ClusterView, elections: Elections, led: Counter[NodeId], limit: int, *, evens_out: bool = True
+) -> list[MoveLeader]:
     """At most `limit`, each for a partition that has a working leader. `led` is kept up to date."""
     steady = {
         partition: head
@@ -31,7 +33,9 @@ def moves(view: ClusterView, elections: Elections, led: Counter[NodeId], limit: 
         return []
     found = _off_emptying_nodes(view, elections, led, steady, receivers, limit)
     found += _to_wanted_nodes(view, elections, led, steady, limit - len(found))
-    return found or _evened_out(view, elections, led, steady, receivers, limit)
+    if found or not evens_out:
+        return found
+    return _evened_out(view, elections, led, steady, receivers, limit)
 
 
 def wanted_leader(view: ClusterView, partition: PartitionId, leader: NodeId) -> list[Node]:

@@ -26,6 +26,8 @@ class ControllerRules:
     max_recovery_s: float = 40.0
     settle_s: float = 3.0
     """Leaders are balanced when no partition has changed hands and no broker has come or gone for so long."""
+    evens_out_leaders: bool = True
+    """Otherwise they stay where failovers left them; draining a node and reassigning its partitions still work."""
     balance_share: int = 20
     """One in so many partitions moves in one round of balancing."""
     max_moves: int = 1_000
@@ -54,7 +56,8 @@ class ControllerPlanner:
         led = _led(view)
         moves = self._failovers(view, led, now)
         if not moves and self._is_settled(now):
-            moves = balance.moves(view, self._elections, led, self._moves_per_round(view))
+            limit = self._moves_per_round(view)
+            moves = balance.moves(view, self._elections, led, limit, evens_out=self.rules.evens_out_leaders)
         if view.sealed is None:
             return [*moves]
         return [*moves, *self._repair.plan(view, now), *reassignment.finished(view)]
