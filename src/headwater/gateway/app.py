@@ -5,32 +5,60 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import NamedTuple
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.context import Context
-from headwater.gateway.problems import Problem, answer_problem
+from headwater.gateway.gate import Gate
+from headwater.gateway.openapi import routes as openapi
+from headwater.gateway.problems import Problem, answer_failure, answer_http_error, answer_problem
+from headwater.gateway.routes import cluster, groups, health, records, session, topics
+from headwater.gateway.security import Guard
 
 
 class Part(NamedTuple):
     routes: Callable[[Context], list[BaseRoute]]
     running: Callable[[Context], AbstractAsyncContextManager[None]] | None = None
+    public: tuple[str, ...] = ()
+    """Paths that ask nobody for the token. One that ends in `*` is all that begin so."""
 
 
-PARTS: Sequence[Part] = ()
+PARTS: Sequence[Part] = (
+    Part(topics.routes),
+    Part(records.routes),
+    Part(cluster.routes),
+    Part(groups.routes),
+    Part(health.routes, public=health.PUBLIC),
+    Part(session.routes, public=session.PUBLIC),
+)
 
 
 def build(config: GatewayConfig, parts: Sequence[Part] = PARTS) -> Starlette:
+    """Raises BadToken."""
     context = Context(config)
+    context.guard = Guard(config, [path for part in parts for path in part.public])
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            stack.callback(context.close)
+            context.open()
+            stack.push_async_callback(context.close)
             for part in parts:
                 if part.running is not None:
                     await stack.enter_async_context(part.running(context))
             yield
 
     routes = [route for part in parts for route in part.routes(context)]
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={Problem: answer_problem})
+    routes += openapi.routes(routes)
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(Gate, context=context, produce=records.Produce(context))],
+        exception_handlers={
+            Problem: answer_problem,
+            HTTPException: answer_http_error,
+            Exception: answer_failure,
+        },
+    )

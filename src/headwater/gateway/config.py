@@ -18,13 +18,22 @@ class GatewayConfig:
     token_file: Path | None = None
     """Holds the token that every request must bear; without it nobody is asked."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names that the Host header may give besides those of the address that is listened on."""
+    """Names that the Host header may give besides those of the address that is listened on; `*` is any."""
     private_webhooks: bool = False
     """Whether a webhook may be in a private, loopback or link-local range."""
     max_record_bytes: int = 1 * MIB
+    """Key, value and headers of one record; then 413. A topic may allow less (max.message.bytes)."""
     max_body_bytes: int = 16 * MIB
     """Of a request that carries many records."""
+    max_buffered_bytes: int = 256 * MIB
+    """Of all bodies that are being read or written at one time; then 429."""
     max_in_flight: int = 10_000
     """Records that were taken and not yet acknowledged by the cluster; then 429."""
+    max_connections: int = 4096
+    """At one time; then 503."""
+    request_timeout_ms: int = 10_000
+    """How long the cluster has to acknowledge a record or to answer a question; then 503."""
     threads: int = 16
     """For calls that block."""
+    readers: int = 16
+    """Reads without a group at one time, those that wait for records included; then 429."""

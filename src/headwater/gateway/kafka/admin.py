@@ -1,0 +1,162 @@
+"""Questions about topics and changes to them, asked of the cluster. What it refuses is raised as a Problem."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from headwater.gateway.config import GatewayConfig
+from headwater.gateway.kafka import raw
+from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.settings import client_settings
+from headwater.gateway.problems import Problem, unavailable
+
+DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 1
+INTERNAL_PREFIX = "__"
+DEFAULT = -1
+
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+WITHOUT_LEADER = (
+    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
+)  # fmt: skip
+"""A partition without a leader has no offsets to tell now, nor has one that was deleted since it was listed."""
+
+
+def is_internal(topic: str) -> bool:
+    return topic.startswith(INTERNAL_PREFIX)
+
+
+class Admin:
+    def __init__(self, config: GatewayConfig, in_thread: Callable[..., Awaitable[Any]]) -> None:
+        self.client = AdminClient(client_settings(config))
+        self._in_thread = in_thread
+        self._timeout_s = config.request_timeout_ms / 1000
+
+    async def metadata(self) -> Any:
+        """All topics and brokers. Asking for all, because asking for one by name may create it."""
+        return await self._call("", self.client.list_topics, timeout=self._timeout_s)
+
+    async def brokers(self) -> list[raw.Address]:
+        found = (await self.metadata()).brokers
+        if not found:
+            raise unavailable("The cluster names no broker.")
+        return [(broker.host, broker.port) for _, broker in sorted(found.items())]
+
+    async def cluster(self) -> Any:
+        return await self._future("", self.client.describe_cluster)
+
+    async def topic(self, topic: str) -> Any:
+        """One topic, with its id."""
+        return await self._only(topic, self.client.describe_topics, TopicCollection([topic]))
+
+    async def create_topic(
+        self, topic: str, partitions: int = DEFAULT, replicas: int = DEFAULT, config: Mapping[str, str] | None = None
+    ) -> None:
+        wanted = NewTopic(topic, partitions, replicas, config=dict(config or {}))
+        await self._only(topic, self.client.create_topics, [wanted])
+
+    async def delete_topic(self, topic: str) -> None:
+        await self._only(topic, self.client.delete_topics, [topic])
+
+    async def add_partitions(self, topic: str, count: int) -> None:
+        await self._only(topic, self.client.create_partitions, [NewPartitions(topic, count)])
+
+    async def alter_config(self, topic: str, config: Mapping[str, str | None]) -> None:
+        """None gives a setting its default back."""
+        changes = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.DELETE)
+            if value is None
+            else ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+        await self._only(topic, self.client.incremental_alter_configs, [resource])
+
+    async def topic_config(self, topic: str) -> dict[str, Any]:
+        """ConfigEntry by name."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        entries: dict[str, Any] = await self._only(topic, self.client.describe_configs, [resource])
+        return entries
+
+    async def offsets(
+        self, places: Iterable[Place], spec: Any, *, committed: bool = False, topic: str = ""
+    ) -> dict[Place, int]:
+        """By topic and partition, without those that nobody leads now. With `committed` the end is where the first open
+        transaction begins."""
+        wanted = {TopicPartition(*place): spec for place in places}
+        if not wanted:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        return dict(await self._call(topic, self._offsets, wanted, isolation))
+
+    async def offset_range(self, places: Sequence[Place], *, committed: bool = False) -> dict[Place, tuple[int, int]]:
+        """The first offset there is and the next one to be written."""
+        starts = await self.offsets(places, OffsetSpec.earliest())
+        ends = await self.offsets(list(starts), OffsetSpec.latest(), committed=committed)
+        return {place: (starts[place], ends[place]) for place in ends}
+
+    async def sizes(self, brokers: Iterable[raw.Address]) -> dict[Place, int]:
+        """Bytes on disk by partition, of its largest replica. A broker that does not tell is left out."""
+        sizes: dict[Place, int] = {}
+        for broker in brokers:
+            for place, size in (await self.sizes_at(broker)).items():
+                sizes[place] = max(size, sizes.get(place, 0))
+        return sizes
+
+    async def sizes_at(self, broker: raw.Address) -> dict[Place, int]:
+        """What one broker has on its disk."""
+        try:
+            answer = await raw.ask(broker, DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=None)
+        except Problem:
+            return {}
+        return {
+            (topic.name, partition.partition_index): partition.partition_size
+            for directory in answer.results or ()
+            for topic in directory.topics or ()
+            for partition in topic.partitions or ()
+        }
+
+    def _offsets(self, wanted: dict[Any, Any], isolation: Any) -> dict[Place, int]:
+        futures = self.client.list_offsets(wanted, isolation_level=isolation, request_timeout=self._timeout_s)
+        found = {}
+        for place, future in futures.items():
+            try:
+                found[place.topic, place.partition] = future.result().offset
+            except KafkaException as error:
+                if error.args[0].code() not in WITHOUT_LEADER:
+                    raise
+        return found
+
+    async def _only(self, topic: str, call: Callable[..., Any], *args: Any) -> Any:
+        """The result of a call about one thing, which answers with one future."""
+
+        def done() -> Any:
+            (future,) = call(*args, request_timeout=self._timeout_s).values()
+            return future.result()
+
+        return await self._call(topic, done)
+
+    async def _future(self, topic: str, call: Callable[..., Any], *args: Any) -> Any:
+        return await self._call(topic, lambda: call(*args, request_timeout=self._timeout_s).result())
+
+    async def _call(self, topic: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await self._in_thread(call, *args, **kwargs)
+        except KafkaException as error:
+            raise problem_of(error, topic=topic) from None
+        except (ValueError, TypeError) as error:
+            # librdkafka refuses before it asks: a name that is empty or too long, a number out of range.
+            raise Problem(400, "Bad request", f"It cannot be asked for: {error}.") from None

@@ -1,0 +1,89 @@
+"""What Kafka clients say, as problems that a client of HTTP understands."""
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headwater.gateway.problems import Problem, bad_request, unavailable, unknown_topic
+
+UNREACHABLE = frozenset(
+    (
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._WAIT_COORD,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._DESTROY,
+        KafkaError._FATAL,
+        KafkaError._WAIT_CACHE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    )
+)
+"""Nobody answers, or not now: a client may try again."""
+
+UNKNOWN_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID))
+
+CLIENTS_FAULT = frozenset(
+    (
+        KafkaError.INVALID_REQUEST,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REPLICA_ASSIGNMENT,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_GROUP_ID,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError._INVALID_ARG,
+        KafkaError._UNKNOWN_PARTITION,
+    )
+)
+
+
+def problem_of(error: Any, *, topic: str = "", group: str = "") -> Problem:
+    """The problem behind a KafkaError, or the exception that carries one."""
+    if isinstance(error, KafkaException):
+        error = error.args[0]
+    code = error.code()
+    if code in UNREACHABLE:
+        return unavailable(f"The cluster did not do it in time: {reason(error)}.")
+    if code in UNKNOWN_TOPIC:
+        return unknown_topic(topic)
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return Problem(409, "Topic exists", f"Topic {topic} exists already. PATCH changes it.", topic=topic)
+    if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        return Problem(413, "Content too large", f"The topic takes no record of this size: {reason(error)}.")
+    if code == KafkaError.GROUP_ID_NOT_FOUND:
+        return Problem(404, "Unknown group", f"There is no group {group}.", group=group)
+    if code == KafkaError.NON_EMPTY_GROUP:
+        return Problem(409, "Group in use", f"Group {group} has members that are running. Stop them first.")
+    if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+        return Problem(403, "Forbidden", f"The cluster does not allow it: {reason(error)}.")
+    if code in CLIENTS_FAULT:
+        return bad_request(f"The cluster refuses it: {reason(error)}.")
+    return Problem(502, "Cluster error", f"The cluster answered: {reason(error)}.", code=error.name())
+
+
+def reason(error: Any) -> str:
+    return f"{(error.str() or '').rstrip('.')} ({error.name()})"

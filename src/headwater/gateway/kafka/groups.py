@@ -1,0 +1,151 @@
+"""Groups of every kind, as the cluster knows them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import OffsetSpec
+
+from headwater.gateway.context import Context
+from headwater.gateway.kafka import raw
+from headwater.gateway.kafka.admin import Place
+from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.problems import Problem
+from headwater.wire.codec import Message
+
+LIST_GROUPS, SHARE_GROUP_DESCRIBE, DESCRIBE_SHARE_GROUP_OFFSETS = 16, 77, 90
+SHARE = "share"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    name: str
+    kind: str
+    """classic, consumer or share."""
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    member_id: str
+    client_id: str
+    host: str
+    places: list[Place] = field(default_factory=list)
+
+
+async def list_groups(context: Context) -> list[ListedGroup]:
+    found: dict[str, ListedGroup] = {}
+    for broker in await context.admin.brokers():
+        answer = await raw.ask(broker, LIST_GROUPS, 5, states_filter=[], types_filter=[])
+        raw.check(answer.error_code, None, "The list of groups")
+        for group in answer.groups:
+            found[group.group_id] = ListedGroup(group.group_id, group.group_type.lower(), _words(group.group_state))
+    return [found[name] for name in sorted(found)]
+
+
+async def members(context: Context, group: ListedGroup) -> list[GroupMember]:
+    if group.kind == SHARE:
+        return await _share_members(context, group.name)
+    return (await consumer_members(context, [group.name])).get(group.name, [])
+
+
+async def consumer_members(context: Context, names: list[str]) -> dict[str, list[GroupMember]]:
+    """Of classic and consumer groups, without those that are gone."""
+    if not names:
+        return {}
+    timeout_s = context.config.request_timeout_ms / 1000
+
+    def ask() -> dict[str, list[GroupMember]]:
+        found = {}
+        for name, future in context.admin.client.describe_consumer_groups(names, request_timeout=timeout_s).items():
+            try:
+                described = future.result()
+            except KafkaException:
+                continue
+            if described.state != ConsumerGroupState.DEAD:
+                found[name] = [_member(member) for member in described.members]
+        return found
+
+    return await context.in_thread(ask)
+
+
+async def committed(context: Context, names: Iterable[str]) -> dict[str, dict[Place, int]]:
+    """What classic and consumer groups have committed. Raises Problem."""
+    timeout_s = context.config.request_timeout_ms / 1000
+
+    def ask() -> dict[str, dict[Place, int]]:
+        client = context.admin.client
+        futures = {}
+        for name in names:  # one group a call is what librdkafka takes; all of them are asked before any is awaited
+            request = [ConsumerGroupTopicPartitions(name)]
+            (futures[name],) = client.list_consumer_group_offsets(request, request_timeout=timeout_s).values()
+        return {
+            name: {
+                (place.topic, place.partition): place.offset
+                for place in future.result().topic_partitions or ()
+                if place.error is None and place.offset >= 0
+            }
+            for name, future in futures.items()
+        }
+
+    try:
+        return await context.in_thread(ask)
+    except KafkaException as error:
+        raise problem_of(error) from None
+
+
+async def share_positions(context: Context, name: str) -> dict[Place, tuple[int, int | None]]:
+    """The start offset and, if known, the lag of each partition that a share group has begun to read."""
+    broker, *_ = await context.admin.brokers()
+    address = await raw.coordinator(broker, name)
+    answer = await raw.ask(address, DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[Message(group_id=name, topics=None)])
+    (described,) = answer.groups
+    raw.check(described.error_code, described.error_message, f"Group {name}")
+    return {
+        (topic.topic_name, each.partition_index): (each.start_offset, each.lag if each.lag >= 0 else None)
+        for topic in described.topics
+        for each in topic.partitions
+        if each.error_code == 0 and each.start_offset >= 0
+    }
+
+
+async def end_offsets(context: Context, places: Iterable[Place]) -> dict[Place, int]:
+    """Without partitions that are gone or that nobody leads."""
+    return await context.admin.offsets(places, OffsetSpec.latest())
+
+
+async def _share_members(context: Context, name: str) -> list[GroupMember]:
+    broker, *_ = await context.admin.brokers()
+    address = await raw.coordinator(broker, name)
+    answer = await raw.ask(address, SHARE_GROUP_DESCRIBE, 1, group_ids=[name])
+    (described,) = answer.groups
+    raw.check(described.error_code, described.error_message, f"Group {name}")
+    return [
+        GroupMember(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            [(t.topic_name, index) for t in member.assignment.topic_partitions for index in t.partitions],
+        )
+        for member in described.members
+    ]
+
+
+def _member(member: Any) -> GroupMember:
+    places = member.assignment.topic_partitions if member.assignment is not None else ()
+    return GroupMember(
+        member.member_id, member.client_id, member.host, [(place.topic, place.partition) for place in places or ()]
+    )
+
+
+def _words(state: str) -> str:
+    """`PreparingRebalance` as people read it."""
+    return "".join(f" {char.lower()}" if char.isupper() else char for char in state).strip()
+
+
+async def find_group(context: Context, name: str) -> ListedGroup:
+    for group in await list_groups(context):
+        if group.name == name:
+            return group
+    raise Problem(404, "Unknown group", f"There is no group {name}.", group=name)

@@ -1,0 +1,63 @@
+"""Requests that librdkafka has no call for, sent to a broker on a connection of their own."""
+
+import asyncio
+import struct
+from typing import Any, TypeAlias
+
+from headwater.gateway.problems import Problem, unavailable
+from headwater.wire.codec import Message
+from headwater.wire.requests import MalformedResponse, read_response, write_request
+
+CORRELATION_ID = 1
+CLIENT_ID = "headwater-gateway"
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+TIMEOUT_S = 10.0
+FIND_COORDINATOR = 10
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+
+Address: TypeAlias = tuple[str, int]
+
+
+async def ask(broker: Address, api_key: int, version: int, **fields: Any) -> Message:
+    """Ask one broker for one thing. Raises Problem (503)."""
+    request = write_request(api_key, version, CORRELATION_ID, CLIENT_ID, Message(**fields))
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return read_response(await _exchange(broker, request), api_key, version, CORRELATION_ID)
+    except (OSError, EOFError, ValueError, TimeoutError, MalformedResponse) as error:
+        host, port = broker
+        raise unavailable(f"The broker at {host}:{port} does not answer request {api_key}: {error}.") from error
+
+
+async def coordinator(broker: Address, name: str, key_type: int = GROUP_KEY) -> Address:
+    """The broker to ask about a group, or about a transactional id; any broker knows."""
+    answer = await ask(broker, FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
+    found = answer.coordinators[0]
+    if found.error_code:
+        raise unavailable(f"The coordinator of {name} is not known now (error {found.error_code}).")
+    return found.host, found.port
+
+
+def check(code: int, reason: str | None, subject: str) -> None:
+    """Raise a Problem for an error in an answer."""
+    from confluent_kafka import KafkaError
+
+    if code == KafkaError.GROUP_ID_NOT_FOUND:
+        raise Problem(404, "Unknown group", f"{subject} does not exist.")
+    if code == KafkaError.NON_EMPTY_GROUP:
+        raise Problem(409, "Group in use", f"{subject} has members that are running. Stop them first.")
+    if code:
+        error = KafkaError(code)
+        raise Problem(502, "Cluster error", f"{subject}: {(reason or error.str()).rstrip('.')} ({error.name()}).")
+
+
+async def _exchange(broker: Address, request: bytearray) -> bytes:
+    reader, writer = await asyncio.open_connection(*broker)
+    try:
+        writer.write(request)
+        (length,) = struct.unpack(">i", await reader.readexactly(4))
+        if not 4 <= length <= MAX_RESPONSE_BYTES:
+            raise ValueError(f"an answer of {length} bytes")
+        return await reader.readexactly(length)
+    finally:
+        writer.close()
