@@ -20,7 +20,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-tools crash sim chaos exactly-once
+.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-tools crash sim chaos exactly-once
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -68,6 +68,10 @@ bench-cluster: $(VENV)/.bench bench-tools
 # Spark's own Kafka connector beside format("headwater"), on one broker: about an hour.
 bench-spark: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.spark
+
+# Writing over HTTP, with a gateway that has one core: two minutes.
+bench-http: $(VENV)/.bench bench-tools
+	$(BIN)/python -m bench.http_gateway
 
 bench-tools: test-tools
 	@./.ci/bench-tools

@@ -85,7 +85,8 @@ def headwater_cluster(name: str, durability: str, settings: str = "") -> Cluster
         config = folder / f"node-{number}.toml"
         config.write_text(
             f'node_id = {number}\ndata_dir = "{folder / f"node-{number}"}"\nlisten = "127.0.0.1:{port}"\n'
-            f'durability = "{durability}"\nmetrics = "off"\nmetadata = "etcd://{store.bootstrap}/bench"\n{settings}\n'
+            f'durability = "{durability}"\nmetrics = "off"\nhttp = "off"\n'
+            f'metadata = "etcd://{store.bootstrap}/bench"\n{settings}\n'
             '[cluster]\npeer_listen = "127.0.0.1:0"\n'
         )
         command = [headwater_program(), "serve", "--config", str(config), "--log-level", "warning"]

@@ -13,7 +13,7 @@ from bench.process import BrokerProcess, free_port
 def start_command(data: Path, bootstrap: str, durability: str) -> list[str]:
     """The one place that knows how Headwater is started."""
     command = [headwater_program(), "serve", "--data", str(data), "--listen", bootstrap, "--durability", durability]
-    return [*command, "--metrics", "off", "--log-level", "warning"]
+    return [*command, "--metrics", "off", "--http", "off", "--log-level", "warning"]
 
 
 def headwater_program() -> str:

@@ -40,7 +40,7 @@ def serving(
     data: Path, *options: str, command: list[str] = SERVE
 ) -> Iterator[tuple["subprocess.Popen[str]", dict[str, str]]]:
     """A broker process and the facts on its banner."""
-    command = [*command, "--data", str(data), "--listen", "127.0.0.1:0", "--metrics", "off", *options]
+    command = [*command, "--data", str(data), "--listen", "127.0.0.1:0", "--metrics", "off", "--http", "off", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -61,6 +61,26 @@ class BrokerConfig:
         default=Address("127.0.0.1", 9644),
         metadata=described('The address of the metrics page, or "off".', setting.address_or_off),
     )
+    http: Address | None = field(
+        default=Address("127.0.0.1", 8080),
+        metadata=described(
+            'The address of the HTTP interface, the schema registry and the console, or "off".', setting.address_or_off
+        ),
+    )
+    http_token_file: Path | None = field(
+        default=None,
+        metadata=described("A file with the token that requests over HTTP must bear; without it none.", setting.path),
+    )
+    http_allowed_hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=described(
+            "Names, beside that of the address, under which HTTP clients may reach the gateway; * is any.",
+            setting.words,
+        ),
+    )
+    http_private_webhooks: bool = setting.switch(
+        False, "Whether a webhook may be in a private, loopback or link-local range."
+    )
     metadata: str | None = field(
         default=None,
         metadata=described("URL of the metadata store; a file in the data directory, unless given.", setting.text),

@@ -138,6 +138,14 @@ def text(value: object) -> str:
     return value
 
 
+def words(value: object) -> tuple[str, ...]:
+    """A list of texts, or one with commas."""
+    found = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(word, str) and word for word in found):
+        raise ConfigError("a list of texts is needed")
+    return tuple(found)
+
+
 def durability(value: object) -> Durability:
     try:
         return Durability(value)

@@ -185,6 +185,7 @@ class NodeChild(Child):
             f"data_dir = {_quoted(str(data))}",
             f"listen = {_quoted(node.address)}",
             'metrics = "off"',
+            'http = "off"',
             f"metadata = {_quoted(plan.metadata_url(self._directory))}",
             f"durability = {_quoted(plan.durability)}",
             "",

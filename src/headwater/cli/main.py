@@ -14,7 +14,10 @@ from typer.core import TyperGroup
 
 from headwater.cli.output import Problem, note, say
 
-NOUNS = ("serve", "topic", "subscription", "queue", "group", "transaction", "produce", "consume", "pipeline", "cluster")
+NOUNS = (
+    "serve", "topic", "subscription", "queue", "group", "transaction", "produce", "consume", "pipeline", "cluster",
+    "gateway",
+)  # fmt: skip
 EXIT_BROKEN_PIPE = 128 + 13
 
 

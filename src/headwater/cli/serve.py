@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from headwater.broker.config import BrokerConfig
     from headwater.broker.server import Broker
+    from headwater.gateway.server import GatewayThread
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXIT_AT_ONCE = 130
@@ -59,6 +60,12 @@ def serve(
     metrics: Annotated[
         str | None,
         typer.Option("--metrics", metavar="HOST:PORT|off", help="Prometheus metrics.", show_default="127.0.0.1:9644"),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http", metavar="HOST:PORT|off", help="REST, schema registry and console.", show_default="127.0.0.1:8080"
+        ),
     ] = None,
     node_id: Annotated[
         int | None, typer.Option("--node-id", min=0, help="This node's number in its cluster.", show_default="1")
@@ -114,8 +121,8 @@ def serve(
     start_logging(log_level, as_json=log_json)
     given: dict[str, Any] = {
         "data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics,
-        "node_id": node_id, "metadata": metadata, "peer_listen": peer_listen, "peer_advertise": peer_advertise,
-        "roles": roles, "rack": rack,
+        "http": http, "node_id": node_id, "metadata": metadata, "peer_listen": peer_listen,
+        "peer_advertise": peer_advertise, "roles": roles, "rack": rack,
     }  # fmt: skip
     try:
         settings = BrokerConfig.load(config, **{name: value for name, value in given.items() if value is not None})
@@ -130,6 +137,7 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
     import signal
 
     from headwater.broker.server import Broker
+    from headwater.cli.gateway_thread import start_gateway
     from headwater.cli.runtime import settle_garbage_collector
     from headwater.model.replica import StoreFailed
 
@@ -141,10 +149,12 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
         broker = await Broker.start(config)
     except Exception as error:
         raise _explain_start(error, config) from error
+    gateway = None
     try:
         if parent_fd is not None:
             _tell_parent(parent_fd, broker, stop_asked)
-        say(_banner(broker))
+        gateway = start_gateway(broker)
+        say(_banner(broker, gateway))
         sys.stdout.flush()
         settle_garbage_collector()
         await _until_asked(broker, stop_asked)
@@ -154,6 +164,8 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
             "Nothing that was acknowledged depends on it. Check the disk, then start again: the broker recovers.",
         ) from error
     finally:
+        if gateway is not None:
+            await asyncio.to_thread(gateway.stop)
         await broker.stop()
 
 
@@ -190,7 +202,7 @@ def _tell_parent(parent_fd: int, broker: "Broker", stop_asked: "asyncio.Event") 
     loop.add_reader(parent_fd, on_end)
 
 
-def _banner(broker: "Broker") -> str:
+def _banner(broker: "Broker", gateway: "GatewayThread | None") -> str:
     from importlib.metadata import version
 
     config = broker.config
@@ -205,6 +217,7 @@ def _banner(broker: "Broker") -> str:
         ("data", config.data_dir.absolute()),
         ("durability", config.durability.value),
         ("metrics", f"http://{_shown(metrics)}/metrics" if metrics is not None else "off"),
+        ("http", f"http://{_shown((gateway.host, gateway.port))}" if gateway is not None else "off"),
     ]
     if broker.member is not None:
         peers = broker.neighbours.own

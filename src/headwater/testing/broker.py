@@ -7,7 +7,7 @@ The broker listens on a free loopback port and keeps its data in a temporary dir
 (a `data_dir` that the caller gave stays). It runs in a thread of this process, or with `subprocess=True` as a
 `headwater serve` child, which can be killed. Keyword arguments are fields of `headwater.broker.config.BrokerConfig`.
 
-Differences from `headwater serve`, each of which a keyword argument undoes: no metrics port, and `durability="os"`,
+Differences from `headwater serve`, each of which a keyword argument undoes: no metrics port, no HTTP, and `durability="os"`,
 because a test broker's data has no power cut to survive.
 
 Not thread-safe: one thread starts, stops and restarts a broker. Any number of clients may use it.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headwater.testing.broker_thread import BrokerThread
 
 LOOPBACK = "127.0.0.1"
-TEST_DEFAULTS: dict[str, Any] = {"durability": "os", "metrics": "off"}
+TEST_DEFAULTS: dict[str, Any] = {"durability": "os", "metrics": "off", "http": "off"}
 
 
 class Broker:
