@@ -1,20 +1,22 @@
 """A tiny HTTP server for the metrics page, on the broker's own event loop.
 
-It answers `GET /metrics`, and `GET /groups` (group_health.py), one request per connection. What it reads, how long it
-waits and how many connections it keeps are limited, so that nobody can use it to slow the broker down. While it runs it
-also samples how late the event loop is, which is the first thing to look at when a broker feels slow.
+It answers `GET /metrics`, `GET /groups` (group_health.py) and `GET /segments` (segments_page.py), one request per
+connection. What it reads, how long it waits and how many connections it keeps are limited, so that nobody can use it to
+slow the broker down. While it runs it also samples how late the event loop is, which is the first thing to look at when
+a broker feels slow.
 """
 
 import asyncio
 import contextlib
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 from urllib.parse import parse_qs
 
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_page import CONTENT_TYPE, families, page
+from headwater.metadata.store import Unavailable, Unknown
 from headwater.transport.facts import log_fact
 
 MAX_CONNECTIONS = 16
@@ -22,24 +24,37 @@ MAX_REQUEST_BYTES = 8 * 1024
 REQUEST_TIMEOUT_S = 5.0
 MAX_QUERY_FIELDS = 8
 DELAY_SAMPLE_INTERVAL_S = 0.25
+JSON = "application/json"
 
 GroupsPage: TypeAlias = Callable[[str | None], bytes]
 """The page about one group, or about all."""
+SegmentsPage: TypeAlias = Callable[[str], Awaitable[bytes | None]]
+"""The page about a topic; None if there is no such topic."""
 
 
 class MetricsServer:
-    def __init__(self, metrics: Metrics, groups_page: GroupsPage | None = None) -> None:
+    def __init__(
+        self, metrics: Metrics, groups_page: GroupsPage | None = None, segments_page: SegmentsPage | None = None
+    ) -> None:
         self._metrics = metrics
         self._groups_page = groups_page
+        self._segments_page = segments_page
         self._server: asyncio.Server | None = None
         self._sampler: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._one_page_at_a_time = asyncio.Lock()
 
     @classmethod
-    async def start(cls, metrics: Metrics, host: str, port: int, groups_page: GroupsPage | None = None) -> Self | None:
+    async def start(
+        cls,
+        metrics: Metrics,
+        host: str,
+        port: int,
+        groups_page: GroupsPage | None = None,
+        segments_page: SegmentsPage | None = None,
+    ) -> Self | None:
         """None, and a warning, if the address cannot be had: a broker without its metrics still serves."""
-        server = cls(metrics, groups_page)
+        server = cls(metrics, groups_page, segments_page)
         try:
             server._server = await asyncio.start_server(server._accept, host, port, limit=MAX_REQUEST_BYTES)
         except OSError as error:
@@ -91,22 +106,39 @@ class MetricsServer:
             return _response("400 Bad Request", b"this is an HTTP/1.1 server\n")
         method, target, _ = words
         path, _, query = target.partition(b"?")
-        if path != b"/metrics" and (path != b"/groups" or self._groups_page is None):
+        known = {b"/metrics": True, b"/groups": self._groups_page, b"/segments": self._segments_page}
+        if known.get(path) is None:
             return _response("404 Not Found", b"try /metrics\n")
         if method != b"GET":
             return _response("405 Method Not Allowed", b"only GET\n", "Allow: GET\r\n")
-        if path == b"/groups":
-            assert self._groups_page is not None, "it was looked for"
+        if path != b"/metrics":
             try:
-                named = parse_qs(query.decode("latin-1"), max_num_fields=MAX_QUERY_FIELDS).get("group")
+                fields = parse_qs(query.decode("latin-1"), max_num_fields=MAX_QUERY_FIELDS)
             except ValueError:
-                return _response("400 Bad Request", b"ask for one group\n")
-            return _response("200 OK", self._groups_page(named[0] if named else None), content_type="application/json")
+                return _response("400 Bad Request", b"ask for one group or topic\n")
+            return await self._answer_about(path, fields)
         async with self._one_page_at_a_time:
             # The first time this takes 0.1 s, longer than the loop may stand still.
             await asyncio.to_thread(importlib.import_module, "prometheus_client")
             text = await asyncio.to_thread(page, families(self._metrics))
         return _response("200 OK", text)
+
+    async def _answer_about(self, path: bytes, fields: dict[str, list[str]]) -> bytes:
+        if path == b"/groups":
+            assert self._groups_page is not None, "it was looked for"
+            named = fields.get("group")
+            return _response("200 OK", self._groups_page(named[0] if named else None), content_type=JSON)
+        assert self._segments_page is not None, "it was looked for"
+        if "topic" not in fields:
+            return _response("400 Bad Request", b"ask for one topic: /segments?topic=NAME\n")
+        async with self._one_page_at_a_time:
+            try:
+                found = await self._segments_page(fields["topic"][0])
+            except (Unavailable, Unknown):
+                return _response("503 Service Unavailable", b"the metadata store does not answer; try again\n")
+        if found is None:
+            return _response("404 Not Found", b"there is no such topic\n")
+        return _response("200 OK", found, content_type=JSON)
 
     async def _sample_loop_delay(self) -> None:
         loop = asyncio.get_running_loop()

@@ -34,6 +34,9 @@ from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.node_client import NodeClient
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.refusals import Refusals
+from headwater.broker.schema_follower import SchemaFollower
+from headwater.broker.schema_gate import SchemaGate
+from headwater.broker.segments_page import segments_page
 from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions
@@ -72,6 +75,7 @@ class Broker:
     groups: GroupCoordinator
     nodes: NodeClient
     producer_ids: ProducerIds
+    schema_gate: SchemaGate
     share_admin: ShareAdmin
     shares: ShareCoordinator
     subscriptions: Subscriptions
@@ -164,6 +168,7 @@ class Broker:
         self.transactions.start()
         self.admissions = Admissions(self.transactions, self.groups, self.nodes)
         self.transaction_gate = TransactionGate(self.admissions)
+        self.schema_gate = SchemaGate(SchemaFollower(self.catalog, self.nodes, self.clock, self.spawn))
         collect = GroupPositions(self.groups, self.nodes).collect
         self.subscriptions = Subscriptions(self.catalog, self.group_configs, [self.shares.positions], collect)
         if self.member is not None:
@@ -179,7 +184,10 @@ class Broker:
         watch_broker(self)
         if self.config.metrics is not None:
             self._metrics_server = await MetricsServer.start(
-                self.metrics, *self.config.metrics, lambda group: health_page(self.groups.departures(), group)
+                self.metrics,
+                *self.config.metrics,
+                lambda group: health_page(self.groups.departures(), group),
+                self._segments_page,
             )
         log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
@@ -227,6 +235,10 @@ class Broker:
     @property
     def metrics_address(self) -> tuple[str, int] | None:
         return self._metrics_server.address if self._metrics_server is not None else None
+
+    async def _segments_page(self, name: str) -> bytes | None:
+        topic = self.catalog.find(name)
+        return await segments_page(topic, self.metadata, self.neighbours.node_of) if topic is not None else None
 
     @property
     def server(self) -> Server:
