@@ -10,10 +10,12 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.console import routes as console
 from headwater.gateway.context import Context
 from headwater.gateway.gate import Gate
 from headwater.gateway.openapi import routes as openapi
 from headwater.gateway.problems import Problem, answer_failure, answer_http_error, answer_problem
+from headwater.gateway.registry import routes as registry
 from headwater.gateway.routes import cluster, groups, health, records, session, topics
 from headwater.gateway.security import Guard
 
@@ -32,6 +34,8 @@ PARTS: Sequence[Part] = (
     Part(groups.routes),
     Part(health.routes, public=health.PUBLIC),
     Part(session.routes, public=session.PUBLIC),
+    Part(registry.routes, registry.running),
+    Part(console.routes, public=console.PUBLIC),
 )
 
 

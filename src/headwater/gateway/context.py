@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from headwater.gateway.kafka.memos import Memos
     from headwater.gateway.kafka.producer import RecordProducer
     from headwater.gateway.kafka.reading import Reader
+    from headwater.gateway.registry.registrar import Registrar
+    from headwater.gateway.push.dispatcher import Dispatcher
     from headwater.gateway.security import Guard
+    from headwater.gateway.subscriptions.serving import Serving
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +42,7 @@ class Context:
     producer: "RecordProducer"
     reader: "Reader"
     memos: "Memos"
+    registrar: "Registrar"
 
     def __init__(self, config: GatewayConfig) -> None:
         self.config = config

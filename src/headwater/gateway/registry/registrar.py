@@ -1,0 +1,168 @@
+"""The registry as the gateway has it: the state, kept up by following the log, and changes that are decided, logged and
+read back before they are answered."""
+
+import asyncio
+import contextlib
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import OffsetSpec
+
+from headwater.gateway.context import Context
+from headwater.gateway.problems import Problem, too_busy, unavailable
+from headwater.gateway.registry.schema_log import TOPIC_CONFIG, SchemaLog
+from headwater.schemas.event_records import TOPIC
+from headwater.schemas.events import Event
+from headwater.schemas.parsed import Parsed, parse
+from headwater.schemas.refusal import Refused, invalid_schema
+from headwater.schemas.registry import Registry
+from headwater.schemas.schema import InvalidSchema, Resolved, Schema
+
+TRIES = 10
+MAX_WAITING = 200
+"""Changes that wait for one another."""
+MAX_PARSED = 256
+CATCH_UP_S = 10.0
+MAX_PAUSE_S = 0.05
+
+T = TypeVar("T")
+
+
+class Registrar:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.registry = Registry()
+        self._log = SchemaLog(context.config)
+        self._position = 0
+        self._moved = asyncio.Event()
+        self._changing = asyncio.Lock()
+        self._waiting = 0
+        self._has_topic = False
+        self._parsed: OrderedDict[bytes, Parsed] = OrderedDict()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="registry")
+
+        def post(call: Callable[[], None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(call)
+
+        def follow(events: Sequence[Event], position: int) -> None:
+            post(lambda: self._followed(events, position))
+
+        following = loop.run_in_executor(pool, self._log.follow, follow, lambda: post(self._restarted))
+        try:
+            yield
+        finally:
+            self._log.stop()
+            await asyncio.wait([following])
+            pool.shutdown(wait=False)
+            await asyncio.to_thread(self._log.disown)
+
+    def _followed(self, events: Sequence[Event], position: int) -> None:
+        for event in events:
+            self.registry.apply(event)
+        self._position = position
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def _restarted(self) -> None:
+        self.registry = Registry()
+        self._position = 0
+
+    async def catch_up(self, *, to_the_end: bool = False) -> None:
+        """Everything that was committed before this was called is known when it returns; with `to_the_end`, also how
+        everything ended that was written before. Raises Problem."""
+        if not self._has_topic:
+            self._has_topic = TOPIC in (await self._context.admin.metadata()).topics
+            if not self._has_topic:
+                return
+            self._log.wake()
+        place = (TOPIC, 0)
+        ends = await self._context.admin.offsets([place], OffsetSpec.latest(), committed=not to_the_end, topic=TOPIC)
+        if place not in ends:
+            self._has_topic = False
+            raise unavailable(f"Nobody leads the topic {TOPIC} now.")
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                while self._position < ends[place]:
+                    await self._moved.wait()
+        except TimeoutError:
+            raise unavailable(f"The topic {TOPIC} could not be read in time.") from None
+
+    async def change(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Event]]]]) -> T:
+        """Decide on the newest state, write what was decided, and wait until it was read back. `decide` may be called
+        again when somebody else wrote first. Raises what it raises, and Problem."""
+        if self._waiting >= MAX_WAITING:
+            raise too_busy("Too many changes of schemas wait. Try it again in a moment.")
+        self._waiting += 1
+        try:
+            async with self._changing:
+                return await self._change(decide)
+        finally:
+            self._waiting -= 1
+
+    async def _change(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Event]]]]) -> T:
+        reason = ""
+        for _ in range(TRIES):
+            try:
+                await self._context.in_thread(self._log.own)
+                await self.catch_up(to_the_end=True)
+                result, events = await decide()
+                if events:
+                    await self._ensure_topic()
+                    await self._context.in_thread(self._log.append, events)
+                    await self.catch_up(to_the_end=True)
+                return result
+            except KafkaException as error:
+                reason = str(error.args[0])
+                await self._context.in_thread(self._log.disown)
+                await asyncio.sleep(random.uniform(0, MAX_PAUSE_S))
+            except asyncio.CancelledError:
+                self._log.disown()  # it is not known how far it came
+                raise
+        raise unavailable(f"The topic {TOPIC} could not be written: {reason}.")
+
+    async def _ensure_topic(self) -> None:
+        if self._has_topic:
+            return
+        try:
+            await self._context.admin.create_topic(TOPIC, 1, config=TOPIC_CONFIG)
+        except Problem as problem:
+            if problem.status != 409:
+                raise
+        self._has_topic = True
+        self._log.wake()
+
+    async def parsed(self, resolved: Resolved) -> Parsed:
+        """Raises Refused."""
+        key = resolved.schema.fingerprint
+        found = self._parsed.get(key)
+        if found is None:
+            try:
+                found = await self._context.in_thread(parse, resolved)
+            except InvalidSchema as error:
+                raise invalid_schema(str(error)) from None
+            self._parsed[key] = found
+            if len(self._parsed) > MAX_PARSED:
+                self._parsed.popitem(last=False)
+        self._parsed.move_to_end(key)
+        return found
+
+    async def read(self, look: Callable[[Registry], T]) -> T:
+        """What is known now; or, if that is nothing, what is known after a look at the end of the log."""
+        try:
+            return look(self.registry)
+        except Refused:
+            await self.catch_up()
+            return look(self.registry)
+
+    async def parsed_version(self, schema: Schema) -> Parsed:
+        return await self.parsed(self.registry.resolve(schema))

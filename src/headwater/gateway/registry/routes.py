@@ -1,0 +1,129 @@
+"""The registry's REST API as Confluent documents it, at the root of the gateway's paths."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from headwater.gateway.context import Context
+from headwater.gateway.openapi.operation import ROUTE
+from headwater.gateway.problems import Problem
+from headwater.gateway.registry import forms
+from headwater.gateway.registry.forms import answer
+from headwater.gateway.registry.paths import Handler, PathTable
+from headwater.gateway.registry.registering import Registering
+from headwater.gateway.registry.registrar import Registrar
+from headwater.gateway.registry.settings_routes import SettingsRoutes
+from headwater.gateway.registry.subject_routes import SubjectRoutes
+from headwater.gateway.registry.value_decoder import RegistryDecoder
+from headwater.schemas.refusal import Refused
+from headwater.schemas.registry import Version
+from headwater.schemas.schema import SchemaType
+
+ROOTS = ("subjects", "schemas", "config", "mode", "compatibility", "contexts")
+METHODS = ["GET", "POST", "PUT", "DELETE"]
+
+
+def routes(context: Context) -> list[BaseRoute]:
+    registrar = Registrar(context)
+    context.registrar = registrar
+    context.value_decoder = RegistryDecoder(context, registrar)
+    registering = Registering(context, registrar)
+    handlers: dict[tuple[str, str], Handler] = {
+        **_SchemaRoutes(registrar).handlers(),
+        **SubjectRoutes(context, registrar, registering).handlers(),
+        **SettingsRoutes(context, registrar).handlers(),
+    }
+    table = PathTable(handlers)
+
+    async def endpoint(request: Request) -> Response:
+        found = table.find(request.scope)
+        if found is None:
+            return forms.refuse(Refused(404, "HTTP 404 Not Found"))
+        path, by_method, values = found
+        request.scope[ROUTE] = path
+        handler = by_method.get("GET" if request.method == "HEAD" else request.method)
+        if handler is None:
+            return forms.refuse(Refused(405, "HTTP 405 Method Not Allowed"))
+        try:
+            return await handler(request, values)
+        except Refused as refused:
+            return forms.refuse(refused)
+        except Problem as problem:
+            response = answer({"error_code": problem.status, "message": problem.detail}, problem.status)
+            response.headers.update(problem.headers or {})
+            return response
+
+    paths = [path for root in ROOTS for path in (f"/{root}", f"/{root}/{{rest:path}}")]
+    return [Route(path, endpoint, methods=METHODS, include_in_schema=False) for path in paths]
+
+
+@asynccontextmanager
+async def running(context: Context) -> AsyncIterator[None]:
+    async with context.registrar.running():
+        yield
+
+
+class _SchemaRoutes:
+    """Schemas by their ids."""
+
+    def __init__(self, registrar: Registrar) -> None:
+        self._registrar = registrar
+
+    def handlers(self) -> dict[tuple[str, str], Handler]:
+        return {
+            ("GET", "/schemas"): self.all,
+            ("GET", "/schemas/types"): self.types,
+            ("GET", "/schemas/ids/{id}"): self.by_id,
+            ("GET", "/schemas/ids/{id}/schema"): self.text,
+            ("GET", "/schemas/ids/{id}/subjects"): self.subjects,
+            ("GET", "/schemas/ids/{id}/versions"): self.versions,
+            ("GET", "/contexts"): self.contexts,
+        }
+
+    async def all(self, request: Request, _: Mapping[str, str]) -> Response:
+        prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
+        versions = list(self._registrar.registry.all_versions(with_deleted=forms.flag(request, "deleted")))
+        versions = [version for version in versions if version.subject.startswith(prefix)]
+        if forms.flag(request, "latestOnly"):
+            versions = list({version.subject: version for version in versions}.values())
+        return answer([forms.version_answer(version) for version in forms.page(request, versions)])
+
+    async def types(self, _: Request, __: Mapping[str, str]) -> Response:
+        return answer([SchemaType.JSON.value, SchemaType.PROTOBUF.value, SchemaType.AVRO.value])
+
+    async def contexts(self, _: Request, __: Mapping[str, str]) -> Response:
+        return answer(["."])
+
+    async def by_id(self, request: Request, values: Mapping[str, str]) -> Response:
+        schema_id = forms.schema_number(values["id"])
+        schema = await self._registrar.read(lambda registry: registry.schema(schema_id))
+        text = None
+        if request.query_params.get("format") == "serialized":
+            text = (await self._registrar.parsed_version(schema)).serialized
+        told = forms.schema_answer(schema, text)
+        if forms.flag(request, "fetchMaxId"):
+            told["maxId"] = self._registrar.registry.last_id
+        return answer(told)
+
+    async def text(self, _: Request, values: Mapping[str, str]) -> Response:
+        schema_id = forms.schema_number(values["id"])
+        schema = await self._registrar.read(lambda registry: registry.schema(schema_id))
+        return Response(schema.text, media_type=forms.MEDIA_TYPE)
+
+    async def subjects(self, request: Request, values: Mapping[str, str]) -> Response:
+        return answer(
+            forms.page(request, list(dict.fromkeys(each.subject for each in await self._users(request, values))))
+        )
+
+    async def versions(self, request: Request, values: Mapping[str, str]) -> Response:
+        users = await self._users(request, values)
+        return answer([{"subject": each.subject, "version": each.version} for each in forms.page(request, users)])
+
+    async def _users(self, request: Request, values: Mapping[str, str]) -> list[Version]:
+        schema_id = forms.schema_number(values["id"])
+        deleted, subject = forms.flag(request, "deleted"), request.query_params.get("subject")
+        users = await self._registrar.read(lambda registry: registry.users(schema_id, with_deleted=deleted))
+        return [each for each in users if subject in (None, "", each.subject)]

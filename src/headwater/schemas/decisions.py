@@ -1,0 +1,194 @@
+"""What the registry does when it is asked to: requests become events, or are refused.
+
+Nothing is changed here. Whether a schema is valid and compatible was found out before: that takes time, and the state
+may be asked in between.
+"""
+
+from dataclasses import dataclass, replace
+
+from headwater.schemas import refusal
+from headwater.schemas.events import Config, ConfigPut, Event, IdsGiven, ModePut, SchemaPut, SchemaRemoved
+from headwater.schemas.levels import Level, Mode
+from headwater.schemas.limits import MAX_SUBJECT_CHARS
+from headwater.schemas.registry import Registry, Version
+from headwater.schemas.schema import Schema
+
+MAX_ID = 2**31 - 1
+MAX_VERSIONS = 100_000
+"""In the whole registry: it is kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    version: Version
+    events: tuple[Event, ...] = ()
+    """None if the schema was there."""
+
+
+def check_subject(subject: str) -> None:
+    if (
+        not subject
+        or len(subject) > MAX_SUBJECT_CHARS
+        or any(ord(letter) < 32 or ord(letter) == 127 for letter in subject)
+    ):
+        raise refusal.Refused(42208, f"The specified subject '{subject[:80]}' is not a valid subject.")
+
+
+def check_writable(registry: Registry, subject: str) -> None:
+    mode = registry.mode(subject)
+    if mode in (Mode.READONLY, Mode.READONLY_OVERRIDE):
+        raise refusal.not_permitted(f"Subject {subject} is in read-only mode")
+
+
+def check_may_register(registry: Registry, subject: str, schema_id: int | None) -> None:
+    """Ids are given by the registry, or, in import mode, by the client."""
+    check_writable(registry, subject)
+    is_import = registry.mode(subject) is Mode.IMPORT
+    if schema_id is not None and not is_import:
+        raise refusal.not_permitted(f"Subject {subject} is not in import mode: the registry gives the ids")
+    if schema_id is None and is_import:
+        raise refusal.not_permitted(f"Subject {subject} is in import mode: a schema comes with its id")
+
+
+def earlier(registry: Registry, subject: str) -> list[Version]:
+    """The versions that a new schema must be compatible with, in order; fewer where the level asks for fewer."""
+    level = registry.level(subject)
+    versions = registry.versions(subject)
+    if level is Level.NONE or registry.mode(subject) is Mode.IMPORT:
+        return []
+    return versions if level.is_transitive else versions[-1:]
+
+
+def register(
+    registry: Registry, subject: str, schema: Schema, schema_id: int | None = None, number: int | None = None
+) -> Registration:
+    """A schema that is valid and compatible. The same schema has the same id in every subject."""
+    check_subject(subject)
+    found = registry.find(subject, schema)
+    if found is not None and schema_id in (None, found.schema_id) and number in (None, found.version):
+        return Registration(found)
+    check_may_register(registry, subject, schema_id)
+    is_import = registry.mode(subject) is Mode.IMPORT
+    if len(registry) >= MAX_VERSIONS:
+        raise refusal.not_permitted(f"The registry has {MAX_VERSIONS} versions, and takes no more")
+    return (
+        _imported(registry, subject, schema, schema_id, number)
+        if is_import
+        else _new(registry, subject, schema, number)
+    )
+
+
+def _new(registry: Registry, subject: str, schema: Schema, number: int | None) -> Registration:
+    numbers = [version.version for version in registry.versions(subject, with_deleted=True)]
+    following = max(numbers, default=0) + 1
+    if number is not None and number not in (-1, following):
+        raise refusal.not_permitted(f"Version {number} was asked for; the next one of subject {subject} is {following}")
+    known = registry.id_of(schema)
+    schema_id = known if known is not None else registry.last_id + 1
+    if schema_id > MAX_ID:
+        raise refusal.not_permitted("There are no ids left")
+    return _put(Version(subject, following, schema_id, schema, False))
+
+
+def _imported(
+    registry: Registry, subject: str, schema: Schema, schema_id: int | None, number: int | None
+) -> Registration:
+    assert schema_id is not None, "import mode has ids"
+    if not 0 < schema_id <= MAX_ID:
+        raise refusal.not_permitted(f"{schema_id} is no id")
+    if registry.knows(schema_id) and registry.schema(schema_id).fingerprint != schema.fingerprint:
+        raise refusal.not_permitted(f"Overwrite new schema with id {schema_id} is not permitted.")
+    numbers = {version.version: version for version in registry.versions(subject, with_deleted=True)}
+    number = number if number is not None and number > 0 else max(numbers, default=0) + 1
+    if number in numbers and numbers[number].schema.fingerprint != schema.fingerprint:
+        raise refusal.not_permitted(f"Overwrite version {number} of subject {subject} is not permitted.")
+    return _put(Version(subject, number, schema_id, schema, False))
+
+
+def _put(version: Version) -> Registration:
+    return Registration(version, (_event(version),))
+
+
+def _event(version: Version) -> SchemaPut:
+    return SchemaPut(version.subject, version.version, version.schema_id, version.schema, version.is_deleted)
+
+
+# Deleting
+
+
+def delete_subject(registry: Registry, subject: str, *, permanent: bool) -> tuple[list[int], list[Event]]:
+    """The numbers of the versions that go."""
+    versions = registry.versions(subject, with_deleted=True)
+    live = [version for version in versions if not version.is_deleted]
+    if not versions:
+        raise refusal.subject_not_found(subject)
+    check_writable(registry, subject)
+    if permanent:
+        if live:
+            raise refusal.subject_not_deleted(subject)
+        _check_unreferenced(registry, versions)
+        events: list[Event] = [SchemaRemoved(subject, version.version) for version in versions]
+        events += [ConfigPut(subject, None)] if registry.config(subject, inherited=False) is not None else []
+        events += [ModePut(subject, None)] if registry.mode(subject, inherited=False) is not None else []
+        return [version.version for version in versions], [IdsGiven(registry.last_id), *events]
+    if not live:
+        raise refusal.subject_deleted(subject)
+    _check_unreferenced(registry, live)
+    return [version.version for version in live], [_event(replace(version, is_deleted=True)) for version in live]
+
+
+def delete_version(registry: Registry, subject: str, number: int | None, *, permanent: bool) -> tuple[int, list[Event]]:
+    version = registry.version(subject, number, with_deleted=number is not None)
+    check_writable(registry, subject)
+    if permanent:
+        if not version.is_deleted:
+            raise refusal.version_not_deleted(subject, version.version)
+        _check_unreferenced(registry, [version])
+        return version.version, [IdsGiven(registry.last_id), SchemaRemoved(subject, version.version)]
+    if version.is_deleted:
+        raise refusal.version_deleted(subject, version.version)
+    _check_unreferenced(registry, [version])
+    return version.version, [_event(replace(version, is_deleted=True))]
+
+
+def _check_unreferenced(registry: Registry, versions: list[Version]) -> None:
+    going = {(version.subject, version.version) for version in versions}
+    for version in versions:
+        for user in registry.referrers(version.subject, version.version):
+            if (user.subject, user.version) not in going:
+                raise refusal.referenced(version.subject, version.version)
+
+
+# Levels and modes
+
+
+def set_config(subject: str | None, config: Config) -> list[Event]:
+    if subject is not None:
+        check_subject(subject)
+    return [ConfigPut(subject, config)]
+
+
+def delete_config(registry: Registry, subject: str | None) -> tuple[Config, list[Event]]:
+    """What was in force."""
+    config = registry.config(subject, inherited=False)
+    if config is None:
+        assert subject is not None, "there is always a level for all"
+        raise refusal.no_level(subject)
+    return config, [ConfigPut(subject, None)]
+
+
+def set_mode(registry: Registry, subject: str | None, mode: Mode, *, force: bool) -> list[Event]:
+    if subject is not None:
+        check_subject(subject)
+    if mode is Mode.IMPORT and not force and registry.mode(subject) is not Mode.IMPORT:
+        taken = registry.versions(subject, with_deleted=False) if subject is not None else registry.subjects()
+        if taken:
+            raise refusal.not_permitted("Cannot import since found existing subjects")
+    return [ModePut(subject, mode)]
+
+
+def delete_mode(registry: Registry, subject: str) -> tuple[Mode, list[Event]]:
+    mode = registry.mode(subject, inherited=False)
+    if mode is None:
+        raise refusal.no_mode(subject)
+    return mode, [ModePut(subject, None)]

@@ -1,0 +1,200 @@
+"""Whether every JSON value that one schema allows is allowed by another, as far as the keywords say.
+
+The answer leans to no: what is called readable is readable, with one exception that the registry's users expect: a
+required property that has a default counts as present.
+"""
+
+from typing import Any, Final
+
+from headwater.schemas.incompatibility import Findings, Incompatibility
+from headwater.schemas.json_bounds import check_bounds
+from headwater.schemas.json_documents import Document, Place
+from headwater.schemas.json_objects import ObjectRules, undecided
+from headwater.schemas.json_values import allowed_types, check_values, may_be
+from headwater.schemas.limits import MAX_DEPTH
+
+_SUMS: Final = ("anyOf", "oneOf")
+
+
+def unreadable(reader: Document, writer: Document) -> list[Incompatibility]:
+    """Empty if everything that the writer's schema allows is allowed by the reader's."""
+    comparison = Comparison()
+    comparison.compare(Place(reader.root, reader), Place(writer.root, writer), "#", 0)
+    return comparison.findings.found
+
+
+class Comparison:
+    def __init__(self) -> None:
+        self.findings = Findings()
+        self._verdicts: dict[tuple[int, int], bool] = {}
+        """By the identities of two schemas; one that is being compared counts as readable."""
+        self._alive: list[Any] = []
+        """What was made on the way is kept, so that no two schemas have one identity."""
+
+    def fail(self, kind: str, path: str, reason: str) -> bool:
+        self.findings.add(kind, path, reason)
+        return False
+
+    def compare(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+        if not self.findings.may_compare(path):
+            return False
+        if depth > MAX_DEPTH:
+            return self.fail("TOO_COMPLEX", path, f"schemas are nested deeper than {MAX_DEPTH} levels")
+        if writer.schema is False or reader.schema is True or reader.schema == {}:
+            return True
+        if reader.schema is False:
+            return self.fail("NOTHING_ALLOWED", path, "the reader allows no value here")
+        if not isinstance(reader.schema, dict) or not isinstance(writer.schema, dict | bool):
+            return self.fail("TYPE_CHANGED", path, "this is no schema")
+        pair = (id(reader.schema), id(writer.schema))
+        known = self._verdicts.get(pair) if isinstance(writer.schema, dict) else None
+        if known is not None:
+            return known
+        before = len(self._verdicts)
+        self._verdicts[pair] = True
+        self._alive.append((reader.schema, writer.schema))
+        verdict = self._follow(reader, writer, path, depth)
+        if (
+            not verdict
+        ):  # what was found meanwhile may rest on the belief that it is readable; and reasons are told anew
+            for inner in list(self._verdicts)[before:]:
+                del self._verdicts[inner]
+        elif not isinstance(writer.schema, dict):
+            del self._verdicts[pair]
+        return verdict
+
+    def accepts(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+        """As `compare`, without telling why not."""
+        mark = len(self.findings.found)
+        verdict = self.compare(reader, writer, path, depth)
+        del self.findings.found[mark:]
+        return verdict
+
+    def _follow(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+        """References of the writer narrow it, references of the reader must accept everything."""
+        reference = reader.schema.get("$ref")
+        if isinstance(reference, str):
+            target = reader.document.find(reference)
+            if target is None:
+                return self.fail("REFERENCE_CHANGED", path, f"{reference!r} leads nowhere")
+            rest = {key: value for key, value in reader.schema.items() if key != "$ref"}
+            verdict = self.compare(target, writer, path, depth + 1)
+            return verdict & self._follow(Place(rest, reader.document), writer, path, depth + 1) if rest else verdict
+        if isinstance(writer.schema, dict) and isinstance(writer.schema.get("$ref"), str):
+            target = writer.document.find(writer.schema["$ref"])
+            rest = {key: value for key, value in writer.schema.items() if key != "$ref"}
+            if target is None:
+                return self._split(reader, Place(rest, writer.document), path, depth)
+            if rest and self.accepts(reader, Place(rest, writer.document), path, depth + 1):
+                return True
+            return self.compare(reader, target, path, depth + 1)
+        return self._split(reader, writer, path, depth)
+
+    def _split(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+        """Choices and conjunctions, until plain keywords are compared with plain keywords."""
+        written = writer.schema if isinstance(writer.schema, dict) else {}
+        verdict = True
+        members = reader.schema.get("allOf")
+        if isinstance(members, list):
+            verdict = self._all_of(reader, members, writer, path, depth)
+            rest = {key: value for key, value in reader.schema.items() if key != "allOf"}
+            reader = Place(rest, reader.document)
+        for key in _SUMS:
+            branches = written.get(key)
+            if isinstance(branches, list) and not _is_same(key, reader, writer):
+                rest = {name: value for name, value in written.items() if name != key}
+                return self._each_branch(reader, writer.document, key, branches, rest, path, depth) & verdict
+        if isinstance(written.get("allOf"), list):
+            return verdict & self._narrowed(reader, writer, written, path, depth)
+        for key in _SUMS:
+            branches = reader.schema.get(key)
+            if isinstance(branches, list):
+                verdict &= self._some_branch(reader, writer, key, branches, path, depth)
+        return verdict & self._plain(reader, Place(written, writer.document), path, depth)
+
+    def _all_of(self, reader: Place, members: list[Any], writer: Place, path: str, depth: int) -> bool:
+        verdict = True
+        for index, member in enumerate(members):
+            here = f"{path}/allOf/{index}"
+            if not self.compare(Place(member, reader.document), writer, here, depth + 1):
+                verdict = self.fail("PRODUCT_TYPE_EXTENDED", here, "the reader asks for more than the writer does")
+        return verdict
+
+    def _each_branch(
+        self, reader: Place, document: Document, key: str, branches: list[Any], rest: Any, path: str, depth: int
+    ) -> bool:
+        verdict = True
+        for index, branch in enumerate(branches):
+            whole = {**rest, **branch} if isinstance(branch, dict) and not set(rest) & set(branch) else branch
+            if isinstance(branch, dict) and set(rest) & set(branch):
+                whole = {"allOf": [branch, rest]}
+            mark = len(self.findings.found)
+            if not self.compare(reader, Place(whole, document), f"{path}/{key}/{index}", depth + 1):
+                verdict = False
+                if len(self.findings.found) == mark:
+                    self.fail("SUM_TYPE_NARROWED", f"{path}/{key}/{index}", "the reader lacks this choice")
+        return verdict
+
+    def _narrowed(self, reader: Place, writer: Place, written: Any, path: str, depth: int) -> bool:
+        """Whatever accepts one part of a conjunction accepts the conjunction; and its plain objects may be merged."""
+        merged: dict[str, Any] = {key: value for key, value in written.items() if key != "allOf"}
+        for member in written["allOf"]:
+            if self.accepts(reader, Place(member, writer.document), path, depth + 1):
+                return True
+            merged = _merged(merged, member)
+        return self.compare(reader, Place(merged, writer.document), path, depth + 1)
+
+    def _some_branch(self, reader: Place, writer: Place, key: str, branches: list[Any], path: str, depth: int) -> bool:
+        if _is_same(key, reader, writer):
+            return True
+        accepting = [
+            branch
+            for index, branch in enumerate(branches)
+            if self.accepts(Place(branch, reader.document), writer, f"{path}/{key}/{index}", depth + 1)
+        ]
+        if not accepting:
+            return self.fail("SUM_TYPE_NARROWED", f"{path}/{key}", "no choice of the reader allows what is written")
+        if key == "oneOf" and len(accepting) > 1:
+            return self.fail(
+                "SUM_TYPE_NARROWED", f"{path}/{key}", "several choices of the reader allow what is written"
+            )
+        return True
+
+    def _plain(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+        wanted, written = reader.schema, writer.schema
+        values = check_values(wanted, written)
+        if values is not None:
+            return self.fail(values.kind, path + values.path, values.reason)
+        if "enum" in written or "const" in written:
+            return True  # each value was tried
+        verdict = True
+        for finding in (*check_bounds(wanted, written), *undecided(wanted, written)):
+            verdict = self.fail(finding.kind, path + finding.path, finding.reason)
+        types = allowed_types(written)
+        if may_be(types, "object"):
+            verdict &= ObjectRules(self, reader, writer).hold(path, depth)
+        if may_be(types, "array"):
+            verdict &= ObjectRules(self, reader, writer).items_hold(path, depth)
+        return verdict
+
+
+def _is_same(key: str, reader: Place, writer: Place) -> bool:
+    """Two times the same choice needs no closer look, where references mean the same."""
+    if not isinstance(writer.schema, dict) or reader.schema.get(key) != writer.schema.get(key):
+        return False
+    return reader.document.root == writer.document.root or "$ref" not in str(reader.schema.get(key))
+
+
+def _merged(one: dict[str, Any], other: Any) -> dict[str, Any]:
+    """Keywords of both, where they do not meet; a conjunction may always be made weaker on the writer's side."""
+    if not isinstance(other, dict):
+        return one
+    found = dict(one)
+    for key, value in other.items():
+        if key not in found:
+            found[key] = value
+        elif key == "properties" and isinstance(value, dict) and not set(value) & set(found[key]):
+            found[key] = {**found[key], **value}
+        elif key == "required" and isinstance(value, list):
+            found[key] = [*found[key], *value]
+    return found
