@@ -203,6 +203,7 @@ def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_pa
     template.write_text(edited)
     given = {
         "advertise": "broker.example.com:9092",
+        "http_token_file": "/etc/headwater/http-token",
         "metadata": "sqlite:headwater-data/metadata.db",
         "peer_listen": "0.0.0.0:9192",
         "peer_advertise": "broker.example.com:9192",

@@ -1,37 +1,14 @@
 """A gateway beside a real broker, and a client of it."""
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator
 
 import httpx
 import pytest
+from tests.gateway.gateways import client_of, serving
 
-from headwater.cli.runtime import new_event_loop
-from headwater.gateway.config import GatewayConfig
-from headwater.gateway.server import GatewayThread, listen
+from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
-
-Serving = Callable[..., Any]
-
-
-@contextmanager
-def serving(bootstrap: str, **config: Any) -> Iterator[GatewayThread]:
-    """A gateway on a free port, in a thread."""
-    settings = GatewayConfig(bootstrap=bootstrap, port=0, **config)
-    gateway = GatewayThread(settings, listen(settings), new_event_loop)
-    gateway.start()
-    try:
-        gateway.wait_until_ready()
-        yield gateway
-    finally:
-        gateway.stop()
-
-
-def client_of(gateway: GatewayThread, **options: Any) -> httpx.Client:
-    # Proxies that the environment names are not for a server on this machine.
-    return httpx.Client(base_url=f"http://{gateway.host}:{gateway.port}", timeout=30, trust_env=False, **options)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.errors import UNREACHABLE, problem_of
 from headwater.gateway.kafka.producer import Delivered, Outcome, OutgoingRecord
 from headwater.gateway.kafka.settings import client_settings, producer_settings
 from headwater.gateway.problems import Problem, unavailable
@@ -127,6 +127,9 @@ class MemoSlot:
             for each in mine:
                 if not isinstance(each, Delivered):
                     self._producer.abort_transaction(self._timeout_s)
+                    if each.code() in UNREACHABLE:
+                        raise KafkaException(each)
+                    self._disown()  # librdkafka may throw away what the same producer sends next
                     raise _Refused(each, asked.topic)
             answers.append(delivered)
         memos = [
