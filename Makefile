@@ -20,7 +20,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-tools crash sim chaos exactly-once
+.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-tools crash sim chaos exactly-once console-pictures
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -92,6 +92,10 @@ chaos: $(VENV)/.dev test-tools
 # Kill -9 of the broker and of the programs of a pipeline, 20 times each, over 200,000 records; the suite does a tenth.
 exactly-once: $(VENV)/.dev
 	$(BIN)/python -m bench.exactly_once
+
+# The console's views as docs/pictures/console-*.png, taken by Chromium.
+console-pictures: $(VENV)/.dev test-tools
+	$(BIN)/python -m tests.console.pictures
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,107 @@
+"""Chromium, the console in it, and its complaints: a page that logs an error or asks another host fails its test."""
+
+import contextlib
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from tests.console.fake_gateway import FakeGateway
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+DESK = {"width": 1280, "height": 800}
+
+
+@contextlib.contextmanager
+def served(app: Starlette) -> Iterator[str]:
+    """The app on a free port; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        deadline_s = time.monotonic() + 10
+        while not server.started and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+def chromium() -> str | None:
+    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    executable = chromium()
+    if executable is None:
+        pytest.skip("no chromium here: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        # Root may not use the sandbox, and containers have a small /dev/shm.
+        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        browser = driver.chromium.launch(executable_path=executable, args=options)
+        yield browser
+        browser.close()
+
+
+OpenPage = Callable[..., "Page"]
+
+
+@pytest.fixture
+def open_page(browser: "Browser") -> Iterator[OpenPage]:
+    """Opens an address in a browser of its own. What it logs as an error, beside the statuses that a test expects, and
+    what it asks of other hosts fails the test at its end."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(address: str, *, expected: tuple[int, ...] = (), viewport: Any = None, **options: Any) -> "Page":
+        context = browser.new_context(viewport=viewport or DESK, locale="en-GB", timezone_id="UTC", **options)
+        contexts.append(context)
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        origin = "/".join(address.split("/")[:3])
+
+        def logged(message: Any) -> None:
+            # A test's gateway ends before its page does; whom the page asks is watched below.
+            is_expected = "ERR_CONNECTION_REFUSED" in message.text
+            is_expected |= any(f"status of {status}" in message.text for status in expected)
+            if message.type in ("error", "warning") and not is_expected:
+                complaints.append(f"{message.type}: {message.text}")
+
+        page.on("console", logged)
+        page.on("pageerror", lambda error: complaints.append(f"exception: {error}"))
+        page.on(
+            "request",
+            lambda request: complaints.append(f"asked {request.url}") if not request.url.startswith(origin) else None,
+        )
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def gateway() -> FakeGateway:
+    return FakeGateway()
+
+
+@pytest.fixture
+def address(gateway: FakeGateway) -> Iterator[str]:
+    with served(gateway.app()) as address:
+        yield address
