@@ -12,7 +12,7 @@ from headwater.gateway.broker_pages import broker_page
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.admin import DEFAULT, is_internal
 from headwater.gateway.openapi import answer, operation
-from headwater.gateway.problems import Problem, bad_request, unavailable, unknown_topic
+from headwater.gateway.problems import Problem, bad_request, unknown_topic
 
 PATH = "/v1/topics"
 ONE = "/v1/topics/{topic}"
@@ -91,10 +91,15 @@ class Segment(Struct):
     state: str
     nodes: list[int]
     first_timestamp: int | None
+    last_timestamp: int | None = None
 
 
 class Segments(Struct):
     segments: list[Segment]
+    left_out: int = 0
+    """Segments for which there was no room."""
+    partitions_left_out: int = 0
+    """Partitions that were not looked at."""
 
 
 def routes(context: Context) -> list[BaseRoute]:
@@ -138,8 +143,8 @@ def routes(context: Context) -> list[BaseRoute]:
         await context.topics.partitions_of(topic)
         page = await broker_page(context, "segments", topic=topic)
         if page is None:
-            raise unavailable(
-                "No broker tells this gateway about segments: it needs the address of a broker's metrics."
+            raise Problem(
+                404, "Segments unknown", "No broker tells this gateway about them: name the address of its metrics."
             )
         return answer(page)
 
