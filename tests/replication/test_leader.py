@@ -169,6 +169,34 @@ def test_with_too_few_stores_nothing_is_taken_until_one_comes_back() -> None:
     assert not driven.leader.is_starving and driven.leader.high_watermark == 1
 
 
+def test_a_store_whose_replica_is_broken_is_chosen_for_the_next_segment_when_there_is_no_other() -> None:
+    """Its replica lost its tail in a power cut and refuses whatever it is asked; a new one on it is fine."""
+    driven = Driven(A, B, C, stores=(A, B, C))
+    driven.append()
+    driven.ack(A, 1)
+    without_b = [effect for effect in driven.refuse(B, Refusal.BROKEN) if isinstance(effect, Create)]
+    assert stores_of(list(without_b)) == [A, C]
+    driven.refuse(C, Refusal.BROKEN)
+    driven.leader.create_failed(C, without_b[0].segment.id, Refusal.UNREACHABLE, driven.now)
+    driven.leader.created(A, without_b[0].segment.id, driven.now)
+    assert driven.leader.is_starving
+    created: list[Effect] = []
+    for _ in range(int(RULES.bad_store_s / RULES.retry_s) + 2):
+        effects = driven.tick(RULES.retry_s)
+        created = [effect for effect in effects if isinstance(effect, Create)]
+        if created:
+            break
+        for effect in effects:
+            if isinstance(effect, Append) and effect.store != A:
+                driven.refuse(effect.store, Refusal.BROKEN)
+    assert stores_of(created) == [A, B, C]
+    publish = driven.roll(created)
+    driven.leader.published(publish.open.id, driven.now)
+    for store in (A, B, C):
+        driven.ack(store, 1)
+    assert driven.leader.high_watermark == 1 and not driven.leader.is_starving
+
+
 def test_stores_that_appear_end_the_wait() -> None:
     driven = Driven(A, B, stores=(A, B))
     driven.append()

@@ -45,6 +45,8 @@ class _Sender:
     """Appends got no answer: what is below this the replica may hold, though it has not acknowledged it."""
     has_failed: bool = False
     """Its last append was not acknowledged."""
+    is_broken: bool = False
+    """Its last append was refused for good: the replica is of no use, though the store may be."""
 
 
 @dataclass(slots=True)
@@ -169,7 +171,7 @@ class Leader:
             # not kept, so nothing of it can be sent again.
             sender.sent = end
             sender.since = None
-            sender.has_failed = False
+            sender.has_failed = sender.is_broken = False
             self._bad.pop(store, None)
         if self._acks.acknowledged(store, end):
             self._commit()
@@ -189,7 +191,11 @@ class Leader:
             sender.may_hold = max(sender.may_hold, sender.sent)
         sender.has_failed = True
         sender.sent = min(sender.sent, self._acks.acked(store))
-        return self._leave_behind(store, now)
+        was_broken, sender.is_broken = sender.is_broken, refusal is Refusal.BROKEN
+        # Said again, it is no news of the store, which can be chosen when its time is over: there may be no other.
+        if not (was_broken and sender.is_broken):
+            self._bad[store] = now + self.rules.bad_store_s
+        return self._begin_roll(now) if self._roll is None else []
 
     def store_lost(self, store: StoreId, now: float) -> list[Effect]:
         """The connection to a store broke: whatever was on its way may or may not have arrived."""
@@ -290,12 +296,6 @@ class Leader:
         is_short = len(replicas) < min(self.rules.replication_factor, possible)
         is_leaving = not leaving.isdisjoint(replicas) and possible >= self.rules.min_insync
         return self.ask_roll(now) if is_short or is_leaving else []
-
-    def _leave_behind(self, store: StoreId, now: float) -> list[Effect]:
-        self._bad[store] = now + self.rules.bad_store_s
-        if self._roll is not None:
-            return []
-        return self._begin_roll(now)
 
     def _candidates(self, now: float, segment: SegmentId) -> tuple[StoreId, ...]:
         self._bad = {store: until for store, until in self._bad.items() if until > now}
