@@ -43,6 +43,8 @@ class FakeGateway:
         self.redriven: list[dict[str, Any]] = []
         self.is_broken = False
         """Whether everything below /v1 answers 503."""
+        self.at_most = 10_000
+        """Records in one answer, whatever was asked for: the real one has a limit in bytes."""
         if not is_empty:
             self._fill()
 
@@ -97,7 +99,8 @@ class FakeGateway:
             records = int(900 * (age_s + math.sin(age_s / 3 + number)) / (number + 1)) + 5000
             counters = {"produced_records": records, "produced_bytes": records * 220, "fetched_bytes": records * 410}
             told.append({"name": name, **counters})
-        return JSONResponse({"topics": told, "left_out": 0})
+        leases = [{"group": "shipping", "topic": "orders", "partition": index, "records": 4} for index in range(3)]
+        return JSONResponse({"topics": told, "leases": leases, "left_out": 0})
 
     async def list_topics(self, request: Request) -> Response:
         self._admit(request)
@@ -156,13 +159,14 @@ class FakeGateway:
         lanes = self.topics[self._known(request)]["lanes"]
         query = request.query_params
         chosen = [int(query["partition"])] if "partition" in query else list(range(len(lanes)))
-        limit = int(query.get("limit", 100))
+        limit = min(int(query.get("limit", 100)), self.at_most)
         found: list[dict[str, Any]] = []
         following = {}
         for index in chosen:
             lane = lanes[index]
             begin = self._begin(lane, query.get("offset") or query.get("from", "beginning"))
-            taken = [record for record in lane[begin:] if query.get("key") in (None, record["key"])][:limit]
+            kept = [record for record in lane[begin:] if not record.get("compacted")]
+            taken = [record for record in kept if query.get("key") in (None, record["key"])][:limit]
             found += taken
             following[str(index)] = taken[-1]["offset"] + 1 if len(taken) == limit else len(lane)
         found.sort(key=lambda record: record["timestamp"])
@@ -220,7 +224,11 @@ class FakeGateway:
         ]
         left = [
             {"member": f"{name}-worker-9", "reason": "session expired", "at": now_ms - 340_000},
-            {"member": HOSTILE, "reason": "left: the consumer was closed", "at": now_ms - 4_000_000},
+            {
+                "member": HOSTILE if kind == "classic" else f"{name}-worker-3",
+                "reason": "left: the consumer was closed",
+                "at": now_ms - 4_000_000,
+            },
         ]
         told = {"name": name, "kind": kind, "state": "Stable", "lag": 36, "members": members}
         return JSONResponse({**told, "partitions": partitions, "departures": left})

@@ -69,7 +69,8 @@ def main() -> int:
 
 
 def _take(page: Page, name: str) -> None:
-    page.screenshot(path=DIRECTORY / f"{name}.png")
+    page.mouse.move(0, 0)
+    page.screenshot(path=DIRECTORY / f"{name}.png", full_page=name == "console-queue")
 
 
 if __name__ == "__main__":

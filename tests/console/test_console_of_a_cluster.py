@@ -193,6 +193,38 @@ def test_a_value_is_decoded_by_its_schema_and_versions_are_compared(open_page: O
     expect(page.locator(".diff .added").filter(has_text="land")).to_be_visible()
 
 
+def test_a_record_that_a_queue_gave_up_on_is_shown_and_redriven(open_page: OpenPage, shop: Shop) -> None:
+    assert shop.http.post("/v1/topics", json={"name": "parcels", "partitions": 1}).status_code == 201
+    queue = {"name": "packing", "topic": "parcels", "kind": "queue", "from": "beginning"}
+    made = shop.http.post("/v1/subscriptions", json={**queue, "dead_letter_topic": "parcels.dead"})
+    assert made.status_code == 201, made.text
+    assert shop.http.post("/v1/topics/parcels/records", json={"key": "p", "value": "broken"}).status_code == 200
+    pulled: list[dict[str, Any]] = []
+    deadline_s = time.monotonic() + 30
+    while not pulled and time.monotonic() < deadline_s:
+        pulled = shop.http.post("/v1/subscriptions/packing/pull", json={"wait_ms": 2000}).json()["records"]
+    page = open_page(f"{shop.address}/#/groups/packing")
+    expect(page.locator(".stat", has_text="In flight").locator(".figure")).to_have_text("1 records")
+    rejected = shop.http.post("/v1/subscriptions/packing/ack", json={"reject": [pulled[0]["ack_id"]]})
+    assert rejected.json()["results"][0]["status"] == "done", rejected.text
+
+    letter = page.get_by_role("group", name="Dead letters").locator("tbody tr").first
+    refresh = page.get_by_role("button", name="Refresh")
+    while letter.count() == 0 and time.monotonic() < deadline_s + 30:
+        refresh.click()
+        page.wait_for_timeout(300)
+    expect(letter).to_contain_text("broken")
+    expect(letter).to_contain_text("parcels/0/0")
+    page.get_by_role("button", name="Redrive").click()
+    page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+    expect(page.get_by_text("1 record is on the way again")).to_be_visible(timeout=60_000)
+    again: list[dict[str, Any]] = []
+    deadline_s = time.monotonic() + 30
+    while not again and time.monotonic() < deadline_s:
+        again = shop.http.post("/v1/subscriptions/packing/pull", json={"wait_ms": 2000}).json()["records"]
+    assert (again[0]["value"], again[0]["offset"]) == ("broken", 1)
+
+
 def test_the_nodes_and_the_pipelines_of_a_cluster_are_shown(open_page: OpenPage, shop: Shop) -> None:
     page = open_page(f"{shop.address}/#/nodes")
     expect(page.get_by_role("link", name="orders", exact=True)).to_be_visible()

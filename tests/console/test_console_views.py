@@ -132,6 +132,37 @@ def test_pages_of_messages_go_both_ways_and_miss_none(open_page: OpenPage, addre
     assert len(offsets(page)) == 50 and set(offsets(page)) <= set(everything) - set(seen[-1])
 
 
+def test_pages_step_over_what_compaction_removed(open_page: OpenPage, address: str, gateway: FakeGateway) -> None:
+    for number in range(4000):
+        record = gateway.write("payments", 1, "k", f"value {number}")
+        record["compacted"] = 100 < number < 3990
+    page = open_page(f"{address}/#/topics/payments")
+    page.get_by_label("Partition").select_option("1")
+    page.get_by_role("button", name="Read").click()
+    expect(page.get_by_text("50 shown")).to_be_visible()
+    assert [offset for _, offset in offsets(page)] == [*range(4000, 3990, -1), *range(101, 61, -1)]
+
+
+def test_pages_are_whole_when_answers_are_small(open_page: OpenPage, address: str, gateway: FakeGateway) -> None:
+    gateway.at_most = 3
+    page = open_page(f"{address}/#/topics/orders")
+    page.get_by_label("At once").select_option("25")
+    page.get_by_role("button", name="Read").click()
+    expect(page.get_by_text("25 shown")).to_be_visible()
+    newest = sorted(offsets(page), key=lambda place: (place[1], place[0]), reverse=True)
+    assert newest == offsets(page) and offsets(page)[0] == (2, 59)
+
+
+def test_differences_numbers_and_sizes_are_exact(open_page: OpenPage, address: str) -> None:
+    page = open_page(f"{address}/")
+    diff = page.evaluate("import('/console/views/diff.js').then((m) => m.lineDiff('a\\nb\\nc', 'a\\nx\\nc\\nd'))")
+    kinds = [(line["kind"], line["text"]) for line in diff]
+    assert kinds == [("same", "a"), ("removed", "b"), ("added", "x"), ("same", "c"), ("added", "d")]
+    shown = """import('/console/format.js').then((m) => [m.pretty('{"n": 12345678901234567890}'), m.pretty('{"n":1}'),
+        m.bytes(1536), m.duration(7200000), m.count(null)])"""
+    assert page.evaluate(shown) == ['{"n": 12345678901234567890}', '{\n  "n": 1\n}', "1.5 KiB", "2 h", "\u2013"]
+
+
 def test_messages_are_found_by_offset_time_and_key(open_page: OpenPage, address: str) -> None:
     page = open_page(f"{address}/#/topics/orders")
     page.get_by_label("Partition").select_option("1")
@@ -212,7 +243,7 @@ def test_hostile_records_and_names_stay_text(open_page: OpenPage, address: str) 
     for opener in page.locator(".messages .open").all():
         opener.click()
     expect(page.locator("pre.body").nth(2)).to_contain_text("<script>")
-    page.goto(f"{address}/#/groups/billing")
+    page.goto(f"{address}/#/groups/search-index")
     expect(page.get_by_text("onerror").first).to_be_visible()
     page.goto(f"{address}/#/topics/%3Cimg%20src%3Dx%20onerror%3D1%3E")
     assert page.evaluate("window.hacked") is None

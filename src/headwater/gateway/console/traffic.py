@@ -1,4 +1,5 @@
-"""What was written to and read from each topic since the broker started: the counters on its metrics page, as JSON.
+"""What was written to and read from each topic since the broker started, and what queues have lent to their workers:
+the figures on its metrics page, as JSON.
 
 They are those of the one broker that the gateway is told of; in a cluster the others have their own.
 """
@@ -18,11 +19,13 @@ FIELDS = {
     "headwater_produced_bytes_total": "produced_bytes",
     "headwater_fetched_bytes_total": "fetched_bytes",
 }
+LEASES = "headwater_queue_leases"
 FRESH_S = 1.0
 """A page is asked for once in this time, however many browsers look."""
 TIMEOUT_S = 5.0
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 MAX_TOPICS = 2_000
+MAX_LEASES = 5_000
 
 # The broker's own port is no website: proxies that the environment names are not for it.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -35,10 +38,20 @@ class TopicTraffic(Struct):
     fetched_bytes: int = 0
 
 
+class Leases(Struct):
+    """Of one queue in one partition that this broker leads."""
+
+    group: str
+    topic: str
+    partition: int
+    records: int
+
+
 class TrafficPage(Struct):
     topics: list[TopicTraffic]
+    leases: list[Leases]
     left_out: int = 0
-    """Topics for which there was no room."""
+    """Topics and leases for which there was no room."""
 
 
 class Traffic:
@@ -73,19 +86,28 @@ def traffic_of(lines: Iterable[str]) -> TrafficPage:
     """Of a page in Prometheus's text format. Raises Problem if it is none."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    wanted = [line for line in lines if line.startswith(tuple(FIELDS))]
+    wanted = [line for line in lines if line.startswith((*FIELDS, LEASES))]
     topics: dict[str, TopicTraffic] = {}
+    leases: list[Leases] = []
     left_out: set[str] = set()
     try:
         for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
             for sample in family.samples:
                 name, field = sample.labels.get("topic"), FIELDS.get(sample.name)
-                if name is None or field is None:
+                if name is None:
+                    continue
+                if sample.name == LEASES:
+                    leases.append(
+                        Leases(sample.labels["group"], name, int(sample.labels["partition"]), int(sample.value))
+                    )
+                    continue
+                if field is None:
                     continue
                 if name not in topics and len(topics) >= MAX_TOPICS:
                     left_out.add(name)
                     continue
                 setattr(topics.setdefault(name, TopicTraffic(name)), field, int(sample.value))
-    except (ValueError, OverflowError):
+    except (ValueError, KeyError, OverflowError):
         raise unavailable("The broker's metrics page cannot be read.") from None
-    return TrafficPage(list(topics.values()), len(left_out))
+    too_many = max(len(leases) - MAX_LEASES, 0)
+    return TrafficPage(list(topics.values()), leases[:MAX_LEASES], len(left_out) + too_many)

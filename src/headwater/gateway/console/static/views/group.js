@@ -25,6 +25,7 @@ export async function group(main, { parts: [name], signal }) {
     { label: "Partition", class: "num", cell: (row) => row.partition },
     { label: "Position", class: "num", cell: (row) => count(row.committed) },
     { label: "End", class: "num", cell: (row) => count(row.end_offset) },
+    { label: "In flight", class: "num", cell: (row) => count(row.inFlight) },
     { label: "Lag", class: "num", cell: (row) => lagBar(row) },
   ], { caption: "Positions", key: (row) => `${row.topic}/${row.partition}`, empty: empty("No position yet", "It has not finished any record.") });
   const left = table([
@@ -46,7 +47,8 @@ export async function group(main, { parts: [name], signal }) {
     show(badges, badge(queue ? "queue" : "stream", "accent"), stateBadge(found.state));
     members.update(found.members);
     const most = Math.max(1, ...found.partitions.map((one) => one.lag ?? 0));
-    positions.update(found.partitions.map((one) => ({ ...one, part: (one.lag ?? 0) / most })));
+    const lent = queue ? await leases(name, signal) : null;
+    positions.update(found.partitions.map((one) => ({ ...one, part: (one.lag ?? 0) / most, inFlight: lent?.get(`${one.topic}/${one.partition}`) })));
     left.update([...(found.departures ?? [])].sort((a, b) => b.at - a.at));
     const lag = found.partitions.reduce((sum, one) => sum + (one.lag ?? 0), 0);
     lags.push(lag);
@@ -54,15 +56,26 @@ export async function group(main, { parts: [name], signal }) {
     figures.members.set(count(found.members.length));
     figures.partitions.set(count(found.partitions.length));
     if (!queue) return;
+    flight.element.hidden = false;
+    const all = lent && [...lent.values()].reduce((sum, records) => sum + records, 0);
+    flight.set(count(all), { unit: "records" });
     const subscription = await get(`/v1/subscriptions/${path(name)}`, signal).catch((error) => {
       if (isGone(error)) return null;
       throw error;
     });
     if (!subscription) return;
-    flight.element.hidden = false;
-    flight.set(count(subscription.in_flight ?? null), { unit: "records" });
+    if (!lent) flight.set(count(subscription.in_flight), { unit: "through this gateway" });
     letters ??= deadLetters(queuePart, name, subscription, signal);
   });
+}
+
+// Records that workers hold, by partition, as the broker tells; null if nobody can be asked.
+async function leases(name, signal) {
+  const traffic = await get("/console/traffic", signal).catch((error) => {
+    if (isGone(error)) return null;
+    throw error;
+  });
+  return traffic && new Map(traffic.leases.filter((one) => one.group === name).map((one) => [`${one.topic}/${one.partition}`, one.records]));
 }
 
 function deadLetters(place, name, subscription, signal) {

@@ -2,9 +2,12 @@
 // next one begins at high, the one before ends at low. Offsets may have gaps (compaction, transactions), so looking back
 // takes a wider window until something is found.
 
-import { each, get } from "../api.js";
+import { ApiError, each, get } from "../api.js";
 
 const TRIES = 6;
+const AT_ONCE = 10_000;
+const MAX_BYTES = 4 * 1024 * 1024;
+const MAX_READS = 64;
 export const MAX_PARTITIONS = 64;
 
 export class Pages {
@@ -69,8 +72,7 @@ export class Pages {
         const end = looked.get(partition);
         const begin = Math.max(this.start.get(partition), end - window);
         looked.set(partition, begin);
-        const answer = await this.#read({ partition, offset: begin, limit: Math.min(window, 10000) });
-        return answer.records.filter((record) => record.offset < end);
+        return this.#last(partition, begin, end);
       });
       found = merged([...found, ...pages.flat()]);
     }
@@ -107,8 +109,23 @@ export class Pages {
     return this.partitions.some((partition) => this.high.get(partition) < this.ends.get(partition));
   }
 
+  // The last records of [begin, end): one answer may be too small for all of them, so it is read to its end.
+  async #last(partition, begin, end) {
+    let kept = [];
+    let offset = begin;
+    for (let left = MAX_READS; offset < end; left--) {
+      if (left === 0) throw new ApiError(0, "Too much to look through", "Choose a partition, and an offset or a time to start at.");
+      const answer = await this.#read({ partition, offset, limit: Math.min(end - begin, AT_ONCE) });
+      kept = [...kept, ...answer.records.filter((record) => record.offset < end)].slice(-this.size);
+      const next = answer.next[partition];
+      if (!(next > offset)) break;
+      offset = next;
+    }
+    return kept;
+  }
+
   async #read(query) {
-    const asked = new URLSearchParams({ ...query, ...(this.key ? { key: this.key } : {}), ...(this.decode ? { decode: "schema" } : {}) });
+    const asked = new URLSearchParams({ ...query, max_bytes: MAX_BYTES, ...(this.key ? { key: this.key } : {}), ...(this.decode ? { decode: "schema" } : {}) });
     const answer = await get(`${this.api}/records?${asked}`, this.signal);
     for (const [partition, end] of Object.entries(answer.ends)) this.ends.set(Number(partition), end);
     return answer;
