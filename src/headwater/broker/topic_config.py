@@ -53,6 +53,8 @@ class TopicConfig:
     durability: Durability
     retention: str
     subscription_retention_limit_ms: int
+    schema_validation: bool
+    key_schema_validation: bool
 
     @property
     def is_compacted(self) -> bool:

@@ -25,7 +25,13 @@ LARGEST_BATCH_BYTES = 60 * 1024 * 1024
 """A batch must fit into one file of the journal, with room to spare."""
 
 DURABILITY: Final = "headwater.durability"
-ALIASES: Final = {"durability": DURABILITY}
+SCHEMA_VALIDATION: Final = "headwater.schema.validation"
+KEY_SCHEMA_VALIDATION: Final = "headwater.key.schema.validation"
+ALIASES: Final = {
+    "durability": DURABILITY,
+    "confluent.value.schema.validation": SCHEMA_VALIDATION,
+    "confluent.key.schema.validation": KEY_SCHEMA_VALIDATION,
+}
 """Names that are taken on input only."""
 
 _MIN_SEGMENT_BYTES: Final = 1_024
@@ -304,6 +310,20 @@ _KEYS: Final = (
         "2592000000",
         "How old a record may become that only a subscription's own retention keeps; -1 sets no limit.",
         _ms_or_forever,
+    ),
+    ConfigKey(
+        SCHEMA_VALIDATION,
+        _BOOLEAN,
+        "false",
+        "Whether a value must have the id of a schema that is registered for the topic: subject <topic>-value.",
+        flag,
+    ),
+    ConfigKey(
+        KEY_SCHEMA_VALIDATION,
+        _BOOLEAN,
+        "false",
+        "Whether a key must have the id of a schema that is registered for the topic: subject <topic>-key.",
+        flag,
     ),
 )
 

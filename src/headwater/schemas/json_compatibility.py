@@ -1,7 +1,8 @@
 """Whether every JSON value that one schema allows is allowed by another, as far as the keywords say.
 
-The answer leans to no: what is called readable is readable, with one exception that the registry's users expect: a
-required property that has a default counts as present.
+The answer leans to no: what is called readable is readable, with two exceptions that the registry's users expect. A
+required property that has a default counts as present. And choices of `oneOf` count as apart: one of them may be added,
+though a value that was allowed by one might be allowed by the new one, too.
 """
 
 from typing import Any, Final

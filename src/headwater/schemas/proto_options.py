@@ -4,6 +4,7 @@ A custom option is defined in a file of its own, which need not be at hand; prot
 has interpreted yet, and there they stay.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,8 @@ from google.protobuf.message import Message
 from headwater.schemas.schema import InvalidSchema
 
 _TEXTS = (FieldDescriptor.TYPE_STRING,)
+_ESCAPE = re.compile(r"\\([xX][0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 def set_options(options: Message, elements: Iterable[Any], of: FieldDescriptorProto | None = None) -> None:
@@ -22,9 +25,10 @@ def set_options(options: Message, elements: Iterable[Any], of: FieldDescriptorPr
             continue
         name, value = element.name, element.value
         if of is not None and name == "default":
-            of.default_value = _default(value)
+            # Of bytes the descriptor has the escaped form.
+            of.default_value = value if isinstance(value, str) and of.type == of.TYPE_BYTES else _word(value)
         elif of is not None and name == "json_name":
-            of.json_name = str(value)
+            of.json_name = _word(value)
         elif not _set_known(options, name, value):
             _keep(options.uninterpreted_option.add(), name, value)  # type: ignore[attr-defined]
 
@@ -61,7 +65,7 @@ def _keep(kept: UninterpretedOption, name: str, value: Any) -> None:
         case int() | float():
             kept.double_value = float(value)
         case str():
-            kept.string_value = value.encode("utf-8", "surrogatepass")
+            kept.string_value = unescaped(value).encode("utf-8", "surrogatepass")
         case _ if hasattr(value, "name"):
             kept.identifier_value = value.name
         case _:
@@ -78,7 +82,7 @@ def literal(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return quoted(value)
+        return quoted(unescaped(value))
     return value.name if hasattr(value, "name") else str(value)
 
 
@@ -90,8 +94,20 @@ def quoted(text: str) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value.name) if hasattr(value, "name") else str(value)
+    return str(value.name) if hasattr(value, "name") else unescaped(str(value))
 
 
-def _default(value: Any) -> str:
-    return _word(value)
+def unescaped(text: str) -> str:
+    """The parser leaves texts as they stand between their quotation marks."""
+    return _ESCAPE.sub(lambda found: _meaning(found[1]), text)
+
+
+def _meaning(escape: str) -> str:
+    if escape[0] in "xX":
+        return chr(int(escape[1:], 16))
+    if escape[0] in "uU":
+        number = int(escape[1:], 16)
+        return chr(number) if number < 0x110000 else "\ufffd"
+    if escape[0] in "01234567":
+        return chr(int(escape, 8) & 0xFF)
+    return _ESCAPED.get(escape, escape)

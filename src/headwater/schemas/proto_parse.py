@@ -254,7 +254,7 @@ def _entry_name(name: str) -> str:
 
 
 def _number(number: int, name: str) -> int:
-    if not 1 <= number < _MAX_NUMBER:
+    if not 1 <= number < _MAX_NUMBER or 19_000 <= number < 20_000:
         raise InvalidSchema(f"{number} is no number for field {name}.")
     return number
 

@@ -193,8 +193,11 @@ def _range(start: int, end: int, most: int) -> str:
 
 def _field_options(field: FieldDescriptorProto) -> Iterator[str]:
     if field.HasField("default_value"):
-        is_text = field.type in (FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_BYTES)
-        yield f"default = {quoted(field.default_value) if is_text else field.default_value}"
+        if field.type == FieldDescriptorProto.TYPE_BYTES:  # escaped already
+            yield f'default = "{field.default_value}"'
+        else:
+            is_text = field.type == FieldDescriptorProto.TYPE_STRING
+            yield f"default = {quoted(field.default_value) if is_text else field.default_value}"
     if field.HasField("json_name") and field.json_name != _json_name(field.name):
         yield f"json_name = {quoted(field.json_name)}"
 

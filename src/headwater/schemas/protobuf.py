@@ -38,6 +38,8 @@ def read_proto(text: str, named: Mapping[str, str]) -> ProtoFile:
     """Raises InvalidSchema."""
     files = {name: _read(referred, name) for name, referred in named.items()}
     own = _read(text, OWN_NAME)
+    if not (own.message_type or own.enum_type or own.extension or own.service or own.dependency):
+        raise InvalidSchema("The file declares nothing.")
     pool, added = DescriptorPool(), dict[str, FileDescriptorProto]()
     own = _add(own, files, pool, added, 0)
     if sum(_count(each) for each in (own, *added.values())) > MAX_TYPES:

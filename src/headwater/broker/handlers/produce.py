@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.broker.batch_rules import InvalidRecords, admit
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.partition import Partition
+from headwater.broker.schema_gate import Turn as SchemaTurn
+from headwater.broker.schema_rules import check_schemas
 from headwater.broker.transaction_gate import Entrant, Question, Turn
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
@@ -39,10 +41,9 @@ def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) ->
     request = produce.read_request(frame, context.header)
     producing = _Producing(broker, context, request)
     producing.check_all()
-    if request.transactional_id is not None:
-        return producing.append_in_transaction(request.transactional_id)
-    producing.append_all()
-    return producing.answer()
+    if producing.waits_for_schemas:
+        return producing.append_after_schemas()
+    return producing.append()
 
 
 class _Checked(NamedTuple):
@@ -63,6 +64,8 @@ class _Producing:
         self._request = request
         self._results: list[TopicResult] = []
         self._checked: list[_Checked] = []
+        self._validated: list[_Checked] = []
+        """Those of topics whose schemas are validated."""
         self._waiting: dict[asyncio.Future[None], list[PartitionResult]] = {}
         self._answer: asyncio.Future[Pieces | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -101,7 +104,53 @@ class _Producing:
             raise RequestError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request names no transactional id."
             )
-        return _Checked(partition, batch, header, result)
+        checked = _Checked(partition, batch, header, result)
+        if partition.config.schema_validation or partition.config.key_schema_validation:
+            self._validated.append(checked)
+        return checked
+
+    # Schemas
+
+    @property
+    def waits_for_schemas(self) -> bool:
+        """Whether a record's schema is not known yet, or somebody before waits because of that."""
+        if not self._validated:
+            return False
+        gate = self._broker.schema_gate
+        gate.follower.refresh()
+        return gate.is_busy or any(self._schema_fault(checked) is not None for checked in self._validated)
+
+    def append_after_schemas(self) -> Answer:
+        turn = self._broker.schema_gate.queue()
+        appending = asyncio.get_running_loop().create_task(self._append_after_schemas(turn))
+        appending.add_done_callback(lambda _: turn.leave())  # a client that goes may cancel it before it begins
+        return appending
+
+    async def _append_after_schemas(self, turn: SchemaTurn) -> Pieces | None:
+        async with turn:
+            unavailable: RequestError | None = None
+            if any(self._schema_fault(checked) is not None for checked in self._validated):
+                try:
+                    await self._broker.schema_gate.follower.catch_up()
+                except RequestError as error:
+                    unavailable = error
+            for checked in self._validated:
+                fault = self._schema_fault(checked)
+                if fault is not None:
+                    self._checked = [each for each in self._checked if each is not checked]
+                    _fail(checked.result, unavailable or fault)
+                    if unavailable is None and isinstance(fault, InvalidRecords):
+                        checked.result.record_errors = fault.records
+            answer = self.append()
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    def _schema_fault(self, checked: _Checked) -> RequestError | None:
+        partition, registry = checked.partition, self._broker.schema_gate.follower.registry
+        try:
+            check_schemas(checked.batch, checked.header, partition.topic_name, partition.config, registry)
+        except RequestError as error:
+            return error
+        return None
 
     def _not_led(self, partition: PartitionId, data: PartitionData, error: RequestError) -> RequestError:
         """It may be led here a moment later, when the next request comes."""
@@ -110,6 +159,12 @@ class _Producing:
         except (CorruptBatch, InvalidBatch):
             return error
         return self._broker.refusals.refuse(partition, header, error, self._broker.clock.monotonic())
+
+    def append(self) -> Answer:
+        if self._request.transactional_id is not None:
+            return self.append_in_transaction(self._request.transactional_id)
+        self.append_all()
+        return self.answer()
 
     def append_in_transaction(self, transactional_id: str) -> Answer:
         """At once where the transaction is open already, else when the coordinator has been asked."""
