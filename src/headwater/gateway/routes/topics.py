@@ -148,7 +148,6 @@ def routes(context: Context) -> list[BaseRoute]:
             )
         return answer(page)
 
-    named = {"topic": {"type": "string", "minLength": 1, "maxLength": 249}}
     return [
         operation(
             "GET", PATH, list_topics, "List topics with what they hold", context,
@@ -160,19 +159,19 @@ def routes(context: Context) -> list[BaseRoute]:
         ),
         operation(
             "GET", ONE, describe_topic, "A topic's partitions and settings", context,
-            path_schemas=named, answers={200: Topic}, problems=(404, 502),
+            answers={200: Topic}, problems=(404, 502),
         ),
         operation(
             "PATCH", ONE, alter_topic, "Change settings, or add partitions", context,
-            path_schemas=named, body=TopicChange, answers={200: Topic}, problems=(404, 502),
+            body=TopicChange, answers={200: Topic}, problems=(404, 502),
         ),
         operation(
             "DELETE", ONE, delete_topic, "Delete a topic and its records", context,
-            path_schemas=named, answers={204: None}, problems=(404, 502),
+            answers={204: None}, problems=(404, 502),
         ),
         operation(
             "GET", ONE + "/segments", list_segments, "The segments of a topic and where they lie", context,
-            path_schemas=named, answers={200: Segments}, problems=(404, 502),
+            answers={200: Segments}, problems=(404, 502),
         ),
     ]  # fmt: skip
 
