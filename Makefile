@@ -20,7 +20,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-tools crash sim chaos exactly-once console-pictures
+.PHONY: run demo test test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tools crash sim chaos exactly-once console-pictures
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -72,6 +72,10 @@ bench-spark: $(VENV)/.bench bench-tools
 # Writing over HTTP, with a gateway that has one core: two minutes.
 bench-http: $(VENV)/.bench bench-tools
 	$(BIN)/python -m bench.http_gateway
+
+# Webhooks: 1,000 deliveries a second, and how long each took from the producer to the receiver.
+bench-push: $(VENV)/.bench
+	$(BIN)/python -m bench.push
 
 bench-tools: test-tools
 	@./.ci/bench-tools

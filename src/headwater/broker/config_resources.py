@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from headwater.broker.config import SETTINGS, BrokerConfig
 from headwater.broker.config_key import ConfigKey, ConfigSource, ConfigType, shown
+from headwater.broker.push_keys import PUSH_KEYS
 from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS
 from headwater.broker.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
 from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
@@ -91,7 +92,7 @@ def describe_broker(config: BrokerConfig, name: str, advertised: str) -> list[Co
 def describe_group(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> list[ConfigEntry]:
     """A group's settings. `defaults` are what the broker gives this group, where that is not the key's own default."""
     entries = []
-    known: dict[str, GroupKey | ConfigKey] = {**GROUP_KEYS, **SUBSCRIPTION_KEYS}
+    known: dict[str, GroupKey | ConfigKey] = {**GROUP_KEYS, **SUBSCRIPTION_KEYS, **PUSH_KEYS}
     for name, key in known.items():
         found = [Candidate(name, key.default, ConfigSource.DEFAULT_CONFIG)]
         if name in defaults and defaults[name] != key.default:

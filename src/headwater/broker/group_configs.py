@@ -21,6 +21,7 @@ from headwater.broker.config import BrokerConfig
 from headwater.broker.config_key import shown
 from headwater.broker.config_resources import AlterOperation, ConfigEntry, describe_group
 from headwater.broker.key_cache import KeyCache
+from headwater.broker.push_keys import PUSH_KEYS, check_push
 from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS, SubscriptionSettings, parse_subscription
 from headwater.broker.topic_name import MAX_NAME_CHARS
 from headwater.groups.share import ShareSettings
@@ -37,7 +38,8 @@ MAX_CONFIGURED_GROUPS = 100_000
 MAX_REMEMBERED = 10_000
 """Parsed settings that are kept; they are made again when more groups are in use."""
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
-KNOWN_KEYS: Final = frozenset((*GROUP_KEYS, *SUBSCRIPTION_KEYS))
+KNOWN_KEYS: Final = frozenset((*GROUP_KEYS, *SUBSCRIPTION_KEYS, *PUSH_KEYS))
+_NOT_OF_QUEUES: Final = frozenset((*SUBSCRIPTION_KEYS, *PUSH_KEYS))
 NO_SUBSCRIPTION: Final = SubscriptionSettings()
 _NO_TOPIC_CHARS = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -167,13 +169,14 @@ class GroupConfigs:
 
     async def unsubscribe(self, group_id: str) -> bool:
         """End an explicit subscription, if the group is one. Its other settings stay, as Kafka's do."""
-        said = [name for name in self.overrides(group_id) if name in SUBSCRIPTION_KEYS]
+        said = [name for name in self.overrides(group_id) if name in _NOT_OF_QUEUES]
         if said:
             await self.alter(group_id, [(name, AlterOperation.DELETE, None) for name in said])
         return bool(said)
 
     def _parse(self, group_id: str, overrides: Mapping[str, str]) -> QueueSettings:
-        of_queues = {name: value for name, value in overrides.items() if name not in SUBSCRIPTION_KEYS}
+        check_push(overrides)
+        of_queues = {name: value for name, value in overrides.items() if name not in _NOT_OF_QUEUES}
         defaults = replace(self._defaults(group_id), is_paused=parse_subscription(overrides).is_paused)
         return parse_group_config(of_queues, defaults) if of_queues else defaults
 

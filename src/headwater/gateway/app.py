@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.console import routes as console
@@ -15,9 +15,11 @@ from headwater.gateway.context import Context
 from headwater.gateway.gate import Gate
 from headwater.gateway.openapi import routes as openapi
 from headwater.gateway.problems import Problem, answer_failure, answer_http_error, answer_problem
+from headwater.gateway.push import routes as push
 from headwater.gateway.registry import routes as registry
 from headwater.gateway.routes import cluster, groups, health, records, session, topics
 from headwater.gateway.security import Guard
+from headwater.gateway.subscriptions import routes as subscriptions
 
 
 class Part(NamedTuple):
@@ -32,11 +34,24 @@ PARTS: Sequence[Part] = (
     Part(records.routes),
     Part(cluster.routes),
     Part(groups.routes),
+    Part(subscriptions.routes, subscriptions.running),
+    Part(push.routes, push.running),
     Part(health.routes, public=health.PUBLIC),
     Part(session.routes, public=session.PUBLIC),
     Part(registry.routes, registry.running),
     Part(console.routes, public=console.PUBLIC),
 )
+
+
+class Gateway(Starlette):
+    """An application with a gate before everything else, its middleware for errors included."""
+
+    def __init__(self, gate: Gate, **options: Any) -> None:
+        super().__init__(**options)
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._gate(super().__call__, scope, receive, send)
 
 
 def build(config: GatewayConfig, parts: Sequence[Part] = PARTS) -> Starlette:
@@ -56,10 +71,10 @@ def build(config: GatewayConfig, parts: Sequence[Part] = PARTS) -> Starlette:
 
     routes = [route for part in parts for route in part.routes(context)]
     routes += openapi.routes(routes)
-    return Starlette(
+    return Gateway(
+        Gate(context, records.Produce(context)),
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Gate, context=context, produce=records.Produce(context))],
         exception_handlers={
             Problem: answer_problem,
             HTTPException: answer_http_error,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headwater.gateway.kafka.memos import Memos
     from headwater.gateway.kafka.producer import RecordProducer
     from headwater.gateway.kafka.reading import Reader
-    from headwater.gateway.registry.registrar import Registrar
     from headwater.gateway.push.dispatcher import Dispatcher
+    from headwater.gateway.registry.registrar import Registrar
     from headwater.gateway.security import Guard
     from headwater.gateway.subscriptions.serving import Serving
 
@@ -43,6 +43,8 @@ class Context:
     reader: "Reader"
     memos: "Memos"
     registrar: "Registrar"
+    subscriptions: "Serving"
+    pushing: "Dispatcher | None" = None
 
     def __init__(self, config: GatewayConfig) -> None:
         self.config = config

@@ -1,0 +1,224 @@
+"""Pushing one subscription: what to send next, what to send again and when, and what became of each record.
+
+No I/O and no clock: deliveries, outcomes and `now_s` go in; attempts to make and records to settle come out. `jitter`
+gives numbers from 0 to 1.
+
+A lane is what must go one after the other: the records of a key or of a partition, or, without an order, each record
+for itself. The head of a lane that fails rests, and with it the lane. Everything that was added is held until it is
+settled, dropped or given back.
+"""
+
+import enum
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from headwater.gateway.push.settings import PushSettings
+from headwater.gateway.push.window import Window
+from headwater.gateway.subscriptions.deliveries import Delivery
+
+HELD_PER_REQUEST = 2
+"""Records taken for each request that may be under way, so that the next one is there when one ends."""
+HELD_IN_ORDER = 8
+"""With an order more are needed: many of them wait for others."""
+MAX_RETRY_AFTER_S = 3_600.0
+_MAX_DOUBLINGS = 30
+
+LaneKey: TypeAlias = Any
+
+
+class Answer(enum.Enum):
+    TAKEN = "taken"
+    FAILED = "failed"
+    GONE = "gone"
+    """The receiver wants nothing any more, for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    answer: Answer
+    reason: str = ""
+    retry_after_s: float | None = None
+    """The receiver says itself when to come again."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    key: LaneKey
+    waiting: deque[Delivery] = field(default_factory=deque)
+    is_busy: bool = False
+    """Its head is under way, or rests."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """One request."""
+
+    deliveries: tuple[Delivery, ...]
+    lanes: tuple[_Lane, ...]
+    """Of each delivery."""
+    round_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settles:
+    accepted: tuple[Delivery, ...] = ()
+    rejected: tuple[Delivery, ...] = ()
+    """Sent as often as is allowed: dead letters."""
+
+
+class PushMachine:
+    def __init__(self, settings: PushSettings, jitter: Callable[[], float]) -> None:
+        self.settings = settings
+        self.window = Window(settings.concurrency)
+        self.is_failing = False
+        """The last request to end failed."""
+        self._jitter = jitter
+        self._lanes: dict[LaneKey, _Lane] = {}
+        self._ready: deque[_Lane] = deque()
+        self._resting: list[tuple[float, int, _Lane]] = []
+        self._held: dict[int, Delivery] = {}
+        """By identity."""
+        self._paused_until_s = 0.0
+        self._count = 0
+
+    @property
+    def held(self) -> list[Delivery]:
+        return list(self._held.values())
+
+    @property
+    def room(self) -> int:
+        """How many records more are worth taking."""
+        factor = 1 if self.is_failing else HELD_PER_REQUEST if self.settings.order == "none" else HELD_IN_ORDER
+        return max(self.window.size * self.settings.batch_records * factor - len(self._held), 0)
+
+    def add(self, deliveries: Iterable[Delivery]) -> None:
+        """Those of one partition in the order of their offsets."""
+        for delivery in deliveries:
+            self._held[id(delivery)] = delivery
+            key = self._lane_key(delivery)
+            lane = self._lanes.get(key)
+            if lane is None:
+                lane = self._lanes[key] = _Lane(key)
+            lane.waiting.append(delivery)
+            if not lane.is_busy and len(lane.waiting) == 1:
+                self._ready.append(lane)
+
+    def attempts(self, now_s: float) -> Iterator[Attempt]:
+        """What to send now."""
+        rested = []
+        while self._resting and self._resting[0][0] <= now_s:
+            _, _, lane = heapq.heappop(self._resting)
+            lane.is_busy = False
+            rested.append(lane)
+        self._ready.extendleft(reversed(rested))
+        if now_s < self._paused_until_s:
+            return
+        while self._ready and self.window.room:
+            attempt = self._attempt()
+            if attempt is not None:
+                yield attempt
+
+    def due_s(self) -> float | None:
+        """When to ask again, though nothing has happened."""
+        if self._ready and self.window.room:
+            return self._paused_until_s
+        return max(self._resting[0][0], self._paused_until_s) if self._resting and self.window.room else None
+
+    def finished(self, attempt: Attempt, outcome: Outcome, now_s: float) -> Settles:
+        """Its records that were dropped meanwhile are settled all the same; whether that counts, the queue knows."""
+        if outcome.answer is Answer.TAKEN:
+            self.is_failing = False
+            self.window.succeeded(attempt.round_number)
+            for delivery, lane in zip(attempt.deliveries, attempt.lanes, strict=True):
+                self._held.pop(id(delivery), None)
+                self._go_on(lane)
+            return Settles(accepted=attempt.deliveries)
+        self.is_failing = True
+        self.window.failed(attempt.round_number)
+        if outcome.answer is Answer.GONE:  # not the record's fault: it is given back with all others
+            return Settles()
+        if outcome.retry_after_s is not None:
+            rest_s = min(max(outcome.retry_after_s, 0.0), MAX_RETRY_AFTER_S)
+            self._paused_until_s = max(self._paused_until_s, now_s + rest_s)
+        return Settles(rejected=tuple(self._failed(attempt, now_s)))
+
+    def drop(self, deliveries: Iterable[Delivery]) -> None:
+        """They are not ours any more: not sent again, if that has not begun."""
+        for delivery in deliveries:
+            self._held.pop(id(delivery), None)
+
+    def _attempt(self) -> Attempt | None:
+        deliveries: list[Delivery] = []
+        lanes: list[_Lane] = []
+        while self._ready and len(deliveries) < self.settings.batch_records:
+            lane = self._ready.popleft()
+            before = len(deliveries)
+            while lane.waiting and len(deliveries) < self.settings.batch_records:
+                delivery = lane.waiting.popleft()
+                if id(delivery) in self._held:
+                    deliveries.append(delivery)
+                    lanes.append(lane)
+            if len(deliveries) > before:
+                lane.is_busy = True
+            else:
+                self._lanes.pop(lane.key, None)
+        if not deliveries:
+            return None
+        return Attempt(tuple(deliveries), tuple(lanes), self.window.began())
+
+    def _failed(self, attempt: Attempt, now_s: float) -> Iterator[Delivery]:
+        again: dict[int, tuple[_Lane, list[Delivery]]] = {}
+        for delivery, lane in zip(attempt.deliveries, attempt.lanes, strict=True):
+            _, waiting = again.setdefault(id(lane), (lane, []))
+            if id(delivery) not in self._held:
+                continue
+            delivery.failures += 1
+            if self._is_given_up(delivery):
+                del self._held[id(delivery)]
+                yield delivery
+            else:
+                waiting.append(delivery)
+        for lane, waiting in again.values():
+            lane.waiting.extendleft(reversed(waiting))
+            if waiting:
+                self._count += 1
+                due_s = now_s + self._rest_s(waiting[0].failures)
+                heapq.heappush(self._resting, (due_s, self._count, lane))
+            else:
+                self._go_on(lane)
+
+    def _is_given_up(self, delivery: Delivery) -> bool:
+        limit = self.settings.attempts
+        return limit is not None and attempts_made(delivery) >= limit
+
+    def _go_on(self, lane: _Lane) -> None:
+        if not lane.is_busy:
+            return
+        lane.is_busy = False
+        if lane.waiting:
+            self._ready.append(lane)
+        else:
+            self._lanes.pop(lane.key, None)
+
+    def _rest_s(self, failures: int) -> float:
+        """Doubles with each failure; between half of it and all of it, so that those that failed together do not come
+        together again."""
+        longest_s = max(self.settings.max_backoff_ms, self.settings.backoff_ms) / 1000
+        rest_s = self.settings.backoff_ms / 1000 * (1 << min(failures - 1, _MAX_DOUBLINGS))
+        return min(rest_s, longest_s) * (0.5 + 0.5 * self._jitter())
+
+    def _lane_key(self, delivery: Delivery) -> LaneKey:
+        match self.settings.order:
+            case "partition":
+                return delivery.partition
+            case "key" if delivery.key is not None:
+                return (delivery.partition, delivery.key)
+        return id(delivery)
+
+
+def attempts_made(delivery: Delivery) -> int:
+    """Failures here, and deliveries before this one that ended without a verdict, such as by a crash."""
+    return delivery.failures + max(delivery.delivery_count - 1, 0)

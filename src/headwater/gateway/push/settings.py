@@ -1,0 +1,129 @@
+"""How a subscription is pushed: as the cluster keeps it (settings of the group) and as clients of HTTP give it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+PREFIX: Final = "headwater.push."
+URL: Final = f"{PREFIX}url"
+SECRET: Final = f"{PREFIX}secret"
+STOPPED: Final = f"{PREFIX}stopped"
+FORMAT, ORDER = f"{PREFIX}format", f"{PREFIX}order"
+BATCH, CONCURRENCY = f"{PREFIX}batch.records", f"{PREFIX}concurrency"
+TIMEOUT, ATTEMPTS = f"{PREFIX}timeout.ms", f"{PREFIX}attempts"
+BACKOFF, MAX_BACKOFF = f"{PREFIX}backoff.ms", f"{PREFIX}backoff.max.ms"
+DAY_MS = 86_400_000
+
+Format = Literal["plain", "cloudevents-binary", "cloudevents-structured"]
+Order = Literal["none", "key", "partition"]
+Rest = Annotated[int, Meta(ge=1, le=DAY_MS)]
+
+
+class PushIn(Struct, forbid_unknown_fields=True):
+    """Where to send records, and how. What is left out stays as it is, or has its default."""
+
+    url: Annotated[str, Meta(min_length=8, max_length=2048, description="http or https.")] | UnsetType = UNSET
+    secret: Annotated[str, Meta(max_length=256, description="Signs requests. It is never shown again.")] | UnsetType = (
+        UNSET
+    )
+    format: Format | UnsetType = UNSET
+    order: Order | UnsetType = UNSET
+    batch_records: Annotated[int, Meta(ge=1, le=1_000)] | UnsetType = UNSET
+    concurrency: Annotated[int, Meta(ge=1, le=256)] | UnsetType = UNSET
+    timeout_ms: Annotated[int, Meta(ge=100, le=300_000)] | UnsetType = UNSET
+    attempts: Annotated[int, Meta(ge=1, le=1_000)] | UnsetType = UNSET
+    backoff_ms: Rest | UnsetType = UNSET
+    max_backoff_ms: Rest | UnsetType = UNSET
+
+
+class PushOut(Struct):
+    url: str
+    is_signed: bool
+    format: Format
+    order: Order
+    batch_records: int
+    concurrency: int
+    timeout_ms: int
+    attempts: int | None
+    """null for a stream: its records are sent until they are taken."""
+    backoff_ms: int
+    max_backoff_ms: int
+    stopped: str | None
+    """Why nothing is sent any more."""
+
+
+_KEYS: Final = {
+    "url": URL,
+    "secret": SECRET,
+    "format": FORMAT,
+    "order": ORDER,
+    "batch_records": BATCH,
+    "concurrency": CONCURRENCY,
+    "timeout_ms": TIMEOUT,
+    "attempts": ATTEMPTS,
+    "backoff_ms": BACKOFF,
+    "max_backoff_ms": MAX_BACKOFF,
+}
+ALL_KEYS: Final = (*_KEYS.values(), STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings:
+    url: str
+    secret: str = ""
+    format: Format = "plain"
+    order: Order = "none"
+    batch_records: int = 1
+    concurrency: int = 32
+    timeout_ms: int = 10_000
+    attempts: int | None = 10
+    backoff_ms: int = 500
+    max_backoff_ms: int = 60_000
+    stopped: str = ""
+
+    @property
+    def is_batched(self) -> bool:
+        return self.batch_records > 1
+
+    def out(self) -> PushOut:
+        return PushOut(
+            self.url,
+            bool(self.secret),
+            self.format,
+            self.order,
+            self.batch_records,
+            self.concurrency,
+            self.timeout_ms,
+            self.attempts,
+            self.backoff_ms,
+            self.max_backoff_ms,
+            self.stopped or None,
+        )
+
+
+def push_settings(config: Mapping[str, str], *, is_queue: bool) -> PushSettings | None:
+    """From a group's configuration, which the broker has checked. None if it is not pushed."""
+    url = config.get(URL, "")
+    if not url:
+        return None
+    return PushSettings(
+        url,
+        config.get(SECRET, ""),
+        config.get(FORMAT, "plain"),  # type: ignore[arg-type]
+        config.get(ORDER, "none"),  # type: ignore[arg-type]
+        int(config.get(BATCH, "1")),
+        int(config.get(CONCURRENCY, "32")),
+        int(config.get(TIMEOUT, "10000")),
+        int(config.get(ATTEMPTS, "10")) if is_queue else None,
+        int(config.get(BACKOFF, "500")),
+        int(config.get(MAX_BACKOFF, "60000")),
+        config.get(STOPPED, ""),
+    )
+
+
+def push_config(given: PushIn) -> dict[str, str]:
+    """What was given, as settings of the group."""
+    found = {key: getattr(given, name) for name, key in _KEYS.items()}
+    return {key: str(value) for key, value in found.items() if value is not UNSET}

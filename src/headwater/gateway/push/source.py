@@ -1,0 +1,101 @@
+"""Where pushed records come from, and where it is told what became of them: a queue, or a stream."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headwater.gateway.subscriptions.deliveries import Delivery
+from headwater.gateway.subscriptions.settling import Verdict
+from headwater.gateway.subscriptions.share_member import ShareMember
+from headwater.gateway.subscriptions.stream_member import StreamMember
+from headwater.gateway.subscriptions.stream_progress import StreamProgress
+
+
+class Source(Protocol):
+    async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]: ...
+
+    def accept(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def reject(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back what was not sent, or not taken."""
+
+    async def drain(self) -> None:
+        """Wait until the cluster knows of all this, for a moment."""
+
+    async def keep(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Called from time to time for all that is held; returns those that are not ours any more."""
+
+    @property
+    def keep_every_s(self) -> float: ...
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+class QueueSource:
+    def __init__(self, member: ShareMember) -> None:
+        self._member = member
+        self.take = member.take
+        self.run = member.run
+        self.drain = member.drain
+
+    def accept(self, deliveries: Sequence[Delivery]) -> None:
+        self._member.settle_soon(deliveries, Verdict.ACCEPT)
+
+    def reject(self, deliveries: Sequence[Delivery]) -> None:
+        self._member.settle_soon(deliveries, Verdict.REJECT)
+
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        self._member.settle_soon(deliveries, Verdict.RELEASE)
+
+    async def keep(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        return await self._member.extend(deliveries)
+
+    @property
+    def keep_every_s(self) -> float:
+        return self._member.lock_ms / 1000 / 3
+
+
+class StreamSource:
+    """What was taken is committed as far as nothing before it is open."""
+
+    KEEP_EVERY_S = 0.5
+
+    def __init__(self, member: StreamMember) -> None:
+        self._member = member
+        self._progress = StreamProgress()
+        self.run = member.run
+
+    async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]:
+        deliveries = await self._member.take(max_records, max_bytes, wait_ms)
+        for each in deliveries:
+            self._progress.began(each.partition, each.offset)
+        return deliveries
+
+    def accept(self, deliveries: Sequence[Delivery]) -> None:
+        for each in deliveries:
+            self._progress.ended(each.partition, each.offset)
+
+    def reject(self, deliveries: Sequence[Delivery]) -> None:
+        raise AssertionError("records of a stream are sent until they are taken")
+
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        """They are not committed, and so come again."""
+
+    async def drain(self) -> None:
+        await self.keep(())
+
+    async def keep(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Commit, and tell what went to another member meanwhile."""
+        lost = self._member.lost_partitions()
+        self._progress.drop(lost)
+        offsets = self._progress.to_commit()
+        if offsets:
+            await self._member.commit(offsets)
+            self._progress.committed(offsets)
+        return [each for each in deliveries if each.partition in lost]
+
+    @property
+    def keep_every_s(self) -> float:
+        return self.KEEP_EVERY_S

@@ -1,0 +1,48 @@
+"""How many requests to a receiver may be under way: more while it takes them, fewer when it does not. No I/O, no clock.
+
+It doubles until the first failure, and from then on grows by one for each round of successes, as TCP does. A failure
+halves it once: those that were under way at the same time tell nothing new.
+"""
+
+FIRST = 4
+
+
+class Window:
+    def __init__(self, most: int) -> None:
+        assert most >= 1, "somebody must be allowed to send"
+        self._most = most
+        self._size = float(min(FIRST, most))
+        self._is_doubling = True
+        self._round = 0
+        """Goes up when the window shrinks."""
+        self.in_flight = 0
+
+    @property
+    def size(self) -> int:
+        return int(self._size)
+
+    @property
+    def room(self) -> int:
+        return max(self.size - self.in_flight, 0)
+
+    def began(self) -> int:
+        """A request goes out. Returns what `succeeded` or `failed` is to be told."""
+        self.in_flight += 1
+        return self._round
+
+    def succeeded(self, round_number: int) -> None:
+        # A window that was not full has not shown that more would be taken.
+        if self.in_flight >= self.size:
+            self._size = min(self._size + (1.0 if self._is_doubling else 1.0 / self._size), float(self._most))
+        self.in_flight -= 1
+
+    def failed(self, round_number: int) -> None:
+        self.in_flight -= 1
+        self._is_doubling = False
+        if round_number == self._round:
+            self._size = max(self._size / 2, 1.0)
+            self._round += 1
+
+    def dropped(self) -> None:
+        """It ended for a reason that is not the receiver's."""
+        self.in_flight -= 1

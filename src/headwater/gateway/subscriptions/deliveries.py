@@ -1,0 +1,70 @@
+"""A record on its way to somebody who asked for it."""
+
+import base64
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from headwater.gateway.record_json import HeaderOut, RecordOut, text_or_base64
+from headwater.records.record import Headers
+
+
+class Delivery(Struct, gc=False, eq=False):
+    """Identity is equality: the same record, delivered again, is another delivery."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    delivery_count: int = 0
+    """Of a queue: 1 when it is delivered first."""
+    lease: int = 0
+    """Of a queue: the number of its lease."""
+    failures: int = 0
+    """How often pushing it has failed here."""
+
+    @property
+    def size_bytes(self) -> int:
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+
+class DeliveredRecord(RecordOut, kw_only=True):
+    """A record and how to acknowledge it."""
+
+    topic: str
+    ack_id: str | UnsetType = UNSET
+    delivery_count: int | UnsetType = UNSET
+
+
+def delivered_record(delivery: Delivery, ack_id: str | None) -> DeliveredRecord:
+    """As JSON; streams have no ack id."""
+    told = DeliveredRecord(
+        partition=delivery.partition,
+        offset=delivery.offset,
+        timestamp=delivery.timestamp_ms,
+        headers=[HeaderOut(name, *text_or_base64(value)) for name, value in delivery.headers],
+        size=delivery.size_bytes,
+        topic=delivery.topic,
+    )
+    told.key, key_base64 = _text_or_base64(delivery.key)
+    told.value, value_base64 = _text_or_base64(delivery.value)
+    if key_base64 is not UNSET:
+        told.key_base64 = key_base64
+    if value_base64 is not UNSET:
+        told.value_base64 = value_base64
+    if ack_id is not None:
+        told.ack_id, told.delivery_count = ack_id, delivery.delivery_count
+    return told
+
+
+def _text_or_base64(content: bytes | None) -> tuple[Any, str | UnsetType]:
+    if content is None:
+        return None, UNSET
+    try:
+        return content.decode(), UNSET
+    except UnicodeDecodeError:
+        return UNSET, base64.b64encode(content).decode()

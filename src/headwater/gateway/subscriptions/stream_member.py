@@ -1,0 +1,310 @@
+"""A member of a stream's group that lives in the gateway: a consumer of librdkafka in a thread of its own.
+
+Records are read on from where the last ones were taken; a member that begins, goes on at what is committed. Nothing is
+committed but what somebody says. While nobody wants records the consumer is paused, and still takes part in its group.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from headwater.gateway.config import GatewayConfig
+from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.settings import client_settings
+from headwater.gateway.problems import Problem, too_busy, unavailable
+from headwater.gateway.subscriptions.deliveries import Delivery
+
+MAX_WAITERS = 1_000
+MAX_POLL_RECORDS = 500
+POLL_S = 0.05
+"""And so long a commit may wait for its turn."""
+PAUSE_AFTER_S = 1.0
+"""Pausing forgets what was fetched ahead, so a short silence is not worth it."""
+JOIN_S = 20.0
+COMMIT_S = 10.0
+GRACE_S = 0.15
+"""How long after its time a reader waits for a poll that is under way."""
+
+
+class _Reader:
+    __slots__ = ("future", "max_bytes", "max_records")
+
+    def __init__(self, max_records: int, max_bytes: int) -> None:
+        self.max_records = max_records
+        self.max_bytes = max_bytes
+        self.future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
+
+
+class StreamMember:
+    def __init__(self, config: GatewayConfig, group: str, topic: str) -> None:
+        self.group = group
+        self.topic = topic
+        self.idle_since_s = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._consumer = Consumer(
+            client_settings(
+                config,
+                group_id=group,
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                auto_offset_reset="earliest",
+                fetch_wait_max_ms=500,
+                queued_max_messages_kbytes=16 * 1024,
+                session_timeout_ms=10_000,
+            )
+        )
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gateway-stream")
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        """To be made between two polls: a commit from another thread would wait for as long as this one polls."""
+        self._readers: deque[_Reader] = deque()
+        self._spare: deque[Delivery] = deque()
+        self._wanted = 0
+        self._wish = threading.Event()
+        self._stopping = threading.Event()
+        self._is_closed = False
+        self._assigned: set[int] = set()
+        self._lost: set[int] = set()
+        self._joined = asyncio.Event()
+        self._failure: Problem | None = None
+
+    # For readers
+
+    async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]:
+        """Some records, as soon as there are any; none when the time is over. Raises Problem."""
+        if len(self._readers) >= MAX_WAITERS:
+            raise too_busy(f"{MAX_WAITERS} requests wait for records of {self.group} already.")
+        await self._has_joined()
+        reader = _Reader(max_records, max_bytes)
+        self._readers.append(reader)
+        self._serve()
+        try:
+            async with asyncio.timeout(wait_ms / 1000 + GRACE_S):
+                return await reader.future
+        except TimeoutError:
+            return []
+        except asyncio.CancelledError:
+            if reader.future.done() and not reader.future.cancelled():
+                self._spare.extendleft(reversed(reader.future.result()))
+            raise
+        finally:
+            if reader in self._readers:
+                self._readers.remove(reader)
+            self._tell_wanted()
+            self.idle_since_s = time.monotonic()
+
+    async def commit(self, offsets: Mapping[int, int]) -> None:
+        """Where to go on, by partition. Raises Problem."""
+        self.idle_since_s = time.monotonic()
+        await self._has_joined()
+        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+
+        def commit() -> None:
+            for place in self._consumer.commit(offsets=places, asynchronous=False):
+                if place.error is not None:
+                    raise KafkaException(place.error)
+
+        await self._ask(commit)
+
+    async def seek(self, offsets: Mapping[int, int]) -> None:
+        """Go on there in those partitions that are ours."""
+        await self._has_joined()
+
+        def seek() -> None:
+            for partition in offsets.keys() & self._assigned:
+                self._consumer.seek(TopicPartition(self.topic, partition, offsets[partition]))
+
+        await self._ask(seek)
+        self._spare = deque(each for each in self._spare if each.partition not in offsets)
+
+    async def rewind(self) -> None:
+        """Go on where the group has committed."""
+        await self._has_joined()
+
+        def committed() -> dict[int, int]:
+            places = [TopicPartition(self.topic, partition) for partition in self._assigned]
+            found = {place.partition: place.offset for place in self._consumer.committed(places, timeout=COMMIT_S)}
+            return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+        await self.seek(await self._ask(committed))
+
+    def lost_partitions(self) -> frozenset[int]:
+        """Those that went to other members since this was asked last."""
+        lost, self._lost = frozenset(self._lost), set()
+        return lost
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._readers)
+
+    # Living
+
+    async def run(self) -> None:
+        """Until cancelled; then leave the group."""
+        living = self._loop.run_in_executor(self._pool, self._live)
+        try:
+            await asyncio.shield(living)
+        finally:
+            self._stopping.set()
+            self._wish.set()
+            with contextlib.suppress(Exception):
+                await living
+            self._fail(unavailable(f"The reader of {self.group} has ended."))
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _live(self) -> None:
+        """In the thread."""
+        consumer = self._consumer
+        consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        is_paused, wanted_s = False, time.monotonic()
+        try:
+            while not self._stopping.is_set():
+                self._make_calls()
+                wanted = self._wanted
+                if wanted > 0 or not self._joined.is_set():
+                    wanted_s = time.monotonic()
+                    if is_paused:
+                        consumer.resume(consumer.assignment())
+                        is_paused = False
+                    self._hand_over(_poll(consumer, min(max(wanted, 1), MAX_POLL_RECORDS)))
+                elif time.monotonic() - wanted_s < PAUSE_AFTER_S:
+                    self._wish.wait(POLL_S)
+                    self._wish.clear()
+                else:
+                    consumer.pause(consumer.assignment())
+                    is_paused = True
+                    self._hand_over(_poll(consumer, 1, 0.0))
+                    self._wish.wait(POLL_S)
+                    self._wish.clear()
+        finally:
+            self._make_calls()
+            consumer.close()
+            self._is_closed = True
+            self._make_calls()
+
+    def _make_calls(self) -> None:
+        while not self._calls.empty():
+            call, future = self._calls.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as error:
+                    future.set_exception(error)
+
+    def _hand_over(self, messages: list[Any]) -> None:
+        deliveries = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                deliveries.append(delivery_of(message))
+            elif not error.retriable() and error.code() != KafkaError._PARTITION_EOF:
+                self._call(self._fail, problem_of(error, topic=self.topic, group=self.group))
+        if deliveries:
+            self._call(self._arrived, deliveries)
+
+    def _on_assign(self, _: object, places: list[Any]) -> None:
+        self._call(self._gained, {place.partition for place in places})
+
+    def _on_revoke(self, _: object, places: list[Any]) -> None:
+        self._call(self._gone, {place.partition for place in places})
+
+    def _call(self, call: Callable[..., None], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop ends with the gateway
+            self._loop.call_soon_threadsafe(call, *args)
+
+    # On the loop
+
+    def _gained(self, partitions: set[int]) -> None:
+        self._assigned |= partitions
+        self._failure = None
+        self._joined.set()
+
+    def _gone(self, partitions: set[int]) -> None:
+        self._assigned -= partitions
+        self._lost |= partitions
+        self._spare = deque(each for each in self._spare if each.partition not in partitions)
+
+    def _arrived(self, deliveries: list[Delivery]) -> None:
+        self._spare.extend(each for each in deliveries if each.partition in self._assigned)
+        self._serve()
+
+    def _fail(self, problem: Problem) -> None:
+        self._failure = problem
+        readers, self._readers = self._readers, deque()
+        for reader in readers:
+            if not reader.future.done():
+                reader.future.set_exception(problem)
+        self._joined.set()
+
+    def _serve(self) -> None:
+        while self._readers and self._spare:
+            reader = self._readers.popleft()
+            if reader.future.done():
+                continue
+            given: list[Delivery] = []
+            size_bytes = 0
+            while self._spare and len(given) < reader.max_records:
+                if given and size_bytes + self._spare[0].size_bytes > reader.max_bytes:
+                    break
+                given.append(self._spare.popleft())
+                size_bytes += given[-1].size_bytes
+            reader.future.set_result(given)
+        self._tell_wanted()
+
+    def _tell_wanted(self) -> None:
+        self._wanted = sum(reader.max_records for reader in self._readers) - len(self._spare)
+        if self._wanted > 0:
+            self._wish.set()
+
+    async def _has_joined(self) -> None:
+        if not self._joined.is_set():
+            try:
+                async with asyncio.timeout(JOIN_S):
+                    await self._joined.wait()
+            except TimeoutError:
+                raise unavailable(f"The group {self.group} could not be joined in {JOIN_S:.0f} s.") from None
+        if self._failure is not None:
+            raise self._failure
+
+    async def _ask(self, call: Callable[[], Any]) -> Any:
+        if self._is_closed:
+            raise unavailable(f"The reader of {self.group} has ended.")
+        future: Future[Any] = Future()
+        self._calls.put((call, future))
+        self._wish.set()
+        try:
+            return await asyncio.wrap_future(future)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS):
+                raise unavailable(f"The group {self.group} is being shared out anew.") from None
+            raise problem_of(error, topic=self.topic, group=self.group) from None
+        except RuntimeError as error:  # a consumer that is closed
+            raise unavailable(f"The reader of {self.group} has ended: {error}.") from None
+
+
+def _poll(consumer: Any, most: int, wait_s: float = POLL_S) -> list[Any]:
+    """Wait for one message, then take what else is there: `consume` alone would wait for all it was asked for."""
+    first = consumer.poll(wait_s)
+    if first is None:
+        return []
+    return [first, *(consumer.consume(most - 1, 0) if most > 1 else ())]
+
+
+def delivery_of(message: Any) -> Delivery:
+    return Delivery(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
