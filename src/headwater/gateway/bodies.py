@@ -1,16 +1,16 @@
-"""Bodies of requests, read no further than is allowed: each one, and all of them together."""
+"""Bodies of requests, read no further than is allowed: each one, and all of them together.
 
-import asyncio
+How long a body may take is the affair of the server (protocol.py), which ends the connection.
+"""
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from headwater.gateway.problems import Problem, bad_request, too_busy
 
-READ_TIMEOUT_S = 30.0
-"""For a whole body. A client that sends a byte a second must not hold memory for long."""
 MAX_LENGTH_DIGITS = 18
 
 
@@ -42,16 +42,11 @@ class Budget:
 async def read_body(receive: Receive, headers: Mapping[str, str], limit_bytes: int, budget: Budget) -> bytes:
     """The body of an ASGI request. It is in the budget until this returns; who keeps it longer takes it again."""
     check_announced(headers.get("content-length"), limit_bytes)
-    try:
-        async with asyncio.timeout(READ_TIMEOUT_S):
-            return await _read(receive, limit_bytes, budget)
-    except TimeoutError:
-        raise Problem(
-            408,
-            "Request timeout",
-            f"The body did not arrive within {READ_TIMEOUT_S:.0f} s.",
-            headers={"Connection": "close"},
-        ) from None
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message["type"] == "http.request" and not message.get("more_body", False) and len(body) <= limit_bytes:
+        return body  # it came at once, as small ones do
+    return await _read(message, receive, limit_bytes, budget)
 
 
 def check_announced(content_length: str | None, limit_bytes: int) -> None:
@@ -73,12 +68,11 @@ def too_large(limit_bytes: int) -> Problem:
     )
 
 
-async def _read(receive: Receive, limit_bytes: int, budget: Budget) -> bytes:
+async def _read(message: Message, receive: Receive, limit_bytes: int, budget: Budget) -> bytes:
     parts: list[bytes] = []
     size_bytes = 0
     try:
         while True:
-            message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect()
             part: bytes = message.get("body", b"")
@@ -88,6 +82,7 @@ async def _read(receive: Receive, limit_bytes: int, budget: Budget) -> bytes:
             size_bytes += len(part)
             parts.append(part)
             if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+                return b"".join(parts)
+            message = await receive()
     finally:
         budget.give_back(size_bytes)

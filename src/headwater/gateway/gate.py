@@ -4,6 +4,7 @@ Writing records is most of what a busy gateway does, and most of what its reques
 Such a request takes a shorter one from here.
 """
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -15,10 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headwater.gateway.context import Context
 from headwater.gateway.metrics import OTHER
 from headwater.gateway.openapi.operation import JSON, ROUTE
-from headwater.gateway.problems import MEDIA_TYPE, Problem
+from headwater.gateway.problems import MEDIA_TYPE, Problem, failure
 
 BEFORE_TOPIC, AFTER_TOPIC = "/v1/topics/", "/records"
 RECORDS_ROUTE = "/v1/topics/{topic}/records"
+log = logging.getLogger(__name__)
+
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
@@ -30,26 +33,26 @@ class Writing(Protocol):
 
 
 class Gate:
-    def __init__(self, app: ASGIApp, context: Context, produce: Writing) -> None:
-        self._app = app
+    def __init__(self, context: Context, produce: Writing) -> None:
         self._guard = context.guard
         self._metrics = context.metrics
         self._produce = produce
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind == "http":
-            await self._request(scope, receive, send)
+            await self._request(app, scope, receive, send)
         elif kind == "websocket":
-            await self._socket(scope, receive, send)
+            await self._socket(app, scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
 
-    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _request(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         started_s = time.perf_counter()
         metrics = self._metrics
         metrics.in_flight += 1
         status = 500
+        is_ours = True
         method: str = scope["method"]
 
         async def counting_send(message: Message) -> None:
@@ -69,25 +72,31 @@ class Gate:
                     status, body, more = await self._produce(topic, scope["query_string"], headers, receive)
                     await _send_json(send, status, body, more)
                     return
-            await self._app(scope, receive, counting_send)
+            is_ours = False
+            await app(scope, receive, counting_send)
         except Problem as problem:
             status = problem.status
             await _send_problem(send, problem)
         except ClientDisconnect:
             status = 499  # nobody is there to be told
+        except Exception as error:
+            if not is_ours:
+                raise  # the application has answered, and uvicorn logs it
+            log.error("request_failed method=%s path=%r", method, scope["path"][:200], exc_info=error)
+            await _send_problem(send, failure())
         finally:
             metrics.in_flight -= 1
             route = scope.get(ROUTE, OTHER)
             metrics.answered(method if method in METHODS else OTHER, route, status, time.perf_counter() - started_s)
 
-    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _socket(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._guard.check("GET", scope["path"], {**_headers(scope), "upgrade": "websocket"})
         except Problem as problem:
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": problem.title})
             return
-        await self._app(scope, receive, send)
+        await app(scope, receive, send)
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -53,6 +53,10 @@ def unavailable(detail: str) -> Problem:
     return Problem(503, "Cluster unavailable", detail, headers={"Retry-After": "1"})
 
 
+def failure() -> Problem:
+    return Problem(500, "Internal error", "The gateway failed to handle this request; its log says why.")
+
+
 async def answer_problem(_: Request, error: Exception) -> Response:
     """Starlette's handler of the exception."""
     assert isinstance(error, Problem), "registered for problems alone"
@@ -71,4 +75,4 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
 async def answer_failure(request: Request, error: Exception) -> Response:
     """Our fault. The client learns that it is, and the log learns the rest."""
     log.error("request_failed method=%s path=%r", request.method, request.url.path[:200], exc_info=error)
-    return Problem(500, "Internal error", "The gateway failed to handle this request; its log says why.").response()
+    return failure().response()

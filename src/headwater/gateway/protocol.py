@@ -1,11 +1,13 @@
-"""uvicorn's HTTP protocol with bounds that it lacks: on the size of a request's head, and on the time it may take."""
+"""uvicorn's HTTP protocol with bounds that it lacks: on the size of a request's head, and on the time that a request
+takes to arrive. A client that sends a byte a second must not hold memory, or a connection, for long."""
 
 import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024
-HEAD_TIMEOUT_S = 20.0
+ARRIVAL_TIMEOUT_S = 60.0
+"""From its first byte, or from the connection, to the end of its body."""
 
 
 class HeadTooLarge(Exception):
@@ -14,11 +16,12 @@ class HeadTooLarge(Exception):
 
 class BoundedHttpProtocol(HttpToolsProtocol):
     _head_bytes = 0
-    _head_timer: asyncio.TimerHandle | None = None
+    _is_in_head = True
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+        self._timer = self.loop.call_later(ARRIVAL_TIMEOUT_S, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -31,7 +34,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.send_400_response("The head of the request is too large.")
             return
         # llhttp gives a header when it is whole: one that never ends is counted here.
-        if self._is_in_head():
+        if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > 2 * MAX_HEAD_BYTES:
                 self.send_400_response("The head of the request is too large.")
@@ -39,8 +42,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head_bytes = 0
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+        self._is_in_head = True
+        if self._timer is None:
+            self._timer = self.loop.call_later(ARRIVAL_TIMEOUT_S, self._give_up)
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -51,23 +55,24 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._stop_timer()
+        self._is_in_head = False
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._stop_timer()
+        super().on_message_complete()
 
     def _count(self, size_bytes: int) -> None:
         self._head_bytes += size_bytes
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLarge
 
-    def _is_in_head(self) -> bool:
-        return self._head_timer is not None
-
     def _give_up(self) -> None:
-        self._head_timer = None
+        self._timer = None
         if not self.transport.is_closing():
             self.transport.close()
 
     def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

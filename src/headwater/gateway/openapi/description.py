@@ -119,7 +119,7 @@ def _responses(each: Description, schema_of: Mapping[int, Any], *, has_body: boo
         elif type_ is not None:
             told["content"] = {JSON: {"schema": _schema(type_, schema_of)}}
         responses[str(status)] = told
-    of_bodies = (408, 413, 415) if has_body else ()
+    of_bodies = (413, 415) if has_body else ()
     for status in sorted({*ALWAYS, *of_bodies, *each.problems} - set(each.answers)):
         problem = {"schema": {"$ref": REFERENCE.format(name="Problem")}}
         responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: problem}}
