@@ -43,8 +43,9 @@ def chromium() -> str | None:
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
+    """No longer than for a module: while it runs, this thread has an event loop, and other tests want their own."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     executable = chromium()
     if executable is None:

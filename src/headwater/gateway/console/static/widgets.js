@@ -34,11 +34,13 @@ export function sparkline(label, { small = false, points = 45 } = {}) {
   const area = svg("path", { class: "area" });
   const line = svg("path", { class: "line" });
   const element = svg("svg", { class: small ? "spark small" : "spark", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": `${label}, lately` }, area, line);
+  if (!small) element.setAttribute("hidden", ""); // until there is a line to see
   return {
     element,
     draw(values) {
       const shown = values.slice(-points).map((value) => value ?? 0);
       if (shown.length < 2) return;
+      element.removeAttribute("hidden");
       const top = Math.max(...shown, 1e-9);
       const step = 100 / (points - 1);
       const left = 100 - step * (shown.length - 1);

@@ -141,7 +141,7 @@ function letterTable(letters) {
         if (!isOpen && !detail.firstChild.hasChildNodes()) detail.firstChild.append(recordDetail(record));
       });
       return [h("tr", {}, h("td", { class: "tight" }, opener, time(record.timestamp)), h("td", { class: "tight" }, origin ?? "–"),
-        h("td", { class: "key" }, keyCell(record)), h("td", {}, reason ?? h("span", { class: "muted" }, "–"), tries != null && h("div", { class: "muted" }, `${count(tries)} deliveries`)), h("td", { class: "value" }, valueCell(record))), detail];
+        h("td", { class: "key" }, keyCell(record)), h("td", { class: "tight" }, reason ?? h("span", { class: "muted" }, "–"), tries != null && h("div", { class: "muted" }, `${count(tries)} ${tries === 1 ? "delivery" : "deliveries"}`)), h("td", { class: "value" }, valueCell(record))), detail];
     }))));
 }
 

@@ -41,15 +41,19 @@ export async function overview(main, { signal }) {
     { label: "Data", class: "num", cell: (row) => bytes(row.size_bytes) },
   ], { caption: "Nodes", key: (row) => row.node_id });
   const lags = [];
+  const whose = h("p", { class: "hint", hidden: true }, "Records and bytes per second are those of the broker that this gateway asks, not of the whole cluster.");
   show(main, head("Overview"), errors,
     h("div", { class: "stats" }, Object.values(figures).map((one) => one.element)),
+    whose,
     h("div", { class: "stats" }, Object.values(health).map((one) => one.element)),
     h("div", { class: "pair" },
       panel("Busiest topics", { tools: h("a", { href: "#/topics" }, "All topics") }, busiest.element),
       panel("Groups by lag", { tools: h("a", { href: "#/groups" }, "All groups") }, lagging.element)),
     panel("Nodes", { tools: h("a", { href: "#/nodes" }, "Nodes and leaders") }, nodeTable.element));
 
+  let manyNodes = false;
   watchRates((state) => {
+    whose.hidden = !manyNodes || !state.hasTraffic;
     show(errors, state.error && state.error.status !== 401 && notice(state.error));
     const own = state.topics.filter((topic) => !topic.internal);
     const { recordsIn, bytesIn, bytesOut } = state.total;
@@ -64,6 +68,7 @@ export async function overview(main, { signal }) {
   await live(errors, 3000, signal, async () => {
     const [cluster, listed] = await Promise.all([get("/v1/cluster", signal), get("/v1/groups", signal)]);
     nodeTable.update(cluster.nodes.map((node) => ({ ...node, isController: node.node_id === cluster.controller })));
+    manyNodes = cluster.nodes.length > 1;
     health.nodes.set(count(cluster.nodes.length), { unit: (cluster.controller ?? -1) >= 0 ? `controller ${cluster.controller}` : "" });
     health.under.set(count(cluster.under_replicated), { state: cluster.under_replicated ? "warn" : "" });
     health.offline.set(count(cluster.offline), { state: cluster.offline ? "bad" : "" });
