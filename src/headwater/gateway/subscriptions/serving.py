@@ -20,7 +20,7 @@ from headwater.gateway.subscriptions.facts import UNUSED, Facts, all_facts, know
 from headwater.gateway.subscriptions.members import Member, Members
 from headwater.gateway.subscriptions.redriving import Redriving
 from headwater.gateway.subscriptions.settling import Verdict
-from headwater.gateway.subscriptions.share_member import ShareMember, check_topic
+from headwater.gateway.subscriptions.share_member import ShareMember
 from headwater.gateway.subscriptions.stream_member import StreamMember, delivery_of
 
 LETTER_BYTES = 4 * 1024 * 1024
@@ -121,7 +121,7 @@ class Serving:
         push = push_settings(facts.config.values, is_queue=facts.is_queue)
         if push is not None and not push.stopped:
             raise Problem(409, "Subscription is pushed", f"{name} is pushed to its webhook; make another one to pull.")
-        return self.members.join(name, check_topic(facts.topic, name), is_queue=facts.is_queue)
+        return self.members.join(name, _topic_of(facts), is_queue=facts.is_queue)
 
     def as_queue(self, member: Member, name: str) -> ShareMember:
         if not isinstance(member, ShareMember):
@@ -182,6 +182,17 @@ async def settle(member: ShareMember, asked: shapes.AckIn) -> list[shapes.AckRes
     if not verdicts:
         raise Problem(400, "Bad request", "Nothing is acknowledged: accept, release, reject and extend are empty.")
     return [shapes.AckResult(each.ack_id, each.status) for each in await member.settle(verdicts)]  # type: ignore[arg-type]
+
+
+def _topic_of(facts: Facts) -> str:
+    if not facts.topic:
+        raise Problem(
+            409,
+            "No topic",
+            f"Group {facts.name} was never subscribed to one topic: it reads whatever its members name. "
+            "POST /v1/subscriptions with its name gives it a topic.",
+        )
+    return facts.topic
 
 
 async def _gone(request: Request) -> None:

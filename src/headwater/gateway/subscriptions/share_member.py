@@ -1,25 +1,24 @@
 """A member of a queue (a share group, KIP-932) that lives in the gateway: heartbeats, who leads what, and records for
 whoever waits for them.
 
-Nothing is fetched before somebody asks. What was lent and nobody takes, because its reader went or because two brokers
-gave at once, waits a moment for the next reader and then goes back to the queue.
+Nothing is fetched before somebody asks; what nobody takes goes back to the queue.
 """
 
 import asyncio
 import secrets
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from headwater.gateway.problems import Problem, too_busy, unavailable
+from headwater.gateway.problems import unavailable
 from headwater.gateway.subscriptions.brokers import Brokers, Refused, check
 from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.deliveries import Delivery
 from headwater.gateway.subscriptions.leases import Fate, Lease, Leases
 from headwater.gateway.subscriptions.settling import Settling, Verdict
 from headwater.gateway.subscriptions.share_link import ShareLink
+from headwater.gateway.subscriptions.share_readers import ShareReaders
 from headwater.gateway.subscriptions.share_session import Fetched, Lent
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import CorruptBatch, split
@@ -29,18 +28,10 @@ from headwater.records.record import Record, records
 SHARE_GROUP_HEARTBEAT = 76
 JOIN, LEAVE = 0, -1
 MAX_HELD = 10_000
-MAX_WAITERS = 1_000
-MAX_FETCH_RECORDS = 2_000
-MAX_FETCH_BYTES = 16 * 1024 * 1024
-FETCH_WAIT_MS = 500
-"""Of one fetch: a reader that goes leaves no fetch behind that waits for long."""
-GRACE_S = 2.0
-"""How long after its time a reader waits for fetches that are under way."""
 READY_S = 10.0
-SPARE_S = 1.0
-"""How long records wait for a reader that were lent and not taken."""
 TIDY_S = 0.25
-DRAIN_STEP_S = 0.005
+DRAIN_S, DRAIN_STEP_S = 2.0, 0.005
+LEAVE_S = 2.0
 LOCK_MARGIN_MS = 100
 """A lease counts as over this much earlier than the broker says: it began before its answer arrived."""
 FIRST_REST_S, LONGEST_REST_S = 0.1, 3.0
@@ -54,18 +45,6 @@ class Settled(NamedTuple):
     """done, expired, settled (before), unknown, or failed: the broker could not be asked."""
 
 
-class _Reader:
-    __slots__ = ("future", "max_bytes", "max_records", "rounds", "until_s")
-
-    def __init__(self, max_records: int, max_bytes: int, until_s: float, rounds: dict[ShareLink, int]) -> None:
-        self.max_records = max_records
-        self.max_bytes = max_bytes
-        self.until_s = until_s
-        self.rounds = rounds
-        """Of each link, the fetch that must have come back before nothing is nothing."""
-        self.future: asyncio.Future[list[Delivery]] = asyncio.get_running_loop().create_future()
-
-
 class ShareMember:
     def __init__(self, brokers: Brokers, group: str, topic: str) -> None:
         self.group = group
@@ -76,10 +55,7 @@ class ShareMember:
         self._brokers = brokers
         self._member_id = str(uuid4())
         self._leases = Leases(secrets.token_bytes(32), MAX_HELD)
-        self._readers: deque[_Reader] = deque()
-        self._wanted = asyncio.Event()
-        self._spare: deque[Delivery] = deque()
-        self._spare_since_s = 0.0
+        self._readers = ShareReaders(group, self._leases)
         self._assigned: frozenset[int] = frozenset()
         self._links: dict[tuple[int, object], tuple[ShareLink, asyncio.Task[None]]] = {}
         self._link_of: dict[int, ShareLink] = {}
@@ -91,33 +67,11 @@ class ShareMember:
 
     async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]:
         """Some records, as soon as there are any; none when the time is over. Raises Problem."""
-        if len(self._readers) >= MAX_WAITERS:
-            raise too_busy(f"{MAX_WAITERS} requests wait for records of {self.group} already.")
-        if not self._leases.room and not self._spare:
-            raise too_busy(f"{MAX_HELD} records of {self.group} are held and not acknowledged.", 5)
+        self._readers.check_room()
         await self._joined()
-        loop = asyncio.get_running_loop()
-        rounds = {link: link.rounds + link.is_fetching for link in self._link_of.values()}
-        reader = _Reader(max_records, max_bytes, loop.time() + wait_ms / 1000, rounds)
-        self._readers.append(reader)
-        self._wanted.set()
-        self._serve()
-        timer = loop.call_at(reader.until_s, self._serve)
         try:
-            async with asyncio.timeout_at(reader.until_s + GRACE_S):
-                return await reader.future
-        except TimeoutError:
-            return []
-        except asyncio.CancelledError:
-            if reader.future.done() and not reader.future.cancelled():
-                self._spare.extendleft(reversed(reader.future.result()))
-            raise
+            return await self._readers.take(max_records, max_bytes, wait_ms, self._link_of.values())
         finally:
-            timer.cancel()
-            if reader in self._readers:
-                self._readers.remove(reader)
-            if not self._readers:
-                self._wanted.clear()
             self.idle_since_s = time.monotonic()
 
     def ack_id(self, delivery: Delivery) -> str:
@@ -161,7 +115,7 @@ class ShareMember:
 
     async def drain(self) -> None:
         """Wait until the broker has answered everything that was decided, for a moment."""
-        for _ in range(int(GRACE_S / DRAIN_STEP_S)):
+        for _ in range(int(DRAIN_S / DRAIN_STEP_S)):
             if all(link.is_settled for link, _ in self._links.values()):
                 break
             await asyncio.sleep(DRAIN_STEP_S)
@@ -176,7 +130,7 @@ class ShareMember:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._readers) or len(self._leases) > 0
+        return len(self._readers) > 0 or len(self._leases) > 0
 
     # Living
 
@@ -188,11 +142,9 @@ class ShareMember:
                 await self._heartbeats(tasks)
         finally:
             self._refusal = "the member has left"
-            for reader in self._readers:
-                if not reader.future.done():
-                    reader.future.set_result([])
+            self._readers.end()
             try:
-                async with asyncio.timeout(GRACE_S):
+                async with asyncio.timeout(LEAVE_S):
                     await self._heartbeat(LEAVE)
             except (BrokerGone, Refused, TimeoutError):
                 pass  # its session runs out
@@ -253,7 +205,7 @@ class ShareMember:
             if key not in self._links:
                 assert topic is not None, "it has leaders"
                 link = ShareLink(self._brokers, key[0], self.group, self._member_id, topic.topic_id)
-                task = tasks.create_task(link.run(self._demand, self._wanted, self._lend, self._lost))
+                task = tasks.create_task(link.run(self._readers.demand, self._readers.wanted, self._lend, self._lost))
                 self._links[key] = (link, task)
             link = self._links[key][0]
             self._leases.drop_partitions(link.partitions - indexes)
@@ -266,9 +218,7 @@ class ShareMember:
         while True:
             await asyncio.sleep(TIDY_S)
             self._leases.drop_expired(_now_ms())
-            if self._spare and not self._readers and time.monotonic() - self._spare_since_s > SPARE_S:
-                self.settle_soon(self._spare, Verdict.RELEASE)
-                self._spare.clear()
+            self.settle_soon(self._readers.untaken(), Verdict.RELEASE)
 
     # Between readers and links
 
@@ -281,27 +231,12 @@ class ShareMember:
         except TimeoutError:
             raise unavailable(f"The group {self.group} could not be joined: {self._refusal or 'no answer'}.") from None
 
-    def _demand(self) -> tuple[int, int, int]:
-        now_s = asyncio.get_running_loop().time()
-        missing = sum(reader.max_records for reader in self._readers) - len(self._spare)
-        size_bytes = max((reader.max_bytes for reader in self._readers), default=0)
-        wait_ms = max((int((reader.until_s - now_s) * 1000) for reader in self._readers), default=0)
-        return (
-            max(min(missing, self._leases.room, MAX_FETCH_RECORDS), 0),
-            min(size_bytes, MAX_FETCH_BYTES),
-            min(max(wait_ms, 0), FETCH_WAIT_MS),
-        )
-
     def _lend(self, link: ShareLink, fetched: Fetched) -> None:
         self.lock_ms = fetched.lock_ms or self.lock_ms
         if fetched.has_errors:
             self._stale.set()
-        if fetched.lent:
-            self._spare_since_s = time.monotonic()
         until_ms = _now_ms() + self.lock_ms - LOCK_MARGIN_MS
-        for lent in fetched.lent:
-            self._spare.extend(self._deliveries(link, lent, until_ms))
-        self._serve()
+        self._readers.arrived(each for lent in fetched.lent for each in self._deliveries(link, lent, until_ms))
 
     def _deliveries(self, link: ShareLink, lent: Lent, until_ms: int) -> Iterator[Delivery]:
         counts = {
@@ -327,43 +262,6 @@ class ShareMember:
         # Offsets without a record were compacted away or end transactions; what cannot be read may be another time.
         rest = Verdict.GAP if is_sound else Verdict.RELEASE
         link.settle(Settling(Lease(lent.partition, offset, 0, until_ms), rest, None) for offset in counts)
-
-    def _serve(self) -> None:
-        """Give what there is to those who wait, in their order."""
-        while self._readers:
-            reader = self._readers[0]
-            given = self._next_spare(reader)
-            if not given and not self._is_over(reader):
-                break
-            self._readers.popleft()
-            if not reader.future.done():
-                reader.future.set_result(given)
-            elif given:
-                self._spare.extendleft(reversed(given))
-        if len(self._readers) > 1 and not self._spare:
-            for reader in [each for each in self._readers if self._is_over(each)]:
-                self._readers.remove(reader)
-                if not reader.future.done():
-                    reader.future.set_result([])
-
-    def _next_spare(self, reader: _Reader) -> list[Delivery]:
-        given: list[Delivery] = []
-        size_bytes, now_ms = 0, _now_ms()
-        while self._spare and len(given) < reader.max_records:
-            delivery = self._spare[0]
-            if given and size_bytes + delivery.size_bytes > reader.max_bytes:
-                break
-            self._spare.popleft()
-            held = self._leases.held(delivery.partition, delivery.offset, delivery.lease, now_ms)
-            if isinstance(held, Lease):
-                given.append(delivery)
-                size_bytes += delivery.size_bytes
-        return given
-
-    def _is_over(self, reader: _Reader) -> bool:
-        if asyncio.get_running_loop().time() < reader.until_s:
-            return False
-        return all(link.rounds > seen for link, seen in reader.rounds.items())
 
     def _send(self, settlings: Iterable[Settling]) -> None:
         by_link: dict[ShareLink, list[Settling]] = {}
@@ -402,17 +300,6 @@ class _Heartbeat(NamedTuple):
     member_epoch: int
     heartbeat_interval_ms: int
     assignment: Any
-
-
-def check_topic(topic: str, subscription: str) -> str:
-    if not topic:
-        raise Problem(
-            409,
-            "No topic",
-            f"Group {subscription} was never subscribed to one topic: it reads whatever its members name. "
-            "POST /v1/subscriptions with its name gives it a topic.",
-        )
-    return topic
 
 
 def _records(batches: bytes, wanted: Iterable[int]) -> tuple[list[Record], bool]:
