@@ -100,7 +100,7 @@ class FakeGateway:
             counters = {"produced_records": records, "produced_bytes": records * 220, "fetched_bytes": records * 410}
             told.append({"name": name, **counters})
         leases = [{"group": "shipping", "topic": "orders", "partition": index, "records": 4} for index in range(3)]
-        return JSONResponse({"topics": told, "leases": leases, "left_out": 0})
+        return JSONResponse({"topics": told, "leases": leases, "left_out": 0, "is_known": True})
 
     async def list_topics(self, request: Request) -> Response:
         self._admit(request)

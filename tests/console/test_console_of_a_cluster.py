@@ -5,6 +5,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -72,6 +73,25 @@ def test_the_page_may_load_nothing_from_elsewhere_and_is_not_framed(shop: Shop) 
 @pytest.mark.parametrize("path", ["nosuch.js", "../routes.py", "..%2froutes.py", "%2e%2e/routes.py", "views"])
 def test_only_the_files_of_the_console_are_served(shop: Shop, path: str) -> None:
     assert shop.http.get(f"/console/{path}").status_code == 404
+
+
+def test_with_a_token_the_page_is_open_and_what_it_shows_is_not(
+    open_page: OpenPage, shop: Shop, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token-of-some-length\n")
+    with serving(shop.bootstrap, token_file=token) as gateway, client_of(gateway) as http:
+        assert http.get("/").status_code == http.get("/console/views/topics.js").status_code == 200
+        closed = ("/console/traffic", "/v1/pipelines", "/v1/topics")
+        assert {http.get(path).status_code for path in closed} == {401}
+        page = open_page(f"http://{gateway.host}:{gateway.port}/#/topics", expected=(401,))
+        page.get_by_label("Token", exact=True).fill("a-token-of-some-length")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("link", name="orders", exact=True)).to_be_visible()
+        assert page.evaluate("document.cookie") == ""
+        # This one was told of no broker's metrics: what is written is seen by how topics grow.
+        page.goto(f"http://{gateway.host}:{gateway.port}/#/")
+        expect(page.locator(".stat", has_text="Bytes out").locator(".figure")).to_have_text(re.compile("^\u2013"))
 
 
 def test_traffic_is_what_the_broker_counted(shop: Shop) -> None:

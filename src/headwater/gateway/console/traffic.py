@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from headwater.gateway.context import Context
-from headwater.gateway.problems import Problem, unavailable
+from headwater.gateway.problems import unavailable
 
 FIELDS = {
     "headwater_produced_records_total": "produced_records",
@@ -52,6 +52,8 @@ class TrafficPage(Struct):
     leases: list[Leases]
     left_out: int = 0
     """Topics and leases for which there was no room."""
+    is_known: bool = True
+    """False if this gateway was told of no broker's metrics address."""
 
 
 class Traffic:
@@ -62,10 +64,10 @@ class Traffic:
         self._asked_s = float("-inf")
 
     async def read(self) -> TrafficPage:
-        """Raises Problem: 404 if there is nobody to ask, 503 if nobody answers."""
+        """Raises Problem (503) if the broker does not answer."""
         address = self._context.config.broker_pages
         if address is None:
-            raise Problem(404, "Not found", "This gateway was told of no broker's metrics address.")
+            return TrafficPage([], [], is_known=False)
         async with self._one_at_a_time:
             if self._page is None or time.monotonic() - self._asked_s >= FRESH_S:
                 self._page = await self._context.in_thread(_fetch, f"http://{address}/metrics")

@@ -2,7 +2,7 @@
 // line is there when one comes back. The broker's own counters tell what was read and written; where the gateway does
 // not reach them, the growth of the topics tells at least what was written.
 
-import { get, isGone } from "./api.js";
+import { get } from "./api.js";
 
 const EVERY_MS = 2000;
 const KEPT = 60;
@@ -57,14 +57,9 @@ async function take() {
 }
 
 async function counters() {
-  try {
-    const answer = await get("/console/traffic");
-    return new Map(answer.topics.map((topic) => [topic.name, topic]));
-  } catch (error) {
-    if (!isGone(error)) throw error;
-    state.hasTraffic = false;
-    return null;
-  }
+  const answer = await get("/console/traffic");
+  state.hasTraffic = answer.is_known;
+  return answer.is_known ? new Map(answer.topics.map((topic) => [topic.name, topic])) : null;
 }
 
 function fromCounters(now, before, seconds) {

@@ -71,11 +71,9 @@ export async function group(main, { parts: [name], signal }) {
 
 // Records that workers hold, by partition, as the broker tells; null if nobody can be asked.
 async function leases(name, signal) {
-  const traffic = await get("/console/traffic", signal).catch((error) => {
-    if (isGone(error)) return null;
-    throw error;
-  });
-  return traffic && new Map(traffic.leases.filter((one) => one.group === name).map((one) => [`${one.topic}/${one.partition}`, one.records]));
+  const traffic = await get("/console/traffic", signal);
+  if (!traffic.is_known) return null;
+  return new Map(traffic.leases.filter((one) => one.group === name).map((one) => [`${one.topic}/${one.partition}`, one.records]));
 }
 
 function deadLetters(place, name, subscription, signal) {
