@@ -61,9 +61,10 @@ Outcome: TypeAlias = Delivered | KafkaError
 class _Pending:
     """The records of one request, until the last of them is reported."""
 
-    __slots__ = ("done", "missing", "outcomes", "size_bytes")
+    __slots__ = ("client", "done", "missing", "outcomes", "size_bytes")
 
-    def __init__(self, done: "asyncio.Future[list[Outcome]]", count: int, size_bytes: int) -> None:
+    def __init__(self, client: Producer, done: "asyncio.Future[list[Outcome]]", count: int, size_bytes: int) -> None:
+        self.client = client
         self.done = done
         self.missing = count
         self.outcomes: list[Any] = [None] * count
@@ -94,7 +95,7 @@ class RecordProducer:
             or self.in_flight_bytes + size_bytes > self._config.max_buffered_bytes
         ):
             raise too_busy(f"{self.in_flight} records wait for the cluster. Try it again in a moment.")
-        pending = _Pending(self._loop.create_future(), count, size_bytes)
+        pending = _Pending(self._client, self._loop.create_future(), count, size_bytes)
         self.in_flight += count
         self.in_flight_bytes += size_bytes
         produce = self._client.produce
@@ -155,7 +156,7 @@ class RecordProducer:
         pending.outcomes[index] = outcome
         pending.missing -= 1
         self.in_flight -= 1
-        if isinstance(outcome, KafkaError) and outcome.fatal():
+        if pending.client is self._client and isinstance(outcome, KafkaError) and outcome.fatal():
             self._replace()
         if not pending.missing:
             self.in_flight_bytes -= pending.size_bytes
@@ -165,4 +166,12 @@ class RecordProducer:
     def _replace(self) -> None:
         """A producer that met a fatal error takes no more records; the next one begins afresh."""
         log.warning("producer_replaced in_flight=%d", self.in_flight)
-        self._client = Producer(producer_settings(self._config))
+        retired, self._client = self._client, Producer(producer_settings(self._config))
+        self._loop.call_soon(self._drain, retired)  # not from here: this may be one of its callbacks
+
+    def _drain(self, retired: Producer) -> None:
+        """What it still held has failed; whoever waits for it is told."""
+        retired.purge()
+        retired.poll(0)
+        if len(retired):
+            self._loop.call_later(MAX_POLL_INTERVAL_S, self._drain, retired)
