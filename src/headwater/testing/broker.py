@@ -7,8 +7,8 @@ The broker listens on a free loopback port and keeps its data in a temporary dir
 (a `data_dir` that the caller gave stays). It runs in a thread of this process, or with `subprocess=True` as a
 `headwater serve` child, which can be killed. Keyword arguments are fields of `headwater.broker.config.BrokerConfig`.
 
-Differences from `headwater serve`, each of which a keyword argument undoes: no metrics port, no HTTP, and `durability="os"`,
-because a test broker's data has no power cut to survive.
+Differences from `headwater serve`, each of which a keyword argument undoes: no metrics port, no HTTP, and
+`durability="os"`, because a test broker's data has no power cut to survive.
 
 Not thread-safe: one thread starts, stops and restarts a broker. Any number of clients may use it.
 """
