@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -61,13 +62,17 @@ def value_of(topic: str) -> SerializationContext:
 
 
 def test_avro_goes_through_a_topic_and_is_read_with_a_later_schema(
-    client: SchemaRegistryClient, carry: Callable[[bytes], bytes], topic: str
+    client: SchemaRegistryClient, carry: Callable[[bytes], bytes], topic: str, http: httpx.Client
 ) -> None:
     written = AvroSerializer(client, ORDER)({"id": 7, "note": "soon"}, value_of(topic))
     assert written is not None and written[0] == 0
     read = AvroDeserializer(client, ORDER_WITH_TOTAL)(carry(written), value_of(topic))
     assert read == {"id": 7, "note": "soon", "total": 0.0}
     assert client.get_latest_version(f"{topic}-value").version == 1
+    (record,) = http.get(f"/v1/topics/{topic}/records", params={"partition": 0, "decode": "schema"}).json()["records"]
+    assert record["value"] == {"id": 7, "note": "soon"}
+    schema_id = client.get_latest_version(f"{topic}-value").schema_id
+    assert record["schema"] == {"id": schema_id, "type": "AVRO", "subject": f"{topic}-value", "version": 1}
 
 
 def test_avro_with_a_reference_is_read_with_it(client: SchemaRegistryClient, topic: str) -> None:

@@ -1,6 +1,6 @@
 """Java's KafkaAvroSerializer and KafkaAvroDeserializer against the registry.
 
-Confluent publishes them in a repository of its own; Apache Pinot carries them, as they are, in a jar of Maven Central."""
+Confluent publishes them in a repository of its own; Apache Pinot carries them, unchanged, in a jar of Maven Central."""
 
 import fcntl
 import json

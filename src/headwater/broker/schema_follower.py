@@ -110,7 +110,8 @@ class SchemaFollower:
                 for event in events:
                     self.registry.apply(event)
             return
-        events = [event for record in records(batch, header) if (event := _event(record.key, record.value)) is not None]
+        told = (_event(record.key, record.value) for record in records(batch, header))
+        events = [event for event in told if event is not None]
         if not header.is_transactional:
             for event in events:
                 self.registry.apply(event)

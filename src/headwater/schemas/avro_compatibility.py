@@ -29,6 +29,8 @@ class _Comparison:
         self._verdicts: dict[tuple[int, int], bool] = {}
         """By the identities of two types; one that is being compared counts as readable: whoever meets it again is
         inside of it."""
+        self._believed: list[tuple[int, int]] = []
+        """Those that count as readable, in the order in which they were met."""
 
     def compare(self, reader: Type, writer: Type, path: str, depth: int) -> bool:
         """Say whether it is readable, and why not."""
@@ -42,11 +44,13 @@ class _Comparison:
         if known is not None:
             return known
         self._verdicts[pair] = True
-        before = len(self._verdicts)
+        before = len(self._believed)
+        self._believed.append(pair)
         verdict = self._compare(reader, writer, path, depth)
         if not verdict:  # what was found meanwhile may rest on the belief that it is readable
-            for inner in list(self._verdicts)[before:]:
+            for inner in self._believed[before:]:
                 del self._verdicts[inner]
+            del self._believed[before:]
             self._verdicts[pair] = False
         return verdict
 
@@ -90,9 +94,9 @@ class _Comparison:
         mark = len(self.findings.found)
         for index, branch in enumerate(reader.branches):
             if self.compare(branch, writer, f"{path}/{index}", depth + 1):
-                del self.findings.found[mark:]
+                self.findings.forget(mark)
                 return True
-        del self.findings.found[mark:]
+        self.findings.forget(mark)
         return self._fail("MISSING_UNION_BRANCH", path, f"the reader's union lacks {_word(writer)}")
 
     def _same_name(self, reader: Type, writer: Type, path: str) -> bool:

@@ -15,7 +15,8 @@ from headwater.schemas.schema import Schema
 
 MAX_ID = 2**31 - 1
 MAX_VERSIONS = 100_000
-"""In the whole registry: it is kept in memory."""
+MAX_SIZE_BYTES = 256 * 1024 * 1024
+"""Both of the whole registry: it is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ def register(
     is_import = registry.mode(subject) is Mode.IMPORT
     if len(registry) >= MAX_VERSIONS:
         raise refusal.not_permitted(f"The registry has {MAX_VERSIONS} versions, and takes no more")
+    if registry.size_bytes + len(schema.text) > MAX_SIZE_BYTES:
+        raise refusal.not_permitted(f"The registry has {MAX_SIZE_BYTES} bytes of schemas, and takes no more")
     return (
         _imported(registry, subject, schema, schema_id, number)
         if is_import

@@ -1,9 +1,11 @@
 """Why data that one schema wrote cannot be read with another: kind, place and reason of each difference."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headwater.schemas.limits import MAX_COMPARISONS, MAX_REASONS
+
+TOO_COMPLEX: Final = "TOO_COMPLEX"
 
 
 class Incompatibility(NamedTuple):
@@ -25,12 +27,19 @@ class Findings:
     compared: int = 0
 
     def add(self, kind: str, path: str, reason: str) -> None:
-        if len(self.found) < MAX_REASONS:
+        if kind == TOO_COMPLEX and any(each.kind == TOO_COMPLEX for each in self.found):
+            return
+        if len(self.found) < MAX_REASONS or kind == TOO_COMPLEX:
             self.found.append(Incompatibility(kind, path or "/", reason))
+
+    def forget(self, mark: int) -> None:
+        """What was found since there were so many does not matter: another choice is readable, or none is. That a bound
+        was met stays."""
+        self.found[mark:] = [each for each in self.found[mark:] if each.kind == TOO_COMPLEX]
 
     def may_compare(self, path: str) -> bool:
         """Counts one comparison more."""
         self.compared += 1
         if self.compared == MAX_COMPARISONS:
-            self.add("TOO_COMPLEX", path, f"the schemas need more than {MAX_COMPARISONS} comparisons")
+            self.add(TOO_COMPLEX, path, f"the schemas need more than {MAX_COMPARISONS} comparisons")
         return self.compared < MAX_COMPARISONS

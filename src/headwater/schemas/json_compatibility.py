@@ -29,6 +29,8 @@ class Comparison:
         self.findings = Findings()
         self._verdicts: dict[tuple[int, int], bool] = {}
         """By the identities of two schemas; one that is being compared counts as readable."""
+        self._believed: list[tuple[int, int]] = []
+        """Those pairs, in the order in which they were met."""
         self._alive: list[Any] = []
         """What was made on the way is kept, so that no two schemas have one identity."""
 
@@ -51,24 +53,26 @@ class Comparison:
         known = self._verdicts.get(pair) if isinstance(writer.schema, dict) else None
         if known is not None:
             return known
-        before = len(self._verdicts)
+        before = len(self._believed)
+        self._believed.append(pair)
         self._verdicts[pair] = True
         self._alive.append((reader.schema, writer.schema))
         verdict = self._follow(reader, writer, path, depth)
         if (
             not verdict
         ):  # what was found meanwhile may rest on the belief that it is readable; and reasons are told anew
-            for inner in list(self._verdicts)[before:]:
-                del self._verdicts[inner]
+            for inner in self._believed[before:]:
+                self._verdicts.pop(inner, None)
+            del self._believed[before:]
         elif not isinstance(writer.schema, dict):
-            del self._verdicts[pair]
+            self._verdicts.pop(pair, None)
         return verdict
 
     def accepts(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
         """As `compare`, without telling why not."""
         mark = len(self.findings.found)
         verdict = self.compare(reader, writer, path, depth)
-        del self.findings.found[mark:]
+        self.findings.forget(mark)
         return verdict
 
     def _follow(self, reader: Place, writer: Place, path: str, depth: int) -> bool:

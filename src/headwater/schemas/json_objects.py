@@ -63,7 +63,7 @@ class ObjectRules:
                 if self._accepts_any(wanted, _schemas_of(self._written, name, if_unclear=False), here, depth):
                     continue
                 verdict = False
-                del self._comparison.findings.found[mark:]
+                self._comparison.findings.forget(mark)
                 self._tell(name, wanted, here, depth)
                 break
         return verdict

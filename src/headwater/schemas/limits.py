@@ -12,8 +12,8 @@ MAX_JSON_DEPTH: Final = 3 * MAX_DEPTH
 """An Avro record is an object in a list in an object."""
 MAX_TYPES: Final = 20_000
 """Types in one schema, with those that it takes from others."""
-MAX_COMPARISONS: Final = 100_000
-"""Pairs of types that are compared to find out whether two schemas are compatible."""
+MAX_COMPARISONS: Final = 30_000
+"""Pairs of types that are compared to find out whether two schemas are compatible: a few seconds at most."""
 MAX_REASONS: Final = 50
 """Told when they are not."""
 MAX_REFERENCES: Final = 200

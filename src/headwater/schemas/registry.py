@@ -44,6 +44,8 @@ class Registry:
         self._configs: dict[str | None, Config] = {}
         self._modes: dict[str | None, Mode] = {}
         self.last_id = 0
+        self.size_bytes = 0
+        """Of all texts, roughly: it is kept in memory."""
         self.changes = 0
         """How often it was changed: whoever decided on an older state decides again."""
 
@@ -72,6 +74,7 @@ class Registry:
         key = (version.subject, version.version)
         self._subjects.setdefault(version.subject, {})[version.version] = version
         self._users.setdefault(version.schema_id, {})[key] = version
+        self.size_bytes += len(version.schema.text)
         self._ids.setdefault(version.schema.fingerprint, version.schema_id)
         for reference in version.schema.references:
             self._referrers.setdefault((reference.subject, reference.version), set()).add(key)
@@ -83,6 +86,7 @@ class Registry:
             return
         if not self._subjects[subject]:
             del self._subjects[subject]
+        self.size_bytes -= len(version.schema.text)
         users = self._users[version.schema_id]
         del users[subject, number]
         if not users:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.gateway.context import Context
 from headwater.gateway.registry.registrar import Registrar
 from headwater.schemas import decisions, refusal
 from headwater.schemas.decisions import Registration
@@ -25,8 +24,7 @@ class Candidate:
 
 
 class Registering:
-    def __init__(self, context: Context, registrar: Registrar) -> None:
-        self._context = context
+    def __init__(self, registrar: Registrar) -> None:
         self._registrar = registrar
 
     async def register(self, subject: str, candidate: Candidate, *, normalize: bool) -> Version:
@@ -75,7 +73,7 @@ class Registering:
         if level is Level.NONE:
             return []
         parsed = [await self._registrar.parsed_version(version.schema) for version in earlier]
-        return await self._context.in_thread(incompatibilities, new, parsed, level)
+        return await self._registrar.compute(incompatibilities, new, parsed, level)
 
     def _is_normal(self, subject: str, normalize: bool) -> bool:
         config = self._registrar.registry.config(subject)

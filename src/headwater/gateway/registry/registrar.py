@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
@@ -30,6 +30,7 @@ MAX_PARSED = 256
 CATCH_UP_S = 10.0
 MAX_PAUSE_S = 0.05
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -44,6 +45,7 @@ class Registrar:
         self._waiting = 0
         self._has_topic = False
         self._parsed: OrderedDict[bytes, Parsed] = OrderedDict()
+        self._computing = asyncio.Lock()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -147,7 +149,7 @@ class Registrar:
         found = self._parsed.get(key)
         if found is None:
             try:
-                found = await self._context.in_thread(parse, resolved)
+                found = await self.compute(parse, resolved)
             except InvalidSchema as error:
                 raise invalid_schema(str(error)) from None
             self._parsed[key] = found
@@ -155,6 +157,11 @@ class Registrar:
                 self._parsed.popitem(last=False)
         self._parsed.move_to_end(key)
         return found
+
+    async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One at a time: a hostile schema takes seconds, and the parser of .proto files has state of its own."""
+        async with self._computing:
+            return await self._context.in_thread(call, *args, **kwargs)
 
     async def read(self, look: Callable[[Registry], T]) -> T:
         """What is known now; or, if that is nothing, what is known after a look at the end of the log."""

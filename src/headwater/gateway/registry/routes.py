@@ -30,7 +30,7 @@ def routes(context: Context) -> list[BaseRoute]:
     registrar = Registrar(context)
     context.registrar = registrar
     context.value_decoder = RegistryDecoder(context, registrar)
-    registering = Registering(context, registrar)
+    registering = Registering(registrar)
     handlers: dict[tuple[str, str], Handler] = {
         **_SchemaRoutes(registrar).handlers(),
         **SubjectRoutes(context, registrar, registering).handlers(),

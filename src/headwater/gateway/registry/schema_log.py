@@ -26,7 +26,7 @@ TRANSACTIONAL_ID = "headwater-schema-registry"
 TRANSACTION_TIMEOUT_MS = 30_000
 MAX_READ = 500
 READ_WAIT_S = 0.25
-LOOK_AGAIN_S = 2.0
+LOOK_AGAIN_S = 5.0
 """For a topic that does not exist yet, or a cluster that does not answer."""
 
 Follower = Callable[[Sequence[Event], int], None]
@@ -45,27 +45,30 @@ class SchemaLog:
 
     def follow(self, follower: Follower, restart: Callable[[], None]) -> None:
         """Until `stop`. `restart` is told when the log is another one than before, and is read from its start."""
-        while not self._is_stopping:
-            consumer = Consumer(
-                {
-                    **client_settings(self._config),
-                    "group.id": "headwater-schema-registry",
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "auto.offset.reset": "earliest",
-                    "isolation.level": "read_committed",
-                    "allow.auto.create.topics": False,
-                }
-            )
-            try:
-                if self._exists(consumer):
-                    restart()
-                    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-                    self._read(consumer, follower)
-            finally:
-                consumer.close()
-            self._wake.wait(LOOK_AGAIN_S)
-            self._wake.clear()
+        consumer = Consumer(
+            {
+                **client_settings(self._config),
+                "group.id": "headwater-schema-registry",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            while not self._is_stopping:
+                try:
+                    if TOPIC in consumer.list_topics(timeout=self._timeout_s).topics:
+                        restart()
+                        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+                        self._read(consumer, follower)
+                        consumer.unassign()
+                except KafkaException:
+                    pass  # nobody answers: look again
+                self._wake.wait(LOOK_AGAIN_S)
+                self._wake.clear()
+        finally:
+            consumer.close()
 
     def wake(self) -> None:
         """The topic may be there now."""
@@ -74,12 +77,6 @@ class SchemaLog:
     def stop(self) -> None:
         self._is_stopping = True
         self._wake.set()
-
-    def _exists(self, consumer: Any) -> bool:
-        try:
-            return TOPIC in consumer.list_topics(timeout=self._timeout_s).topics
-        except KafkaException:
-            return False
 
     def _read(self, consumer: Any, follower: Follower) -> None:
         while not self._is_stopping:
@@ -121,17 +118,12 @@ class SchemaLog:
         """All of them, or none. Raises KafkaException; then the log has another owner, or it is not known how it
         ended: the next owner finds out by reading."""
         assert self._producer is not None, "owned"
-        failures: list[Any] = []
         self._producer.begin_transaction()
         for event in events:
             key, value = to_record(event)
-            self._producer.produce(
-                TOPIC, value, key, 0, on_delivery=lambda error, _: failures.append(error) if error else None
-            )
-        if self._producer.flush(self._timeout_s + 1):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        if failures:
-            raise KafkaException(failures[0])
+            self._producer.produce(TOPIC, value, key, 0)
+        # It sends what waits, and fails if a record was not taken. No record has a callback: being fenced meanwhile, it
+        # would be called with the client's exception already set, which Python does not forgive.
         self._producer.commit_transaction(self._timeout_s)
 
     def disown(self) -> None:
