@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
+    from headwater.pipelines.schemas_rows import Wanted
+
+KINDS = ("avro", "protobuf")
+"""Formats that need the schema registry."""
 ROW, UNFIT = "_headwater_row", "_headwater_unfit"
 LETTER_PREFIX = "headwater.dlq."
 MAX_SHOWN_CHARS = 200
@@ -32,7 +36,7 @@ def fitting(frame: "DataFrame", parse: Parse, subject: str) -> "DataFrame":
         shown = f.substring(f.coalesce(_text(parse), f.lit("no value")), 1, MAX_SHOWN_CHARS)
         complaint = f.raise_error(f.concat(f.lit(f"{subject}: a record is no {parse.format} of this schema: "), shown))
         read = read.where(f.when(is_unfit, complaint.cast("boolean")).otherwise(True))
-    if parse.schema is not None and (twice := set(parse.keep) & set(_schema(parse).names)):
+    if parse.format != "text" and (twice := set(parse.keep) & set(_schema(parse).names)):
         raise ValueError(f"keep and schema both have a column {min(twice)}")
     kept = [f.col(_quoted(name)) for name in parse.keep]
     if parse.format == "text":
@@ -56,7 +60,9 @@ def dead_letters(frame: "DataFrame", parse: Parse, pipeline: str, step: str) -> 
     about |= {
         "pipeline": f.lit(pipeline),
         "step": f.lit(step),
-        "reason": f.udf(_reasons(parse), "string")(f.col(parse.column)),
+        "reason": f.col(f"{ROW}.{UNFIT}")
+        if parse.format in KINDS
+        else f.udf(_reasons(parse), "string")(f.col(parse.column)),
     }
     added = f.array(
         *(
@@ -81,6 +87,8 @@ def _read(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, Column]":
 
     if parse.format == "text":
         return frame, ~f.is_valid_utf8(_text(parse))
+    if parse.format in KINDS:
+        return _read_from_registry(frame, parse)
     schema = _schema(parse)
     wanted = _nullable(schema).add(UNFIT, "string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNFIT}
@@ -95,15 +103,50 @@ def _read(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, Column]":
     return frame.withColumn(ROW, row), f.coalesce(is_unfit, f.lit(False))
 
 
+def _read_from_registry(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, Column]":
+    """The columns of a record, and the reason why it does not fit beside them."""
+    from pyspark.sql import functions as f
+
+    from headwater.pipelines.decode import decoded
+    from headwater.pipelines.schemas_rows import REASON, VALUE
+
+    found = f.col("_headwater_found")
+    row = f.struct(*(found[VALUE][name].alias(name) for name in _schema(parse).names), found[REASON].alias(UNFIT))
+    read = frame.withColumn("_headwater_found", decoded(f.col(parse.column), _wanted(parse)))
+    return read.withColumn(ROW, row), f.col(f"{ROW}.{UNFIT}").isNotNull()
+
+
+def _wanted(parse: Parse) -> "Wanted":
+    from headwater.pipelines.schemas_client import RegistryAddress
+    from headwater.pipelines.schemas_rows import wanted
+
+    assert parse.registry is not None, "check said so"
+    return wanted(
+        parse.format, RegistryAddress(parse.registry, parse.registry_token), parse.subject, message=parse.message
+    )
+
+
 def _text(parse: Parse) -> "Column":
     from pyspark.sql import functions as f
 
-    return f.col(parse.column).cast("string")
+    column = f.col(parse.column)
+    if parse.format == "json" and parse.registry is not None:
+        from headwater.pipelines.decode import without_prefix
+
+        column = without_prefix(column)
+    return column.cast("string")
 
 
 def _schema(parse: Parse) -> "StructType":
     from pyspark.sql.types import StructType
 
+    if parse.format in KINDS:
+        from headwater.pipelines.schemas_rows import reading
+
+        kind = reading(_wanted(parse)).column.type
+        if not isinstance(kind, StructType):
+            raise ValueError(f"the schema of {parse.subject} is no record: its values are no rows")
+        return kind
     assert parse.schema is not None, "json and csv have a schema: check said so"
     schema = StructType.fromDDL(parse.schema)
     assert isinstance(schema, StructType), "columns make a struct"
@@ -133,8 +176,20 @@ def _reasons(parse: Parse) -> Any:
     fields = (
         [] if parse.format == "text" else [(each.name, each.dataType, each.nullable) for each in _schema(parse).fields]
     )
-    kind = parse.format
-    return lambda value: reason_of(kind, fields, value)
+    kind, is_framed = parse.format, parse.registry is not None
+    return lambda value: reason_of(kind, fields, _unframed(value) if is_framed and value is not None else value)
+
+
+def _unframed(value: "bytes | bytearray | str") -> bytes:
+    """What follows the schema id."""
+    from headwater.schemas.wire_format import PREFIX_BYTES, NotFramed, schema_id
+
+    data = value.encode() if isinstance(value, str) else bytes(value)
+    try:
+        schema_id(data)
+    except NotFramed:
+        return data
+    return data[PREFIX_BYTES:]
 
 
 def reason_of(kind: str, fields: "list[tuple[str, DataType, bool]]", value: "bytes | bytearray | str | None") -> str:

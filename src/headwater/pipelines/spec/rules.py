@@ -51,6 +51,13 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
             yield wrong("table", "give either table or query.")
         case Parse(format="text", schema=str()):
             yield wrong("schema", "text has no schema: it becomes one column.")
+        case Parse(format="avro" | "protobuf" as format, schema=str()):
+            yield wrong("schema", f"{format} has its columns from the registry: give registry and subject instead.")
+        case Parse(format="avro" | "protobuf" as format, registry=registry, subject=subject):
+            if registry is None or subject is None:
+                yield wrong("format", f'{format} needs a registry ("http://…") and a subject ("orders-value").')
+        case Parse(format="csv" | "text" as format, registry=str()):
+            yield wrong("registry", f"{format} has no registry.")
         case Parse(format=format, schema=None) if format != "text":
             yield wrong("format", f'{format} needs a schema, such as schema = "id string not null, amount double".')
         case Window(size_ms=size, gap_ms=gap) if (size is None) == (gap is None):

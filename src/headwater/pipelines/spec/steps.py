@@ -17,6 +17,7 @@ from headwater.pipelines.spec.keys import (
     optional,
     required,
     text,
+    text_with_variables,
     topic_name,
 )
 from headwater.pipelines.spec.sql_inputs import relations
@@ -41,8 +42,18 @@ class Parse:
     """Bytes become columns. What does not fit goes to a topic of dead letters with the reason, or fails the query."""
 
     input: str = required(identifier, "The source or step to read.")
-    format: str = required(choice("json", "csv", "text"), "What the bytes are: json, csv or text.")
-    schema: str | None = optional(text, 'The columns, as in "id string not null, amount double"; text has none.')
+    format: str = required(
+        choice("json", "csv", "text", "avro", "protobuf"), "What the bytes are: json, csv, text, avro or protobuf."
+    )
+    schema: str | None = optional(
+        text, 'The columns, as in "id string not null, amount double"; text, avro and protobuf have none.'
+    )
+    registry: str | None = optional(
+        text_with_variables, "The schema registry's URL: of avro, protobuf, and json in its wire format."
+    )
+    registry_token: str | None = optional(text_with_variables, "A token that the registry asks for.")
+    subject: str | None = optional(text, 'avro, protobuf: whose latest schema gives the columns, as in "orders-value".')
+    message: str | None = optional(text, "protobuf: the message, if it is not the first of its file.")
     column: str = optional(identifier, "The column with the bytes.", "value")
     keep: tuple[str, ...] = optional(identifiers, "Columns of the input to keep.", ())
     dead_letters: str | None = optional(topic_name, "The topic for records that do not fit.")
