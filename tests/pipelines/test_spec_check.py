@@ -96,7 +96,12 @@ def test_the_order_in_the_file_does_not_matter(write: Write) -> None:
         ("from per_minute", "from a, b", "from a, b", "step large reads a, which is no source or step. There is:"),
         ("from per_minute", "from per_minuet", "from per_minuet", "step large reads per_minuet, which is no source"),
         ('input = "large"', 'input = "orderss"', "orderss", "sink out reads orderss, which is no source or step. Did"),
-        ('format = "json"', 'format = "yaml"', "yaml", "step valid: format needs one of: json, csv, text, avro, protobuf."),
+        (
+            'format = "json"',
+            'format = "yaml"',
+            "yaml",
+            "step valid: format needs one of: json, csv, text, avro, protobuf.",
+        ),
         ("[step.large]", "[step.ORDERS]", "ORDERS", "step ORDERS has the name of source orders in line 1."),
         ("[step.large]", '[step."so large"]', "so large", "step so large needs a name of letters"),
         ('watermark = "10m"', 'gap = "10m"', "size =", "step per_minute: give either size (windows of one length)"),

@@ -1,6 +1,6 @@
 """`headwater topic`: create, list, describe, alter, trim and delete topics."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -238,7 +238,7 @@ def _summaries(
 
     topics = list(topics)
     places = [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
-    offsets = known_offset_range(client, places)
+    offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] = known_offset_range(client, places)
     sizes = partition_sizes((broker.host, broker.port) for broker in cluster.brokers.values())
     return {
         topic.topic: [
