@@ -18,6 +18,7 @@ from headwater.testing import Broker
 
 README = Path(__file__).parent.parent / "README.md"
 DEFAULT_ADDRESS = "127.0.0.1:9092"
+DEFAULT_HTTP = "127.0.0.1:8080"
 ANYTHING = "…"
 TIMEOUT_S = 100
 
@@ -60,6 +61,23 @@ def test_the_tour_prints_what_it_says(headwater_subprocess: Broker, tmp_path: Pa
     assert {block.language for block in blocks} == {"sh", "python"}
     for block in blocks:
         check(block, run(block, headwater_subprocess.bootstrap, tmp_path))
+
+
+def test_http_answers_what_it_says(tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("the section uses curl, which is not installed")
+    (block,) = blocks_of("HTTP, webhooks, schemas and a page")
+    http = f"127.0.0.1:{free_ports_in_a_row(1)}"
+    with Broker(subprocess=True, http=http) as broker:
+        until_answered(http)
+        there = replace(block, text=block.text.replace(DEFAULT_HTTP, http))
+        check(block, run(there, broker.bootstrap, tmp_path))
+
+
+def until_answered(http: str) -> None:
+    """The gateway starts after the broker."""
+    address = f"http://{http}/readyz"
+    subprocess.run(["curl", "-sf", "--retry", "60", "--retry-delay", "1", "--retry-all-errors", address], check=True)
 
 
 def check(block: Block, printed: str) -> None:
