@@ -17,7 +17,9 @@ from rich.console import Console
 GROWTHS = ("partitions", "connections")
 PROGRAMS = {"queues": "bench.queues", "transactions": "bench.transactions", "cluster": "bench.cluster"}
 """Parts that are programs of their own: the consumers of queues are processes that load no more than they need."""
-PARTS = ("rounds", *GROWTHS, *PROGRAMS)
+ALONE = {"http": "bench.http_gateway", "push": "bench.push"}
+"""Programs about what Kafka has no like of."""
+PARTS = ("rounds", *GROWTHS, *PROGRAMS, *ALONE)
 
 
 def main() -> None:
@@ -33,13 +35,16 @@ def main() -> None:
     console.print(f"building the load generator, resolving Apache Kafka {maven.KAFKA_VERSION}")
     load.build()
     maven.class_path("broker", maven.KAFKA_BROKER)
-    if any(part not in PROGRAMS for part in parts):
+    if any(part in ("rounds", *GROWTHS) for part in parts):
         show(run(volume, names, parts, chosen.rounds or volume.rounds, console), names, console)
     passed_on = ["--quick"] if chosen.quick else []
     passed_on += [f"--only={name}" for name in chosen.only or ()]
     for part, program in PROGRAMS.items():
         if part in parts:
             subprocess.run([sys.executable, "-m", program, *passed_on], check=True)
+    for part, program in ALONE.items():
+        if part in parts:
+            subprocess.run([sys.executable, "-m", program], check=True)
 
 
 def show(results: report.Results, names: list[str], console: Console) -> None:
