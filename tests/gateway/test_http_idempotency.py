@@ -1,12 +1,15 @@
 """The same Idempotency-Key again gives the same answer and writes nothing, whatever happened between."""
 
 import uuid
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import httpx
 import pytest
 from tests.gateway.gateways import client_of, serving
 
+from headwater.gateway.kafka.memo_slot import SLOTS
 from headwater.testing import Broker
 
 Headers = dict[str, str]
@@ -18,7 +21,23 @@ def key() -> Headers:
 
 
 def count(http: httpx.Client, topic: str) -> int:
-    return len(http.get(f"/v1/topics/{topic}/records", params={"limit": 1000}).json()["records"])
+    total = 0
+    for partition in range(len(http.get(f"/v1/topics/{topic}").json()["partitions"])):
+        offset = 0
+        while True:
+            where = {"partition": partition, "offset": offset, "limit": 1000, "wait_ms": 0}
+            read = http.get(f"/v1/topics/{topic}/records", params=where).json()
+            total += len(read["records"])
+            if not read["records"]:
+                break
+            offset = read["next"][str(partition)]
+    return total
+
+
+def keys_of_one_slot(number: int) -> list[str]:
+    """Fresh keys that all have the same owner."""
+    keys = (uuid.uuid4().hex for _ in range(10_000))
+    return list(islice((key for key in keys if zlib.crc32(key.encode()) % SLOTS == 0), number))
 
 
 def test_the_second_time_is_answered_like_the_first(http: httpx.Client, topic: str, key: Headers) -> None:
@@ -77,6 +96,38 @@ def test_two_gateways_with_the_same_request_write_it_once(
     for mine, theirs in zip(answers[::2], answers[1::2], strict=True):
         assert mine.json() == theirs.json()
     assert count(http, topic) == len(keys)
+
+
+def test_gateways_that_take_a_slot_from_each_other_write_every_key_once(
+    headwater_session: Broker, http: httpx.Client, topic: str
+) -> None:
+    """Each is fenced again and again while its records are on their way, and answers nothing but 200 and 503."""
+    keys = keys_of_one_slot(6)
+    body = {"records": [{"value": n} for n in range(200)]}
+    with (
+        serving(headwater_session.bootstrap) as one,
+        serving(headwater_session.bootstrap) as two,
+        client_of(one) as first,
+        client_of(two) as second,
+        ThreadPoolExecutor(8) as pool,
+    ):
+
+        def ask(client: httpx.Client, key: str) -> list[httpx.Response]:
+            answers: list[httpx.Response] = []
+            while len(answers) < 40 and (not answers or answers[-1].status_code == 503):
+                headers = {"Idempotency-Key": key}
+                answers.append(client.post(f"/v1/topics/{topic}/records", json=body, headers=headers))
+            return answers
+
+        asked = [(client, key) for key in keys for client in (first, second) * 2]
+        answers = list(pool.map(lambda each: ask(*each), asked))
+    assert {answer.status_code for tries in answers for answer in tries} <= {200, 503}, answers
+    for (_, key), tries in zip(asked, answers, strict=True):
+        assert tries[-1].status_code == 200, tries[-1].text
+        assert tries[-1].json() == answers[4 * keys.index(key)][-1].json()
+    places = {(each["partition"], each["offset"]) for tries in answers for each in tries[-1].json()["records"]}
+    assert len(places) == len(keys) * len(body["records"])
+    assert count(http, topic) == len(places)
 
 
 def test_what_was_refused_may_be_tried_again_under_its_key(http: httpx.Client, name: str, key: Headers) -> None:

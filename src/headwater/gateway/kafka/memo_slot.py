@@ -152,25 +152,55 @@ class MemoSlot:
         return answers
 
     def _send(self, records: Sequence[tuple[str, OutgoingRecord]]) -> list[Outcome]:
+        """Wait until it is known of each what became of it. Raises KafkaException.
+
+        Polled, not flushed: a producer that is fenced raises from the first call that hears of it. `poll` ends there;
+        `flush`, and the end of a transaction with records on their way, would go on to call back for the others with
+        that exception already set, which Python does not forgive."""
         assert self._producer is not None, "owned"
-        outcomes: list[Any] = [KafkaError(KafkaError._TIMED_OUT)] * len(records)
+        outcomes: list[Any] = [None] * len(records)
+        missing = len(records)
 
         def report_to(index: int) -> Any:
             def reported(error: Any, message: Any) -> None:
+                nonlocal missing
+                missing -= 1
                 outcomes[index] = error or Delivered(message.partition(), message.offset(), message.timestamp()[1])
 
             return reported
 
+        until_s = time.monotonic() + self._timeout_s + 1
         for index, (topic, record) in enumerate(records):
             try:
-                self._producer.produce(
-                    topic, record.value, record.key, record.partition, report_to(index),
-                    timestamp=record.timestamp_ms, headers=record.headers,
-                )  # fmt: skip
+                while not self._takes(topic, record, report_to(index)):
+                    self._poll(until_s)
             except KafkaException as error:
+                if error.args[0].fatal():
+                    raise
+                missing -= 1
                 outcomes[index] = error.args[0]
-        self._producer.flush(self._timeout_s + 1)
+        while missing:
+            self._poll(until_s)
         return outcomes
+
+    def _takes(self, topic: str, record: OutgoingRecord, reported: Any) -> bool:
+        """Whether the producer has room for it."""
+        assert self._producer is not None, "owned"
+        try:
+            self._producer.produce(
+                topic, record.value, record.key, record.partition, reported,
+                timestamp=record.timestamp_ms, headers=record.headers,
+            )  # fmt: skip
+        except BufferError:
+            return False
+        return True
+
+    def _poll(self, until_s: float) -> None:
+        assert self._producer is not None, "owned"
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        self._producer.poll(left_s)
 
     def _own(self) -> None:
         if self._producer is not None:
