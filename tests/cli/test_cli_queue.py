@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 
-from headwater.cli.redrive_runs import group_of
+from headwater.gateway.redrive.runs import group_of
 
 LETTERS = 6
 

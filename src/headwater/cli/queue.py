@@ -8,12 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, admin, topic_metadata
+from headwater.cli.client import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    admin,
+    client_config,
+    kafka_problems,
+    topic_metadata,
+)
 from headwater.cli.consume import stop_signals
 from headwater.cli.output import Problem, note, print_json, print_table, say
-from headwater.cli.redrive import Redrive, RedriveOptions, Tally
 from headwater.cli.subscription import Name, show_subscription
 from headwater.cli.subscription_facts import QUEUE, readers, subscription
+from headwater.gateway.redrive.failures import BadFilter, BadTarget, OriginUnknown, RedriveFailed
+from headwater.gateway.redrive.tally import RedriveOptions, Tally
 
 app = typer.Typer(help="Look at queues, and send dead letters back.", no_args_is_help=True, add_completion=False)
 
@@ -81,9 +90,14 @@ def redrive(
 
     Each is sent once, however often this is repeated; Ctrl-C ends it in order. The letters themselves stay in their
     topic until its retention takes them. Everybody who reads the original topic sees the records again."""
+    from headwater.gateway.redrive.redrive import Redrive
+
     options = RedriveOptions(topic, to, filter, _rate_per_s(rate), limit, dry_run)
-    with _progress() as on_progress, stop_signals() as is_stopping:
-        tally = Redrive(options, bootstrap, on_progress, is_stopping).run()
+    settings = client_config(bootstrap)
+    with _redrive_problems(), kafka_problems(bootstrap), _progress() as on_progress, stop_signals() as is_stopping:
+        tally = Redrive(options, settings, on_progress, is_stopping).run()
+    if tally.may_repeat:
+        note("Not everything that was sent before could be looked at: single records may have been sent twice.")
     if json:
         print_json(
             {
@@ -111,6 +125,23 @@ def _report(tally: Tally, is_dry_run: bool) -> None:
         note(f"{tally.sent_before} had been sent back before.")
     if tally.gone:
         note(f"{tally.gone} only said where they came from, and what was there is gone.")
+
+
+@contextmanager
+def _redrive_problems() -> Iterator[None]:
+    """Turn what a redrive raises into a Problem."""
+    try:
+        yield
+    except BadFilter as failure:
+        raise Problem(f"--filter {failure}", exit_code=2) from failure
+    except BadTarget as failure:
+        raise Problem(
+            str(failure), "`headwater topic list` shows those there are; name another with --to."
+        ) from failure
+    except OriginUnknown as failure:
+        raise Problem(str(failure), "Name a topic with --to.") from failure
+    except RedriveFailed as failure:
+        raise Problem(str(failure), "What was sent is remembered.") from failure
 
 
 def _rate_per_s(text: str | None) -> int | None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.queues.filter import MAX_FILTER_CHARS, FilterError, compile_filter
 from headwater.queues.settings import Backoff, IsolationLevel, OffsetReset, QueueSettings, ResetTo, ShareOrder
+from headwater.records.filter import MAX_FILTER_CHARS, FilterError, compile_filter
 
 GroupValue: TypeAlias = bool | int | str | tuple[int, ...] | OffsetReset | IsolationLevel | ShareOrder | None
 

@@ -12,9 +12,9 @@ record from everyone.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from headwater.queues.filter import Filter, compile_filter
 from headwater.queues.log_read import RecordFacts
 from headwater.queues.settings import QueueSettings, ShareOrder
+from headwater.records.filter import Filter, compile_filter
 from headwater.records.record import Headers, Record
 
 DELIVER_AT: Final = "headwater.deliver-at"

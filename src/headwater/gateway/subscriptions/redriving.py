@@ -1,75 +1,91 @@
-"""Dead letters sent back, as `headwater queue redrive` does it: that command is run, in a process of its own.
+"""Dead letters sent back on request: one redrive after the other in threads of the gateway, a few at once.
 
-A redrive blocks for long and is a member of a group while it runs; a process can be ended in order (SIGINT) when its
-client goes or the gateway stops, and takes its memory with it. What runs remember of each other lies in the cluster, so
-that a letter is sent back once, whoever began it and however.
+What runs remember of each other lies in the cluster, so that a letter is sent back once, whoever began it and however.
+A run that is told to stop ends with its next batch, in order.
 """
 
 import asyncio
-import signal
-import sys
+import logging
+import threading
 
-import msgspec
+from confluent_kafka import KafkaException
 
+from headwater.gateway.context import Context
+from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.settings import client_settings
 from headwater.gateway.problems import Problem, bad_request, too_busy, unavailable
+from headwater.gateway.redrive.failures import BadFilter, BadTarget, OriginUnknown, RedriveFailed
+from headwater.gateway.redrive.tally import RedriveOptions, Tally
 from headwater.gateway.subscriptions.shapes import RedriveIn, Redriven
 
 MAX_AT_ONCE = 2
 TIMEOUT_S = 300.0
 STOP_S = 10.0
-MAX_WORDS = 500
+
+log = logging.getLogger(__name__)
 
 
 class Redriving:
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-        self._running = 0
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._running: dict[asyncio.Future[Tally], threading.Event] = {}
+        """With what tells each to stop."""
 
     async def run(self, topic: str, asked: RedriveIn) -> Redriven:
         """Raises Problem."""
-        if self._running >= MAX_AT_ONCE:
+        if len(self._running) >= MAX_AT_ONCE:
             raise too_busy(f"{MAX_AT_ONCE} redrives run here at this moment.", 5)
-        self._running += 1
-        try:
-            return await self._run(topic, asked)
-        finally:
-            self._running -= 1
-
-    async def _run(self, topic: str, asked: RedriveIn) -> Redriven:
-        options = ["--json", f"--limit={asked.limit}", f"--bootstrap={self._bootstrap}"]
-        options += [f"--to={asked.to}"] if asked.to is not None else []
-        options += [f"--filter={asked.filter}"] if asked.filter is not None else []
-        options += ["--dry-run"] if asked.dry_run else []
-        if "\0" in "".join(options):
+        if "\0" in f"{asked.to}{asked.filter}":
             raise bad_request("A zero byte is in no filter and in no name.")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headwater.cli.main", "queue", "redrive", *options, "--", topic,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        options = RedriveOptions(topic, asked.to, asked.filter, limit=asked.limit, is_dry_run=asked.dry_run)
+        stop = threading.Event()
+        running = asyncio.ensure_future(self._context.in_thread(self._redrive, options, stop))
+        self._running[running] = stop
+        running.add_done_callback(self._ended)  # a place is free when the thread is, whoever still waits
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                told, complaints = await process.communicate()
+                tally = await asyncio.shield(running)
         except TimeoutError:
             raise unavailable(
                 f"The redrive took longer than {TIMEOUT_S:.0f} s; another goes on where it was."
             ) from None
+        except KafkaException as error:
+            raise problem_of(error, topic=asked.to or topic) from None
+        except RedriveFailed as failure:
+            raise _problem(failure) from None
         finally:
-            await _end(process)
-        if process.returncode == 0:
-            return msgspec.json.decode(told, type=Redriven)
-        words = " ".join(complaints.decode(errors="replace").split())[-MAX_WORDS:]
-        if process.returncode == 2 or "does not exist" in words or "is the dead-letter topic" in words:
-            raise bad_request(words)
-        raise Problem(502, "Redrive failed", words or "The redrive ended without a word.")
+            stop.set()
+        if tally.may_repeat:
+            log.warning("redrive_memory_incomplete topic=%s redriven=%d", topic, tally.redriven)
+        return Redriven(
+            topic, tally.redriven, dict(tally.targets), tally.filtered, tally.sent_before, tally.gone, asked.dry_run
+        )
+
+    async def close(self) -> None:
+        """End those that run, and wait a moment for them to leave their groups."""
+        for stop in self._running.values():
+            stop.set()
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=STOP_S)
+
+    def _redrive(self, options: RedriveOptions, stop: threading.Event) -> Tally:
+        from headwater.gateway.redrive.redrive import Redrive
+
+        return Redrive(options, client_settings(self._context.config), _no_progress, stop.is_set).run()
+
+    def _ended(self, running: "asyncio.Future[Tally]") -> None:
+        self._running.pop(running, None)
+        if not running.cancelled():
+            running.exception()  # whoever asked may be gone
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.send_signal(signal.SIGINT)
-    try:
-        async with asyncio.timeout(STOP_S):
-            await process.wait()
-    except (TimeoutError, asyncio.CancelledError):
-        process.kill()
-        await process.wait()
+def _problem(failure: RedriveFailed) -> Problem:
+    if isinstance(failure, BadFilter | BadTarget):
+        return bad_request(str(failure))
+    if isinstance(failure, OriginUnknown):
+        return Problem(409, "Origin unknown", f'{failure} Name a topic as "to".')
+    return unavailable(str(failure))
+
+
+def _no_progress(_: Tally) -> None:
+    pass

@@ -31,7 +31,7 @@ class Serving:
         self.brokers = Brokers(context.config.bootstrap)
         self.members = Members(context.config, self.brokers)
         self._context = context
-        self._redriving = Redriving(context.config.bootstrap)
+        self._redriving = Redriving(context)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -39,6 +39,7 @@ class Serving:
             async with self.members.running():
                 yield
         finally:
+            await self._redriving.close()
             self.brokers.close()
 
     async def all(self) -> list[shapes.Subscription]:

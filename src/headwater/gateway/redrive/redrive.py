@@ -2,22 +2,23 @@
 
 A run reads the dead-letter topic from where the last one was, up to the end that the topic has at the start: what
 fails again meanwhile is for another run. Records are sent by an idempotent producer, in batches; the position moves
-when a whole batch is acknowledged. `redrive_runs` tells what a run finds of those before it.
+when a whole batch is acknowledged. `runs` tells what a run finds of those before it.
 
 A letter goes to its original topic and partition, or to another topic by its key, with the headers it had.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headwater.cli.client import REQUEST_TIMEOUT_S, admin, client_config, explain, topic_metadata
-from headwater.cli.consume import poll_some
-from headwater.cli.dead_letter import (
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from headwater.gateway.redrive import cluster
+from headwater.gateway.redrive.cluster import REQUEST_TIMEOUT_S, Settings
+from headwater.gateway.redrive.dead_letter import (
     OFFSET,
     PARTITION,
     REDRIVE_OF,
@@ -26,74 +27,37 @@ from headwater.cli.dead_letter import (
     number_in,
     origin_of,
 )
-from headwater.cli.group_config import alter_group_config
-from headwater.cli.originals import Originals
-from headwater.cli.output import Problem
-from headwater.cli.position import offset_range
-from headwater.cli.redrive_runs import (
-    CLEAN,
-    FILTER,
-    ORIGIN,
-    OtherRun,
-    Unfinished,
-    group_of,
-    other_runs,
-    sent_since,
-)
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message, Producer, TopicPartition
-
-    from headwater.queues.filter import Filter
+from headwater.gateway.redrive.failures import BadFilter, BadTarget, ClusterSilent, OriginUnknown, RedriveFailed
+from headwater.gateway.redrive.originals import Originals
+from headwater.gateway.redrive.runs import CLEAN, ORIGIN, OtherRun, Sent, Unfinished, group_of, other_runs, sent_since
+from headwater.gateway.redrive.tally import RedriveOptions, Tally
+from headwater.records.filter import Filter, FilterError, compile_filter
 
 NOWHERE = -1001
 """librdkafka's word for no offset."""
 BATCH_RECORDS = 500
-FLUSH_S = 60.0
+MAX_DELIVERY_S = 60.0
 SESSION_TIMEOUT_MS = 6_000
 """How long the next run waits for one that was killed: the shortest that brokers allow by default."""
 MAX_SILENCE_S = 60.0
 """How long the dead-letter topic may give nothing before its end is reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class RedriveOptions:
-    topic: str
-    to: str | None = None
-    expression: str | None = None
-    rate_per_s: int | None = None
-    limit: int | None = None
-    is_dry_run: bool = False
-
-
-@dataclass(slots=True)
-class Tally:
-    targets: Counter[str] = field(default_factory=Counter)
-    filtered: int = 0
-    sent_before: int = 0
-    gone: int = 0
-    """Letters without a copy of their record, which is no longer there."""
-    looked_at: int = 0
-    total: int = 0
-
-    @property
-    def redriven(self) -> int:
-        return self.targets.total()
-
-
 class Redrive:
-    """One run. `on_progress` is called after each batch; when `is_stopping` tells so, it ends with the next one."""
+    """One run. `on_progress` is called after each batch; when `is_stopping` tells so, it ends with the next one.
+
+    Raises RedriveFailed, also when it is made, and KafkaException."""
 
     def __init__(
         self,
         options: RedriveOptions,
-        bootstrap: str,
+        settings: Settings,
         on_progress: Callable[[Tally], None],
         is_stopping: Callable[[], bool],
     ) -> None:
         self.tally = Tally()
         self._options = options
-        self._bootstrap = bootstrap
+        self._settings = settings
         self._on_progress = on_progress
         self._is_stopping = is_stopping
         self._group = group_of(options.topic, options.expression)
@@ -106,62 +70,61 @@ class Redrive:
         """Of the dead-letter partitions that are ours now."""
         self._unfinished: dict[int, Unfinished] = {}
         """Of those where a run did not end in order."""
-        self._sent: dict[str, set[tuple[int, int]]] = {}
+        self._sent: dict[str, Sent] = {}
         """By target, what such a run has sent."""
-        self._originals = Originals(bootstrap)
-        self._problem: Problem | None = None
+        self._originals = Originals(settings)
+        self._failure: RedriveFailed | None = None
+        self._undelivered: Any = None
+        """The first error of a record that was sent."""
         self._fresh: set[int] = set()
         self._has_joined = False
 
     def run(self) -> Tally:
-        from confluent_kafka import Consumer, Producer, TopicPartition
-
         options = self._options
-        with admin(self._bootstrap) as client:
-            topic_metadata(client, options.topic, self._bootstrap)
-            existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-            self._partitions = {name: set(topic.partitions) for name, topic in existing.items()}
-            if options.to is not None:
-                self._check_target(options.to)
-            places = [TopicPartition(options.topic, index) for index in self._partitions[options.topic]]
-            self._ends = {index: end for (_, index), (_, end) in offset_range(client, places).items()}
-            self._others = other_runs(client, options.topic, self._group)
-            if options.expression and not options.is_dry_run:
-                alter_group_config(client, self._group, self._bootstrap, set={FILTER: options.expression})
-            consumer = Consumer(client_config(self._bootstrap, **_consumer_config(self._group)))
-            producer = Producer(client_config(self._bootstrap, **_PRODUCER_CONFIG))
-            try:
-                with self._originals:
-                    self._join(consumer, places)
-                    self._go(consumer, producer)
-            finally:
-                consumer.close()
+        client = AdminClient(dict(self._settings))
+        self._partitions = cluster.partitions_by_topic(client)
+        if options.topic not in self._partitions:
+            raise BadTarget(f"Topic {options.topic} does not exist.")
+        if options.to is not None:
+            self._check_target(options.to)
+        self._ends = cluster.end_offsets(client, options.topic, self._partitions[options.topic])
+        self._others = other_runs(client, options.topic, self._group)
+        if options.expression and not options.is_dry_run:
+            cluster.name_filter(client, self._group, options.expression)
+        consumer = Consumer({**self._settings, **_consumer_config(self._group)})
+        producer = Producer({**self._settings, **_PRODUCER_CONFIG})
+        try:
+            with self._originals:
+                self._join(consumer)
+                self._go(consumer, producer)
+        finally:
+            consumer.close()
         return self.tally
 
     # In order
 
-    def _join(self, consumer: "Consumer", places: "list[TopicPartition]") -> None:
+    def _join(self, consumer: Consumer) -> None:
         """A run that changes something is a member of its group, so that two at once share the partitions."""
 
-        def assigned(_: object, gained: "list[TopicPartition]") -> None:
+        def assigned(_: object, gained: list[TopicPartition]) -> None:
             self._fresh |= {place.partition for place in gained}
             self._has_joined = True
 
-        def revoked(_: object, lost: "list[TopicPartition]") -> None:
+        def revoked(_: object, lost: list[TopicPartition]) -> None:
             self._has_joined = False
             for place in lost:
                 self._fresh.discard(place.partition)
                 self._positions.pop(place.partition, None)
 
         if self._options.is_dry_run:
-            self._fresh = {place.partition for place in places}
+            self._fresh = set(self._ends)
             self._has_joined = True
             self._prepare(consumer)
             consumer.assign([self._place(index, offset) for index, offset in self._positions.items()])
         else:
             consumer.subscribe([self._options.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
-    def _go(self, consumer: "Consumer", producer: "Producer") -> None:
+    def _go(self, consumer: Consumer, producer: Producer) -> None:
         began_s = heard_s = time.monotonic()
         while not self._is_stopping():
             letters, ends = self._poll(consumer)
@@ -170,37 +133,33 @@ class Redrive:
             if letters or ends:
                 heard_s = time.monotonic()
             elif time.monotonic() - heard_s > MAX_SILENCE_S:
-                raise Problem(f"Topic {self._options.topic} gave nothing for {MAX_SILENCE_S:.0f} seconds.")
+                raise ClusterSilent(f"Topic {self._options.topic} gave nothing for {MAX_SILENCE_S:.0f} seconds.")
             if letters:
                 self._handle(letters, consumer, producer)
                 self._on_progress(self.tally)
                 self._keep_rate(began_s)
-            if self._has_enough() or self._problem is not None:
+            if self._has_enough() or self._failure is not None:
                 break
             for index in ends & self._positions.keys():
                 self._positions[index] = max(self._positions[index], self._ends.get(index, 0))
             if self._has_joined and not self._is_behind():
                 break
         self._commit(consumer, CLEAN)
-        if self._problem is not None:
-            raise self._problem
+        if self._failure is not None:
+            raise self._failure
 
-    def _poll(self, consumer: "Consumer") -> "tuple[list[Message], set[int]]":
+    def _poll(self, consumer: Consumer) -> tuple[list[Message], set[int]]:
         """The next letters, and the partitions that have no more after them: the last offsets need not be letters."""
-        from confluent_kafka import KafkaError
-
         letters, ends = [], set()
-        for message in poll_some(consumer, self._batch_records()):
+        for message in cluster.poll_some(consumer, self._batch_records()):
             error = message.error()
             if error is None:
                 letters.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif cluster.is_end(error):
                 ends.add(message.partition())
-            elif not error.retriable():
-                raise explain(error, self._bootstrap, topic=self._options.topic)
         return letters, ends
 
-    def _prepare(self, consumer: "Consumer") -> None:
+    def _prepare(self, consumer: Consumer) -> None:
         """Learn how far earlier runs came in partitions that are new to us, and mark that we are at work."""
         fresh, self._fresh = sorted(self._fresh), set()
         asked = [self._place(index) for index in fresh]
@@ -218,7 +177,7 @@ class Redrive:
         if not self._options.is_dry_run:
             self._commit(consumer, None, fresh)
 
-    def _handle(self, letters: "Sequence[Message]", consumer: "Consumer", producer: "Producer") -> None:
+    def _handle(self, letters: Sequence[Message], consumer: Consumer, producer: Producer) -> None:
         for letter in letters:
             index, offset = letter.partition(), letter.offset()
             if not self._positions.get(index, offset + 1) <= offset < self._ends.get(index, 0):
@@ -228,16 +187,16 @@ class Redrive:
             try:
                 if self._is_wanted(letter):
                     self._send(letter, producer)
-            except Problem as problem:
-                self._problem = problem  # told when those before it are on their way
+            except RedriveFailed as failure:
+                self._failure = failure  # told when those before it are on their way
                 break
             self.tally.looked_at += 1
             self._positions[index] = offset + 1
-        _flush(producer)
+        self._deliver(producer)
         if not self._options.is_dry_run:
             self._commit(consumer, None)
 
-    def _is_wanted(self, letter: "Message") -> bool:
+    def _is_wanted(self, letter: Message) -> bool:
         if self._selects is not None and not self._selects(letter.key(), tuple(letter.headers() or ())):
             self.tally.filtered += 1
             return False
@@ -246,11 +205,11 @@ class Redrive:
         if not was_sent and unfinished is not None:
             place = (letter.partition(), letter.offset())
             targets = {origin_of(letter) if target == ORIGIN else target for target in unfinished.targets}
-            was_sent = any(place in self._sent_to(target) for target in targets)
+            was_sent = any(place in self._sent_to(target).places for target in targets)
         self.tally.sent_before += was_sent
         return not was_sent
 
-    def _send(self, letter: "Message", producer: "Producer") -> None:
+    def _send(self, letter: Message, producer: Producer) -> None:
         target, partition = self._target(letter)
         record = self._original(letter) if is_bare(letter) else letter
         if record is None:
@@ -267,26 +226,37 @@ class Redrive:
             key=record.key(),
             value=record.value(),
             headers=[*headers, (REDRIVE_OF, origin.encode())],
-            on_delivery=_raise_failure,
+            on_delivery=self._delivered,
             **placed,
         )
 
+    def _deliver(self, producer: Producer) -> None:
+        """Wait until everything that was sent has arrived. Polled, not flushed: that ends at the first exception."""
+        until_s = time.monotonic() + MAX_DELIVERY_S
+        while len(producer):
+            if time.monotonic() > until_s:
+                raise ClusterSilent(f"The cluster did not take records for {MAX_DELIVERY_S:.0f} seconds.")
+            producer.poll(cluster.POLL_S)
+        if self._undelivered is not None:
+            raise KafkaException(self._undelivered)
+
+    def _delivered(self, error: Any, _: object) -> None:
+        self._undelivered = self._undelivered or error
+
     # Inside
 
-    def _target(self, letter: "Message") -> tuple[str, int | None]:
+    def _target(self, letter: Message) -> tuple[str, int | None]:
         if self._options.to is not None:
             return self._options.to, None
         topic = origin_of(letter)
         if not topic:
-            raise Problem(
-                f"The record {letter.topic()}/{letter.partition()}/{letter.offset()} does not say where it came from.",
-                "Name a topic with --to.",
-            )
+            place = f"{letter.topic()}/{letter.partition()}/{letter.offset()}"
+            raise OriginUnknown(f"The record {place} does not say where it came from.")
         self._check_target(topic)
         index = number_in(letter, PARTITION)
         return topic, index if index in self._partitions[topic] else None
 
-    def _original(self, letter: "Message") -> "Message | None":
+    def _original(self, letter: Message) -> Message | None:
         """The record that a letter without a copy tells of, if it is still there."""
         topic, index = origin_of(letter), number_in(letter, PARTITION)
         if index not in self._partitions.get(topic, ()):
@@ -295,15 +265,16 @@ class Redrive:
 
     def _check_target(self, topic: str) -> None:
         if topic not in self._partitions:
-            raise Problem(f"Topic {topic} does not exist.", "Create it, or name another one with --to.")
+            raise BadTarget(f"Topic {topic} does not exist.")
         if topic == self._options.topic:
-            raise Problem(f"{topic} is the dead-letter topic itself.", "Name another topic with --to.")
+            raise BadTarget(f"{topic} is the dead-letter topic itself.")
 
-    def _sent_to(self, target: str) -> set[tuple[int, int]]:
+    def _sent_to(self, target: str) -> Sent:
         if target not in self._sent:
             since_ms = min(unfinished.since_ms for unfinished in self._unfinished.values())
             partitions = self._partitions.get(target, ())
-            self._sent[target] = sent_since(self._bootstrap, self._options.topic, target, partitions, since_ms)
+            self._sent[target] = sent_since(self._settings, self._options.topic, target, partitions, since_ms)
+            self.tally.may_repeat |= not self._sent[target].is_complete
         return self._sent[target]
 
     def _has_enough(self) -> bool:
@@ -321,7 +292,7 @@ class Redrive:
             due_s = began_s + self.tally.redriven / self._options.rate_per_s
             time.sleep(max(0.0, due_s - time.monotonic()))
 
-    def _commit(self, consumer: "Consumer", state: str | None, indexes: Iterable[int] | None = None) -> None:
+    def _commit(self, consumer: Consumer, state: str | None, indexes: Iterable[int] | None = None) -> None:
         """With no state given, we are at work, and what is sent from now on is not committed yet."""
         if self._options.is_dry_run:
             return
@@ -334,11 +305,9 @@ class Redrive:
         if places:
             for place in consumer.commit(offsets=places, asynchronous=False):
                 if place.error is not None:
-                    raise explain(place.error, self._bootstrap, group=self._group)
+                    raise KafkaException(place.error)
 
-    def _place(self, index: int, offset: int = NOWHERE, metadata: str | None = None) -> "TopicPartition":
-        from confluent_kafka import TopicPartition
-
+    def _place(self, index: int, offset: int = NOWHERE, metadata: str | None = None) -> TopicPartition:
         if metadata is None:
             return TopicPartition(self._options.topic, index, offset)
         return TopicPartition(self._options.topic, index, offset, metadata)
@@ -365,24 +334,10 @@ def _consumer_config(group: str) -> dict[str, Any]:
     }
 
 
-def _compiled(expression: str | None) -> "Filter | None":
-    from headwater.queues.filter import FilterError, compile_filter
-
+def _compiled(expression: str | None) -> Filter | None:
     if expression is None:
         return None
     try:
         return compile_filter(expression)
     except FilterError as error:
-        raise Problem(f"--filter {expression!r}: {error}.", exit_code=2) from error
-
-
-def _flush(producer: "Producer") -> None:
-    if producer.flush(FLUSH_S):
-        raise Problem(f"The broker did not take records for {FLUSH_S:.0f} seconds.", "What it took is remembered.")
-
-
-def _raise_failure(error: Any, message: object) -> None:
-    from confluent_kafka import KafkaException
-
-    if error is not None:
-        raise KafkaException(error)
+        raise BadFilter(f"{expression!r}: {error}.") from error

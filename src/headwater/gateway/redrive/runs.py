@@ -16,24 +16,23 @@ import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from headwater.cli.client import REQUEST_TIMEOUT_S, client_config
-from headwater.cli.consume import poll_some
-from headwater.cli.dead_letter import REDRIVE_OF
-from headwater.cli.group import committed_places
-from headwater.cli.group_config import group_configs
-from headwater.cli.output import note
-from headwater.cli.share_group import list_groups
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message, TopicPartition
-    from confluent_kafka.admin import AdminClient
-
-    from headwater.queues.filter import Filter
+from headwater.gateway.redrive.cluster import (
+    REQUEST_TIMEOUT_S,
+    Settings,
+    committed_places,
+    group_filters,
+    group_names,
+    is_end,
+    poll_some,
+)
+from headwater.gateway.redrive.dead_letter import REDRIVE_OF
+from headwater.records.filter import Filter, compile_filter
 
 GROUP_PREFIX = "headwater-redrive-"
-FILTER = "headwater.filter"
 CLEAN = "clean"
 ORIGIN = "="
 """In place of a target: where each letter came from. No topic is called so."""
@@ -74,76 +73,73 @@ class Unfinished:
 class OtherRun:
     """A run with another filter, as it stands."""
 
-    selects: "Filter"
+    selects: Filter
     positions: dict[int, int]
     unfinished: dict[int, Unfinished]
 
-    def has_sent(self, letter: "Message") -> bool:
+    def has_sent(self, letter: Message) -> bool:
         if letter.offset() >= self.positions.get(letter.partition(), 0):
             return False
         return self.selects(letter.key(), tuple(letter.headers() or ()))
 
 
-def other_runs(client: "AdminClient", topic: str, group: str) -> list[OtherRun]:
+def other_runs(client: AdminClient, topic: str, group: str) -> list[OtherRun]:
     """Runs on the same dead-letter topic with other filters."""
-    from headwater.queues.filter import compile_filter
-
-    names = [name for name in list_groups(client) if name != group and _is_run(name, topic)]
+    names = [name for name in group_names(client) if name != group and _is_run(name, topic)]
     found = []
-    for name, config in group_configs(client, names).items():
-        expression = config.own.get(FILTER, "")
+    for name, expression in group_filters(client, names).items():
         if group_of(topic, expression) != name:
             continue
-        places = [place for place in committed_places(client, name) if place.topic == topic]
+        places = committed_places(client, name, topic)
         positions = {place.partition: place.offset for place in places}
         unfinished = {place.partition: each for place in places if (each := Unfinished.parse(place.metadata))}
         found.append(OtherRun(compile_filter(expression) if expression else _everything, positions, unfinished))
     return found
 
 
-def sent_since(
-    bootstrap: str, topic: str, target: str, partitions: Collection[int], since_ms: int
-) -> set[tuple[int, int]]:
-    """Partition and offset of each letter of `topic` that came to `target` at that time or later."""
-    from confluent_kafka import Consumer, TopicPartition
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Letters that a run before has sent, by partition and offset."""
 
+    places: set[tuple[int, int]]
+    is_complete: bool = True
+    """Whether everything was looked at."""
+
+
+def sent_since(settings: Settings, topic: str, target: str, partitions: Collection[int], since_ms: int) -> Sent:
+    """The letters of `topic` that came to `target` at that time or later."""
     if not partitions:
-        return set()
-    config = {"group.id": "headwater-cli", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer(client_config(bootstrap, **config))
+        return Sent(set())
+    config = {"group.id": "headwater-redrive", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({**settings, **config})
     try:
         wanted = [TopicPartition(target, index, max(since_ms - CLOCK_SLACK_MS, 0)) for index in partitions]
         starts = [place for place in consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S) if place.offset >= 0]
-        return _scan(consumer, starts, f"{topic}/") if starts else set()
+        return _scan(consumer, starts, f"{topic}/") if starts else Sent(set())
     finally:
         consumer.close()
 
 
-def _scan(consumer: "Consumer", starts: "list[TopicPartition]", prefix: str) -> set[tuple[int, int]]:
-    from confluent_kafka import KafkaError, KafkaException
-
+def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> Sent:
     found: set[tuple[int, int]] = set()
     consumer.assign(starts)
     left, open_partitions = MAX_SCAN_RECORDS, {place.partition for place in starts}
     heard_s = time.monotonic()
     while open_partitions:
         if left <= 0 or time.monotonic() - heard_s > SCAN_WAIT_S:
-            note("Not everything that was sent before could be looked at: single records may be sent twice.")
-            break
+            return Sent(found, is_complete=False)
         for message in poll_some(consumer, SCAN_AT_ONCE):
             heard_s = time.monotonic()
             error = message.error()
             if error is None:
                 left -= 1
                 found |= _letters(message, prefix)
-            elif error.code() == KafkaError._PARTITION_EOF:
+            elif is_end(error):
                 open_partitions.discard(message.partition())
-            elif not error.retriable():
-                raise KafkaException(error)
-    return found
+    return Sent(found)
 
 
-def _letters(message: "Message", prefix: str) -> set[tuple[int, int]]:
+def _letters(message: Message, prefix: str) -> set[tuple[int, int]]:
     pattern = re.compile(re.escape(prefix) + r"(\d{1,10})/(\d{1,19})", re.ASCII)
     values = [(value or b"").decode(errors="replace") for name, value in message.headers() or () if name == REDRIVE_OF]
     return {(int(match[1]), int(match[2])) for value in values if (match := pattern.fullmatch(value))}

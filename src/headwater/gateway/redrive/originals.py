@@ -6,19 +6,16 @@ one record usually holds the next.
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from headwater.cli.client import REQUEST_TIMEOUT_S, client_config
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
-
-POLL_S = 0.2
+from headwater.gateway.redrive.cluster import POLL_S, REQUEST_TIMEOUT_S, Settings
 
 
 class Originals:
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._consumer: Consumer | None = None
         self._next: tuple[str, int, int] | None = None
 
@@ -31,13 +28,11 @@ class Originals:
         if self._consumer is not None:
             self._consumer.close()
 
-    def read(self, topic: str, partition: int, offset: int) -> "Message | None":
+    def read(self, topic: str, partition: int, offset: int) -> Message | None:
         """None if the record is gone."""
-        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
         if self._consumer is None:
-            config = {"group.id": "headwater-cli", "enable.auto.commit": False, "enable.partition.eof": True}
-            self._consumer = Consumer(client_config(self._bootstrap, **config, **{"auto.offset.reset": "error"}))
+            config = {"group.id": "headwater-redrive", "enable.auto.commit": False, "enable.partition.eof": True}
+            self._consumer = Consumer({**self._settings, **config, "auto.offset.reset": "error"})
         if self._next != (topic, partition, offset):
             self._consumer.assign([TopicPartition(topic, partition, offset)])
         self._next = None

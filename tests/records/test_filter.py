@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.queues.filter import MAX_DEPTH, MAX_FILTER_CHARS, MAX_TESTS, FilterError, compile_filter
+from headwater.records.filter import MAX_DEPTH, MAX_FILTER_CHARS, MAX_TESTS, FilterError, compile_filter
 from headwater.records.record import Headers
 
 COUNTRY: Headers = (("country", b"NL"), ("priority", b"7"), ("empty", b""), ("null", None))
