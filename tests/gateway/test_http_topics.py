@@ -128,12 +128,28 @@ def test_groups_show_members_and_lag(http: httpx.Client, headwater_session: Brok
     with reading(headwater_session, topic, group):
         shown = http.get(f"/v1/groups/{group}").json()
         listed = {each["name"]: each for each in http.get("/v1/groups").json()["groups"]}
-    assert listed[group] == {"name": group, "kind": "classic", "state": "stable", "members": 1, "lag": 9}
+    figures = {"members": 1, "lag": 9, "unknown_partitions": 2}
+    assert listed[group] == {"name": group, "kind": "classic", "state": "stable", **figures}
+    assert (shown["lag"], shown["unknown_partitions"]) == (9, 2)
     (member,) = shown["members"]
     assert len(member["assignment"]) == 3
     (begun,) = (each for each in shown["partitions"] if each["committed"] is not None)
     assert begun == {"topic": topic, "partition": 0, "committed": 1, "end_offset": 10, "lag": 9}
     assert http.get("/v1/groups/no-such-group").status_code == 404
+
+
+def test_what_a_member_has_not_committed_lags_from_the_start_of_its_log(
+    http: httpx.Client, headwater_session: Broker, topic: str
+) -> None:
+    records = [{"value": n, "partition": n % 3} for n in range(30)]
+    http.post(f"/v1/topics/{topic}/records", json={"records": records})
+    group = f"group-of-{topic}"
+    with reading(headwater_session, topic, group):
+        shown = http.get(f"/v1/groups/{group}").json()
+        listed = {each["name"]: each for each in http.get("/v1/groups").json()["groups"]}
+    assert sorted((each["committed"] or 0, each["lag"]) for each in shown["partitions"]) == [(0, 10), (0, 10), (1, 9)]
+    for told in (shown, listed[group]):
+        assert (told["lag"], told["unknown_partitions"]) == (29, 2)
 
 
 def test_who_left_a_group_is_told_with_the_reason(name: str) -> None:

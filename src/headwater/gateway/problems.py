@@ -35,6 +35,14 @@ class Problem(Exception):
         )
 
 
+class NotNow(Problem):
+    """Leaders and coordinators move, or load what they need: a little time cures it. Asking may be repeated
+    (kafka/patience.py) before a client is told."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(503, "Cluster unavailable", detail, headers={"Retry-After": "1"})
+
+
 def too_busy(detail: str, retry_after_s: int = 1) -> Problem:
     """A bound of the gateway is reached: come back."""
     return Problem(429, "Too many requests", detail, headers={"Retry-After": str(retry_after_s)})

@@ -30,7 +30,7 @@ Place: TypeAlias = tuple[str, int]
 
 WITHOUT_LEADER = (
     KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT,
 )  # fmt: skip
 """A partition without a leader has no offsets to tell now, nor has one that was deleted since it was listed."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from headwater.gateway.problems import Problem, bad_request, unavailable, unknown_topic
+from headwater.gateway.problems import NotNow, Problem, bad_request, unavailable, unknown_topic
 
 UNREACHABLE = frozenset(
     (
@@ -38,6 +38,19 @@ UNREACHABLE = frozenset(
 )
 """Nobody answers, or not now: a client may try again."""
 
+PASSING = frozenset(
+    (
+        KafkaError._WAIT_COORD,
+        KafkaError._NOENT,  # none of the partitions asked about has a leader
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+    )
+)
+"""Leaders and coordinators move, or load what they need."""
+
 UNKNOWN_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID))
 
 CLIENTS_FAULT = frozenset(
@@ -66,6 +79,8 @@ def problem_of(error: Any, *, topic: str = "", group: str = "") -> Problem:
     if isinstance(error, KafkaException):
         error = error.args[0]
     code = error.code()
+    if code in PASSING:
+        return NotNow(f"The cluster is not ready to do it: {reason(error)}.")
     if code in UNREACHABLE:
         return unavailable(f"The cluster did not do it in time: {reason(error)}.")
     if code in UNKNOWN_TOPIC:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 from headwater.gateway.context import Context
 from headwater.gateway.kafka import raw
 from headwater.gateway.kafka.admin import Place
-from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.errors import PASSING, problem_of
 from headwater.gateway.problems import Problem
 from headwater.wire.codec import Message
 
@@ -51,7 +51,7 @@ async def members(context: Context, group: ListedGroup) -> list[GroupMember]:
 
 
 async def consumer_members(context: Context, names: list[str]) -> dict[str, list[GroupMember]]:
-    """Of classic and consumer groups, without those that are gone."""
+    """Of classic and consumer groups, without those that are gone. Raises NotNow."""
     if not names:
         return {}
     timeout_s = context.config.request_timeout_ms / 1000
@@ -61,7 +61,9 @@ async def consumer_members(context: Context, names: list[str]) -> dict[str, list
         for name, future in context.admin.client.describe_consumer_groups(names, request_timeout=timeout_s).items():
             try:
                 described = future.result()
-            except KafkaException:
+            except KafkaException as error:
+                if error.args[0].code() in PASSING:
+                    raise problem_of(error) from None
                 continue
             if described.state != ConsumerGroupState.DEAD:
                 found[name] = [_member(member) for member in described.members]
@@ -108,6 +110,11 @@ async def share_positions(context: Context, name: str) -> dict[Place, tuple[int,
         for each in topic.partitions
         if each.error_code == 0 and each.start_offset >= 0
     }
+
+
+async def start_offsets(context: Context, places: Iterable[Place]) -> dict[Place, int]:
+    """Without partitions that are gone or that nobody leads."""
+    return await context.admin.offsets(places, OffsetSpec.earliest())
 
 
 async def end_offsets(context: Context, places: Iterable[Place]) -> dict[Place, int]:

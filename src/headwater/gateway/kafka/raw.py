@@ -4,7 +4,7 @@ import asyncio
 import struct
 from typing import Any, TypeAlias
 
-from headwater.gateway.problems import Problem, unavailable
+from headwater.gateway.problems import NotNow, Problem, unavailable
 from headwater.wire.codec import Message
 from headwater.wire.requests import MalformedResponse, read_response, write_request
 
@@ -19,14 +19,15 @@ Address: TypeAlias = tuple[str, int]
 
 
 async def ask(broker: Address, api_key: int, version: int, **fields: Any) -> Message:
-    """Ask one broker for one thing. Raises Problem (503)."""
+    """Ask one broker for one thing. Raises Problem (503); NotNow if the broker is gone, or is about to be."""
     request = write_request(api_key, version, CORRELATION_ID, CLIENT_ID, Message(**fields))
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return read_response(await _exchange(broker, request), api_key, version, CORRELATION_ID)
-    except (OSError, EOFError, ValueError, TimeoutError, MalformedResponse) as error:
-        host, port = broker
-        raise unavailable(f"The broker at {host}:{port} does not answer request {api_key}: {error}.") from error
+    except (TimeoutError, ValueError, MalformedResponse) as error:
+        raise unavailable(_unanswered(broker, api_key, error)) from error
+    except (OSError, EOFError) as error:
+        raise NotNow(_unanswered(broker, api_key, error)) from error
 
 
 async def coordinator(broker: Address, name: str, key_type: int = GROUP_KEY) -> Address:
@@ -34,7 +35,7 @@ async def coordinator(broker: Address, name: str, key_type: int = GROUP_KEY) -> 
     answer = await ask(broker, FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
     found = answer.coordinators[0]
     if found.error_code:
-        raise unavailable(f"The coordinator of {name} is not known now (error {found.error_code}).")
+        raise NotNow(f"The coordinator of {name} is not known now (error {found.error_code}).")
     return found.host, found.port
 
 
@@ -42,13 +43,23 @@ def check(code: int, reason: str | None, subject: str) -> None:
     """Raise a Problem for an error in an answer."""
     from confluent_kafka import KafkaError
 
+    from headwater.gateway.kafka.errors import PASSING, UNREACHABLE
+
     if code == KafkaError.GROUP_ID_NOT_FOUND:
         raise Problem(404, "Unknown group", f"{subject} does not exist.")
     if code == KafkaError.NON_EMPTY_GROUP:
         raise Problem(409, "Group in use", f"{subject} has members that are running. Stop them first.")
     if code:
         error = KafkaError(code)
-        raise Problem(502, "Cluster error", f"{subject}: {(reason or error.str()).rstrip('.')} ({error.name()}).")
+        told = f"{subject}: {(reason or error.str()).rstrip('.')} ({error.name()})."
+        if code in PASSING:
+            raise NotNow(told)
+        raise unavailable(told) if code in UNREACHABLE else Problem(502, "Cluster error", told)
+
+
+def _unanswered(broker: Address, api_key: int, error: Exception) -> str:
+    host, port = broker
+    return f"The broker at {host}:{port} does not answer request {api_key}: {error}."
 
 
 async def _exchange(broker: Address, request: bytearray) -> bytes:

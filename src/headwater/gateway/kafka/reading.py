@@ -7,7 +7,7 @@ import asyncio
 import heapq
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -16,11 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.kafka.admin import Admin
+from headwater.gateway.kafka.admin import Admin, Place
 from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.kafka.settings import client_settings
 from headwater.gateway.positions import Anchor, Position, place_in
-from headwater.gateway.problems import too_busy, unavailable
+from headwater.gateway.problems import NotNow, too_busy
 
 SLICE_S = 0.1
 """A thread that waits for records looks this often whether the gateway stops."""
@@ -71,9 +72,7 @@ class Reader:
         self._busy += 1
         try:
             places = [(request.topic, partition) for partition in request.partitions]
-            held = await self._admin.offset_range(places, committed=True)
-            if not held:
-                raise unavailable(f"Nobody leads the partitions of {request.topic} now.")
+            held = await patiently(lambda: self._held(places))
             at_time = {}
             if request.position.anchor is Anchor.TIME:
                 spec = OffsetSpec.for_timestamp(request.position.value)
@@ -91,6 +90,14 @@ class Reader:
             raise problem_of(error, topic=request.topic) from None
         finally:
             self._busy -= 1
+
+    async def _held(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """From where to where the records are. A topic that was just made has no leaders yet."""
+        held = await self._admin.offset_range(places, committed=True)
+        if not held:
+            await self._admin.metadata()  # librdkafka goes on believing that there is no leader until it is told anew
+            raise NotNow(f"Nobody leads the partitions of {places[0][0]} now.")
+        return held
 
     async def close(self) -> None:
         self._stopping.set()

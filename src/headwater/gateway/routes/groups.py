@@ -9,7 +9,8 @@ from headwater.gateway.broker_pages import broker_page
 from headwater.gateway.context import Context
 from headwater.gateway.kafka import groups
 from headwater.gateway.kafka.admin import Place
-from headwater.gateway.kafka.groups import SHARE, ListedGroup
+from headwater.gateway.kafka.groups import SHARE, GroupMember, ListedGroup
+from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.openapi import answer, operation
 from headwater.gateway.problems import Problem
 
@@ -23,6 +24,8 @@ class GroupSummary(Struct):
     state: str
     members: int
     lag: int | None
+    unknown_partitions: int | None
+    """As in a group's own page."""
 
 
 class Groups(Struct):
@@ -48,6 +51,7 @@ class Progress(Struct):
     """For a share group: where the records begin that it has not settled."""
     end_offset: int | None
     lag: int | None
+    """Of a partition that a member is assigned and nobody has committed: from the start of its log."""
 
 
 class Departure(Struct):
@@ -62,6 +66,10 @@ class Group(Struct):
     kind: str
     state: str
     lag: int | None
+    """The sum of what is known."""
+    unknown_partitions: int
+    """How many partitions have no known position: those that a member is assigned and nobody has committed, whose lag
+    is counted from the start of the log, and those that nobody leads, whose lag is not counted."""
     members: list[Member]
     partitions: list[Progress]
     departures: list[Departure]
@@ -69,27 +77,10 @@ class Group(Struct):
 
 def routes(context: Context) -> list[BaseRoute]:
     async def list_groups(request: Request) -> Response:
-        return answer(Groups(await summaries(context)))
+        return answer(Groups(await patiently(lambda: summaries(context))))
 
     async def describe_group(request: Request) -> Response:
-        group = await groups.find_group(context, request.path_params["group"])
-        found = await groups.members(context, group)
-        partitions = await _progress(context, group, {place for member in found for place in member.places})
-        lags = [each.lag for each in partitions if each.lag is not None]
-        return answer(
-            Group(
-                group.name,
-                group.kind,
-                group.state,
-                sum(lags) if lags else None,
-                [
-                    Member(m.member_id, m.client_id, m.host, [AssignedPartition(*place) for place in m.places])
-                    for m in found
-                ],
-                partitions,
-                await _departures(context, group.name),
-            )
-        )
+        return answer(await patiently(lambda: described(context, request.path_params["group"])))
 
     return [
         operation(
@@ -103,53 +94,105 @@ def routes(context: Context) -> list[BaseRoute]:
     ]  # fmt: skip
 
 
+async def described(context: Context, name: str) -> Group:
+    group = await groups.find_group(context, name)
+    found = await groups.members(context, group)
+    partitions = await _progress(context, group, found)
+    lag, unknown = _total(partitions)
+    return Group(
+        group.name,
+        group.kind,
+        group.state,
+        lag,
+        unknown,
+        [Member(m.member_id, m.client_id, m.host, [AssignedPartition(*place) for place in m.places]) for m in found],
+        partitions,
+        await _departures(context, group.name),
+    )
+
+
 async def summaries(context: Context) -> list[GroupSummary]:
     listed = await groups.list_groups(context)
     asked = listed[:MAX_WITH_LAG]
     streams = [group.name for group in asked if group.kind != SHARE]
-    members = {name: len(found) for name, found in (await groups.consumer_members(context, streams)).items()}
+    members = await groups.consumer_members(context, streams)
     committed = await groups.committed(context, streams)
-    ends = await groups.end_offsets(context, {place for places in committed.values() for place in places})
-    lags: dict[str, int | None] = {}
-    for name, places in committed.items():
-        known = [max(ends[place] - offset, 0) for place, offset in places.items() if place in ends]
-        lags[name] = sum(known) if known else None
+    totals: dict[str, tuple[int | None, int]] = {}
+    for name, partitions in (await _stream_progress(context, committed, members)).items():
+        totals[name] = _total(partitions)
     for group in asked:
         if group.kind == SHARE:
             try:
-                members[group.name] = len(await groups.members(context, group))
-                lags[group.name] = _share_lag(await groups.share_positions(context, group.name))
+                members[group.name] = await groups.members(context, group)
+                positions = await groups.share_positions(context, group.name)
+                totals[group.name] = _share_total(positions, _assigned(members[group.name]))
             except Problem:
                 continue  # gone since it was listed
     return [
-        GroupSummary(group.name, group.kind, group.state, members.get(group.name, 0), lags.get(group.name))
+        GroupSummary(
+            group.name,
+            group.kind,
+            group.state,
+            len(members.get(group.name, ())),
+            *totals.get(group.name, (None, None)),
+        )
         for group in listed
     ]
 
 
-def _share_lag(positions: dict[Place, tuple[int, int | None]]) -> int | None:
-    known = [lag for _, lag in positions.values() if lag is not None]
-    return sum(known) if known else None
+def _total(partitions: list[Progress]) -> tuple[int | None, int]:
+    lags = [each.lag for each in partitions if each.lag is not None]
+    unknown = sum(1 for each in partitions if each.committed is None or each.lag is None)
+    return sum(lags) if lags else None, unknown
 
 
-async def _progress(context: Context, group: ListedGroup, assigned: set[Place]) -> list[Progress]:
-    lags: dict[Place, int | None] = {}
+def _share_total(positions: dict[Place, tuple[int, int | None]], assigned: set[Place]) -> tuple[int | None, int]:
+    lags = [lag for _, lag in positions.values() if lag is not None]
+    return sum(lags) if lags else None, len(positions.keys() | assigned) - len(lags)
+
+
+async def _progress(context: Context, group: ListedGroup, members: list[GroupMember]) -> list[Progress]:
     if group.kind == SHARE:
-        positions = await groups.share_positions(context, group.name)
-        committed = {place: start for place, (start, _) in positions.items()}
-        lags = {place: lag for place, (_, lag) in positions.items()}
-    else:
-        committed = (await groups.committed(context, [group.name]))[group.name]
-    places = sorted(committed.keys() | assigned)
+        return await _share_progress(context, group.name, members)
+    committed = await groups.committed(context, [group.name])
+    return (await _stream_progress(context, committed, {group.name: members}))[group.name]
+
+
+async def _share_progress(context: Context, name: str, members: list[GroupMember]) -> list[Progress]:
+    positions = await groups.share_positions(context, name)
+    places = sorted(positions.keys() | _assigned(members))
     ends = await groups.end_offsets(context, places)
     told = []
     for place in places:
-        end, offset = ends.get(place), committed.get(place)
-        lag = lags.get(place)
-        if lag is None and end is not None and offset is not None:
-            lag = max(end - offset, 0)
-        told.append(Progress(*place, offset, end, lag))
+        start, lag = positions.get(place, (None, None))
+        told.append(Progress(*place, start, ends.get(place), lag if lag is not None else _lag(start, ends.get(place))))
     return told
+
+
+async def _stream_progress(
+    context: Context, committed: dict[str, dict[Place, int]], members: dict[str, list[GroupMember]]
+) -> dict[str, list[Progress]]:
+    """Of classic and consumer groups, by name."""
+    places = {name: sorted(offsets.keys() | _assigned(members.get(name, []))) for name, offsets in committed.items()}
+    ends = await groups.end_offsets(context, {place for found in places.values() for place in found})
+    uncommitted = {place for name, found in places.items() for place in found if place not in committed[name]}
+    starts = await groups.start_offsets(context, uncommitted)
+    told: dict[str, list[Progress]] = {}
+    for name, offsets in committed.items():
+        told[name] = []
+        for place in places[name]:
+            offset, end = offsets.get(place), ends.get(place)
+            position = offset if offset is not None else starts.get(place)
+            told[name].append(Progress(*place, offset, end, _lag(position, end)))
+    return told
+
+
+def _assigned(members: list[GroupMember]) -> set[Place]:
+    return {place for member in members for place in member.places}
+
+
+def _lag(position: int | None, end: int | None) -> int | None:
+    return max(end - position, 0) if position is not None and end is not None else None
 
 
 async def _departures(context: Context, group: str) -> list[Departure]:

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.groups import SHARE, ListedGroup, committed, end_offsets, list_groups
+from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.problems import Problem
-from headwater.gateway.subscriptions.brokers import Brokers, Refused
+from headwater.gateway.subscriptions.brokers import Brokers, Patience, Refused, check
+from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.group_settings import (
     DEAD_LETTER_TOPIC,
     KIND,
@@ -63,14 +65,15 @@ class Facts:
 
 async def all_facts(context: Context, brokers: Brokers) -> list[Facts]:
     """Groups that have a position or were subscribed, by name; no more than MAX_LISTED."""
-    listed = {group.name: group for group in await list_groups(context)}
+    listed = {group.name: group for group in await patiently(lambda: list_groups(context))}
     names = sorted(listed.keys() | set(await configured_groups(brokers)))[:MAX_LISTED]
     found = await _facts(context, brokers, names, listed)
     return [facts for facts in found if facts.lags or facts.is_explicit or facts.state != UNUSED]
 
 
 async def find(context: Context, brokers: Brokers, name: str) -> Facts | None:
-    listed = {group.name: group for group in await list_groups(context) if group.name == name}
+    groups = await patiently(lambda: list_groups(context))
+    listed = {group.name: group for group in groups if group.name == name}
     (facts,) = await _facts(context, brokers, [name], listed)
     return facts if facts.state != UNUSED or facts.is_explicit else None
 
@@ -92,24 +95,27 @@ async def _facts(context: Context, brokers: Brokers, names: list[str], listed: d
         is_queue = group.kind == SHARE if group is not None else config.values.get(KIND) == QUEUE
         found.append(Facts(name, QUEUE if is_queue else STREAM, group.state if group else UNUSED, config))
     streams = [facts.name for facts in found if not facts.is_queue and facts.state != UNUSED]
-    positions = await committed(context, streams) if streams else {}
+    positions = await patiently(lambda: committed(context, streams)) if streams else {}
     ends = await end_offsets(context, {place for places in positions.values() for place in places})
+    patience = Patience()
     for facts in found:
         if facts.is_queue and facts.state != UNUSED:
-            facts.lags = await _queue_lags(brokers, facts.name)
+            facts.lags = await _queue_lags(brokers, facts.name, patience)
         for place, offset in positions.get(facts.name, {}).items():
             if place in ends:
                 facts.lags[place[0]] = facts.lags.get(place[0], 0) + max(ends[place] - offset, 0)
     return found
 
 
-async def _queue_lags(brokers: Brokers, name: str) -> dict[str, int]:
-    answer = await brokers.ask_coordinator(
-        name, DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[Message(group_id=name, topics=None)]
-    )
-    (described,) = answer.groups
-    if described.error_code:
-        raise Refused(described.error_code, described.error_message, f"Group {name}")
+async def _queue_lags(brokers: Brokers, name: str, patience: Patience) -> dict[str, int]:
+    asked = [Message(group_id=name, topics=None)]
+    while True:
+        try:
+            (described,) = (await brokers.ask_coordinator(name, DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=asked)).groups
+            check(described.error_code, described.error_message, f"Group {name}")
+            break
+        except (Refused, BrokerGone) as error:
+            await patience.pause(error)
     return {
         topic.topic_name: sum(max(each.lag, 0) for each in topic.partitions if each.error_code == 0)
         for topic in described.topics

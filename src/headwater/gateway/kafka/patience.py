@@ -1,0 +1,27 @@
+"""Questions that are asked again while the answer is: not now."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from headwater.gateway.problems import NotNow
+
+PATIENCE_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+
+T = TypeVar("T")
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
+    """For what only reads. Raises NotNow when the time is over, and other problems at once."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + patience_s
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            return await ask()
+        except NotNow:
+            if loop.time() + pause_s > until_s:
+                raise
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
