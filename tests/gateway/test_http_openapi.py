@@ -18,9 +18,11 @@ from schemathesis.checks import (
 from headwater.gateway.server import GatewayThread
 
 EXAMPLES = 10
+LONGEST_WAIT_MS = 50
 MOST_PARTITIONS = 4
 """Thousands are allowed, and take the broker their time."""
-OWN_PATHS = ("/v1/topics", "/v1/cluster", "/v1/groups", "/v1/session")
+STREAMED = "/v1/subscriptions/{name}/events"
+"""Its answer has no end."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -43,11 +45,17 @@ def test_every_operation_says_what_it_takes_and_gives(http: httpx.Client) -> Non
 def test_requests_made_from_the_description_meet_no_error_of_ours(
     gateway: GatewayThread, http: httpx.Client, mode: schemathesis.GenerationMode
 ) -> None:
-    """Those that follow it, and those that do not. Other parts' paths are for their tests."""
+    """Those that follow it, and those that do not."""
     topic = f"described-{uuid.uuid4().hex[:8]}"
     http.post("/v1/topics", json={"name": topic})
-    schema = schemathesis.openapi.from_dict(http.get("/openapi.json").json())
-    answered: set[int] = set()
+    for kind in ("stream", "queue"):
+        made = http.post("/v1/subscriptions", json={"name": f"{topic}-{kind}", "topic": topic, "kind": kind})
+        assert made.status_code == 201, made.text
+    there = {"topic": [topic], "name": [f"{topic}-stream", f"{topic}-queue"], "group": [f"{topic}-queue"]}
+    described = http.get("/openapi.json").json()
+    schema = schemathesis.openapi.from_dict(described)
+    answered: dict[str, set[int]] = {}
+    turn = 0
     session = requests.Session()
     session.trust_env = False
 
@@ -62,13 +70,27 @@ def test_requests_made_from_the_description_meet_no_error_of_ours(
         )
         @given(case=operation.as_strategy(mode))
         def meet(case: schemathesis.Case) -> None:
-            if case.method != "DELETE" and "topic" in (case.path_parameters or {}) and len(answered) % 2:
-                case.path_parameters["topic"] = topic
+            nonlocal turn
+            turn += 1
+            for name in case.path_parameters or {}:
+                if case.method != "DELETE" and turn % 3:  # of something that is there, two times of three
+                    case.path_parameters[name] = there[name][turn % len(there[name])]
             (case.query or {}).pop("wait_ms", None)  # waiting is nothing to look at here
-            if isinstance(case.body, dict) and isinstance(count := case.body.get("partitions"), int):
-                case.body["partitions"] = min(count, MOST_PARTITIONS)
-            answer = case.call(base_url=f"http://{gateway.host}:{gateway.port}", session=session, timeout=30)
-            answered.add(answer.status_code)
+            if isinstance(case.body, dict):
+                if isinstance(count := case.body.get("partitions"), int):
+                    case.body["partitions"] = min(count, MOST_PARTITIONS)
+                if operation.path.endswith("/pull") and isinstance(case.body.get("wait_ms", 0), int):
+                    case.body["wait_ms"] = min(case.body.get("wait_ms", 0), LONGEST_WAIT_MS)
+            statuses = answered.setdefault(operation.label, set())
+            address = f"http://{gateway.host}:{gateway.port}"
+            if operation.path == STREAMED:
+                with session.request(**case.as_transport_kwargs(base_url=address), stream=True, timeout=30) as begun:
+                    statuses.add(begun.status_code)
+                    assert str(begun.status_code) in described["paths"][STREAMED]["get"]["responses"], begun.status_code
+                    assert begun.status_code < 500
+                return
+            answer = case.call(base_url=address, session=session, timeout=30)
+            statuses.add(answer.status_code)
             case.validate_response(answer, checks=CHECKS)
 
         meet()
@@ -77,6 +99,9 @@ def test_requests_made_from_the_description_meet_no_error_of_ours(
     for operation in operations:
         # A path of any string cannot be wrong.
         has_input = bool(operation.body) or bool(operation.query)
-        if operation.path.startswith(OWN_PATHS) and (has_input or mode is schemathesis.GenerationMode.POSITIVE):
+        if has_input or mode is schemathesis.GenerationMode.POSITIVE:
             try_operation(operation)
-    assert answered & {200, 201, 204} and answered & {400, 404}, answered
+    statuses = set().union(*answered.values())
+    assert statuses & {200, 201, 204} and statuses & {400, 404}, answered
+    if mode is schemathesis.GenerationMode.POSITIVE:
+        assert set(answered) == {operation.label for operation in operations}, "each was tried"
