@@ -224,12 +224,10 @@ def test_a_leader_that_will_do_is_not_replaced_on_request() -> None:
     world = World.of(1, 2)
     world.lead(0, 1, on=(1, 2))
     planner = ControllerPlanner(RULES)
-    assert planner.elect(world.view(), partition(0), 0) is None
-    assert planner.elect(world.view(), partition(77), 0) is None
+    assert planner.elect(world.view(), [partition(0), partition(77)], 0) == []
     for index in (1, 2):
         world.lead(index, 1, on=(1, 2))
-    move = planner.elect(world.view(), partition(0), 0)
-    assert move is not None
+    (move,) = planner.elect(world.view(), [partition(0)], 0)
     assert move.to_node == 2
 
 
@@ -237,8 +235,7 @@ def test_a_request_does_not_wait_for_quiet() -> None:
     world = World.of(1, 2)
     world.lead(0, 1, on=(1, 2))
     world.join(1, is_leaving=True)
-    move = ControllerPlanner(RULES).elect(world.view(), partition(0), 0)
-    assert move is not None
+    (move,) = ControllerPlanner(RULES).elect(world.view(), [partition(0)], 0)
     assert (move.to_node, move.head.open.replicas if move.head.open else ()) == (2, stores(1, 2))
 
 
@@ -289,3 +286,12 @@ def test_a_leader_that_has_stopped_getting_others_going_is_overdue() -> None:
     assert overdue(planner, world, RULES.recovery_s) == []
     assert overdue(planner, world, 2 * RULES.recovery_s - 0.1) == []
     assert overdue(planner, world, 2 * RULES.recovery_s) == [1, 2]
+
+
+def test_whoever_asks_for_all_gets_them_spread_and_not_moved_to_one() -> None:
+    world = World.of(1, 2, 3)
+    for index in range(9):
+        world.lead(index, 1 + index % 2, on=(1, 2, 3))
+    found = ControllerPlanner(RULES).elect(world.view(), [partition(index) for index in range(9)], 0)
+    world.carry_out(found)
+    assert Counter(leaders(world.heads)) == {1: 3, 2: 3, 3: 3}

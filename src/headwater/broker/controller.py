@@ -96,11 +96,7 @@ class Controller:
         """Look for a better leader for each now; say which got one. Raises RequestError if this node is not the
         controller, Unavailable or Unknown if the metadata store does not answer."""
         term = self._present_term()
-        moves = []
-        for partition in partitions:
-            move = term.planner.elect(self._view(None), partition, self._clock.monotonic())
-            if move is not None:
-                moves.append(move)
+        moves = term.planner.elect(self._view(None), partitions, self._clock.monotonic())
         written = await term.writer.move_leaders(moves)
         return {partition: partition in written for partition in partitions}
 

@@ -62,13 +62,17 @@ class ControllerPlanner:
             return [*moves]
         return [*moves, *self._repair.plan(view, now), *reassignment.finished(view)]
 
-    def elect(self, view: ClusterView, partition: PartitionId, now: float) -> MoveLeader | None:
-        """What to do for one partition now, because somebody asks; None if its leader will do."""
+    def elect(self, view: ClusterView, partitions: Sequence[PartitionId], now: float) -> list[MoveLeader]:
+        """What to do for these now, because somebody asks. Those whose leaders will do are left out."""
         self._observe(view, now)
+        led = _led(view)
+        moves = (self._elect(view, partition, led, now) for partition in partitions)
+        return [move for move in moves if move is not None]
+
+    def _elect(self, view: ClusterView, partition: PartitionId, led: Counter[NodeId], now: float) -> MoveLeader | None:
         head = view.heads.get(partition)
         if head is None or partition.topic_id not in view.topics:
             return None
-        led = _led(view)
         leader = head.value.leader
         reason = self._elections.needs_leader(view, partition, head.value, now)
         if reason is not None or view.is_emptying(leader):
