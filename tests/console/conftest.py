@@ -50,6 +50,7 @@ def browser() -> "Iterator[Browser]":
     executable = chromium()
     if executable is None:
         pytest.skip("no chromium here: apt-get install chromium")
+    playwright.expect.set_options(timeout=PATIENCE_MS)
     with playwright.sync_playwright() as driver:
         # Root may not use the sandbox, and containers have a small /dev/shm.
         options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
@@ -58,6 +59,7 @@ def browser() -> "Iterator[Browser]":
         browser.close()
 
 
+PATIENCE_MS = 30_000
 OpenPage = Callable[..., "Page"]
 
 
@@ -71,7 +73,7 @@ def open_page(browser: "Browser") -> Iterator[OpenPage]:
     def open_page(address: str, *, expected: tuple[int, ...] = (), viewport: Any = None, **options: Any) -> "Page":
         context = browser.new_context(viewport=viewport or DESK, locale="en-GB", timezone_id="UTC", **options)
         contexts.append(context)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         origin = "/".join(address.split("/")[:3])
 

@@ -62,7 +62,7 @@ def receiving(tmp_path: Path) -> Iterator[Receiver]:
         receiver.kill()
 
 
-def eventually(claim: Callable[[], bool], what: str, patience_s: float = 30.0) -> None:
+def eventually(claim: Callable[[], bool], what: str, patience_s: float = 75.0) -> None:
     until_s = time.monotonic() + patience_s
     while not claim():
         assert time.monotonic() < until_s, f"not in {patience_s:.0f} s: {what}"

@@ -1,7 +1,8 @@
 """/v1/subscriptions/{name}/events and /socket; and the webhooks, which have no route but live as long as the server."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_STREAMED = 500
 """Clients of events and sockets, together."""
+PATIENCE_S = 5.0
+"""A client that lost its connection comes back before the gateway has seen that it went."""
 LAST_EVENT_ID = "last-event-id"
 
 
@@ -54,6 +57,7 @@ def routes(context: Context) -> list[BaseRoute]:
         name = request.path_params["name"]
         member = await _member(context, name)
         positions = {}
+        await streamed.vacant(member)
         with streamed.one_more(member):
             last = request.headers.get(LAST_EVENT_ID, "")
             if isinstance(member, StreamMember) and last:
@@ -66,6 +70,7 @@ def routes(context: Context) -> list[BaseRoute]:
         try:
             credit = _credit(websocket)
             member = await _member(context, websocket.path_params["name"])
+            await streamed.vacant(member)
             with streamed.one_more(member):
                 await RecordSocket(websocket, member, credit).run()
         except Problem as problem:
@@ -96,6 +101,15 @@ class _Streamed:
     def __init__(self) -> None:
         self._count = 0
         self._streams: set[StreamMember] = set()
+        self._left = asyncio.Event()
+
+    async def vacant(self, member: Member) -> None:
+        """Wait a while for the stream's reader to go, if there is one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while member in self._streams:
+                    self._left.clear()
+                    await self._left.wait()
 
     @contextmanager
     def one_more(self, member: Member) -> Iterator[None]:
@@ -114,6 +128,7 @@ class _Streamed:
             self._count -= 1
             if isinstance(member, StreamMember):
                 self._streams.discard(member)
+                self._left.set()
 
 
 class _Counted(Response):
