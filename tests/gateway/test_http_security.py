@@ -190,6 +190,29 @@ def test_bodies_that_are_never_finished_cost_what_was_sent(headwater_session: Br
     assert small.status_code == 200
 
 
+def test_a_body_that_comes_too_slowly_ends_its_connection(
+    gateway: GatewayThread, http: httpx.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.gateway.protocol.ARRIVAL_TIMEOUT_S", 0.5)
+    head = b"POST /v1/topics/%s/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n" % topic.encode()
+    with socket.create_connection((gateway.host, gateway.port), timeout=20) as connection:
+        connection.sendall(head)
+        with pytest.raises(OSError):  # each byte is in time, and all of them are not
+            for _ in range(900):
+                connection.sendall(b"x")
+                time.sleep(0.05)
+    assert http.get(f"/v1/topics/{topic}/records").json()["records"] == [], "nothing of it is written"
+
+
+def test_a_request_that_came_in_time_may_wait_longer_for_its_answer(
+    gateway: GatewayThread, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.gateway.protocol.ARRIVAL_TIMEOUT_S", 0.5)
+    with client_of(gateway) as http:
+        for _ in range(2):  # on one connection
+            assert http.get(f"/v1/topics/{topic}/records", params={"wait_ms": 1000}).status_code == 200
+
+
 def test_a_path_of_nonsense_is_a_404(http: httpx.Client) -> None:
     for path in (
         "/v1/topics/a%2Fb/records",

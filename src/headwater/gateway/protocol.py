@@ -1,13 +1,28 @@
-"""uvicorn's HTTP protocol with bounds that it lacks: on the size of a request's head, and on the time that a request
-takes to arrive. A client that sends a byte a second must not hold memory, or a connection, for long."""
+"""uvicorn's protocols with bounds that they lack: on the size of a request's head, and on the time that a request takes
+to arrive. A client that sends a byte a second must not hold memory, or a connection, for long.
+
+Nor must one that does not read: an application that sends it more than it takes may cut it off (`abort`). Closing would
+wait until it has read what is on its way.
+"""
 
 import asyncio
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 MAX_HEAD_BYTES = 64 * 1024
 ARRIVAL_TIMEOUT_S = 60.0
 """From its first byte, or from the connection, to the end of its body."""
+
+
+ABORT = "headwater.abort"
+"""Where the scope of a request has the call that ends its connection."""
+
+
+def abort(scope: Any) -> None:
+    """Cut a client off, whatever is on its way to it."""
+    scope[ABORT]()
 
 
 class HeadTooLarge(Exception):
@@ -41,6 +56,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]
         self._head_bytes = 0
         self._is_in_head = True
         if self._timer is None:
@@ -76,3 +92,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class BoundedSocketProtocol(WebSocketsSansIOProtocol):
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if hasattr(self, "scope"):  # it is none of those that were refused
+            self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]

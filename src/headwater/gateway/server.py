@@ -103,12 +103,13 @@ class GatewayThread:
         import uvicorn
 
         from headwater.gateway.app import build
-        from headwater.gateway.protocol import BoundedHttpProtocol
+        from headwater.gateway.protocol import BoundedHttpProtocol, BoundedSocketProtocol
 
         server = uvicorn.Server(
             uvicorn.Config(
                 build(self._config),
                 http=BoundedHttpProtocol,
+                ws=BoundedSocketProtocol,
                 ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
                 log_config=None,
                 access_log=False,

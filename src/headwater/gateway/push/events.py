@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headwater.gateway.problems import Problem, bad_request
+from headwater.gateway.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
 from headwater.gateway.subscriptions.deliveries import Delivery, delivered_record
 from headwater.gateway.subscriptions.members import Member
@@ -23,6 +24,7 @@ from headwater.gateway.subscriptions.share_member import ShareMember
 
 HEARTBEAT_S = 10.0
 SEND_S = 20.0
+ABORT_S = 1.0
 FULL_REST_S = 0.02
 MAX_AT_ONCE = 100
 MAX_BYTES = 1024 * 1024
@@ -49,13 +51,18 @@ class EventStream(Response):
         leaving = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and isinstance(sending.exception(), TimeoutError):
+                abort(scope)
+                await asyncio.wait((leaving,), timeout=ABORT_S)
         finally:
+            has_left = leaving.done()
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
             self._outstanding.give_back()
-        if not leaving.done() or leaving.cancelled():
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if not has_left:
+            async with asyncio.timeout(SEND_S):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
         await _send(send, b": begun\n\n")

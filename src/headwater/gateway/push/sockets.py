@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headwater.gateway.problems import Problem
+from headwater.gateway.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
 from headwater.gateway.subscriptions.members import Member
 from headwater.gateway.subscriptions.serving import settle, shown
@@ -62,13 +63,13 @@ class RecordSocket:
         hearing = asyncio.ensure_future(self._hear())
         try:
             done, _ = await asyncio.wait((giving, hearing), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                await self._end(task.exception())
         finally:
             for task in (giving, hearing):
                 task.cancel()
             await asyncio.gather(giving, hearing, return_exceptions=True)
             self._outstanding.give_back()
+        for task in done:
+            await self._end(task.exception())
 
     async def _give(self) -> None:
         while True:
@@ -113,11 +114,15 @@ class RecordSocket:
     async def _end(self, error: BaseException | None) -> None:
         if error is None or isinstance(error, WebSocketDisconnect):
             return
+        if isinstance(error, TimeoutError):
+            abort(self._socket.scope)  # it does not read: no word would reach it
+            return
         with contextlib.suppress(Exception):  # it may be gone already
-            if isinstance(error, Problem):
-                await self._send({"problem": {"title": error.title, "detail": error.detail}})
-                await self._socket.close(POLICY_VIOLATION if error.status < 429 else TRY_AGAIN_LATER)
-            else:
-                await self._socket.close(POLICY_VIOLATION, "too slow" if isinstance(error, TimeoutError) else "")
-        if not isinstance(error, Problem | TimeoutError | RuntimeError | KeyError):
+            async with asyncio.timeout(SEND_S):
+                if isinstance(error, Problem):
+                    await self._send({"problem": {"title": error.title, "detail": error.detail}})
+                    await self._socket.close(POLICY_VIOLATION if error.status < 429 else TRY_AGAIN_LATER)
+                else:
+                    await self._socket.close(POLICY_VIOLATION)
+        if not isinstance(error, Problem | RuntimeError | KeyError):
             raise error
