@@ -56,7 +56,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
         self._head_bytes = 0
         self._is_in_head = True
         if self._timer is None:
@@ -98,4 +98,4 @@ class BoundedSocketProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
         if hasattr(self, "scope"):  # it is none of those that were refused
-            self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+            self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
