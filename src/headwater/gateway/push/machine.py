@@ -23,6 +23,9 @@ HELD_PER_REQUEST = 2
 """Records taken for each request that may be under way, so that the next one is there when one ends."""
 HELD_IN_ORDER = 8
 """With an order more are needed: many of them wait for others."""
+HELD_AT_LEAST = 256
+"""While nothing fails: a quick receiver needs few requests at a time, and more records than that in the time that it
+takes to ask the cluster for the next ones."""
 MAX_RETRY_AFTER_S = 3_600.0
 _MAX_DOUBLINGS = 30
 
@@ -92,7 +95,8 @@ class PushMachine:
     def room(self) -> int:
         """How many records more are worth taking."""
         factor = 1 if self.is_failing else HELD_PER_REQUEST if self.settings.order == "none" else HELD_IN_ORDER
-        return max(self.window.size * self.settings.batch_records * factor - len(self._held), 0)
+        wanted = self.window.size * self.settings.batch_records * factor
+        return max(wanted if self.is_failing else max(wanted, HELD_AT_LEAST), len(self._held)) - len(self._held)
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
         """Those of one partition in the order of their offsets."""
