@@ -131,6 +131,8 @@ class ShareReaders:
                 self._readers.remove(reader)
                 if not reader.future.done():
                     reader.future.set_result([])
+        if not self._readers:
+            self.wanted.clear()  # before a link looks, which would rest because nobody wants anything
 
     def _next_for(self, reader: _Reader) -> list[Delivery]:
         """Of the records that are still ours."""
