@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from headwater.model.replica import NoSpace
 from headwater.testing.simulation.world import World
 
 
@@ -54,7 +55,7 @@ class Conditions:
 
 
 class _Call:
-    __slots__ = ("answer", "life", "source", "state", "target")
+    __slots__ = ("answer", "arrival", "life", "source", "state", "target")
 
     def __init__(self, source: Process, target: Process, answer: Reply) -> None:
         self.source = source
@@ -63,6 +64,9 @@ class _Call:
         self.answer = answer
         self.state = 0
         """0 waiting, 1 given up, 2 answered."""
+        self.arrival = 0
+        """0 not yet, 1 arrived, 2 refused: whoever is told that a call was not sent, or that nothing of it was kept,
+        may rely on that. No copy of it arrives later, as none does on a connection."""
 
 
 class Network:
@@ -121,15 +125,21 @@ class Network:
 
     def _deliver(self, call: _Call, handler: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         target = call.target
+        if call.arrival == 2:
+            return
         if target.is_up:
+            call.arrival = 1
             life = target.life
 
             def reply(value: Any) -> None:
+                if isinstance(value, NoSpace):
+                    call.arrival = 2
                 if target.life == life and not self._is_lost(target, call.source):
                     self._world.after(self._delay(target, call.source), self._answer, call, value)
 
             handler(reply, *arguments)
-        elif call.state == 0 and self._world.chance(self.conditions.reset):
+        elif call.state == 0 and call.arrival == 0 and self._world.chance(self.conditions.reset):
+            call.arrival = 2
             self._world.after(self._delay(target, call.source), self._give_up, call, Lost.NOT_SENT)
 
     def _arrive(self, target: Process, handler: Callable[..., None], arguments: tuple[Any, ...]) -> None:
