@@ -216,6 +216,18 @@ def test_order_is_kept_though_the_receiver_fails(
     assert all(offsets == sorted(offsets) for offsets in lanes.values())
 
 
+def test_a_gateway_that_may_not_reach_the_receiver_leaves_it_to_the_others(
+    headwater_session: Broker, http: httpx.Client, topic: str, receiver: Receiver, push: Any
+) -> None:
+    with serving(headwater_session.bootstrap, private_webhooks=False):
+        name = push(receiver.url("/ok"))
+        for number in range(5):
+            write(http, topic, [{"value": f"v{number}"}])
+            time.sleep(1.0)  # it looks every two seconds
+        eventually(lambda: len(receiver.taken()) >= 5, "all arrive")
+        assert http.get(f"/v1/subscriptions/{name}").json()["push"]["stopped"] is None
+
+
 def test_two_gateways_push_each_record_once(
     headwater_session: Broker, http: httpx.Client, topic: str, receiver: Receiver, push: Any
 ) -> None:

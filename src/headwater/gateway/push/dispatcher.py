@@ -37,6 +37,8 @@ MAX_STREAM_PUMPS = 64
 STOP_S = 10.0
 REST_S = 5.0
 """Before a pump that failed is begun again."""
+REFUSED_S = 60.0
+"""Before one whose receiver this gateway may not reach is."""
 KEYS = (TOPIC, KIND, *ALL_KEYS)
 
 log = logging.getLogger(__name__)
@@ -142,8 +144,9 @@ class Dispatcher:
             log.info("push_began subscription=%s", name)
             await pump.run()
         except RefusedTarget as error:
+            # Another gateway may be allowed to; this one tries again in a while, or when the settings change.
             log.warning("push_refused subscription=%s reason=%s", name, error)
-            await self._stop(name, str(error))
+            await asyncio.sleep(REFUSED_S)
         except ReceiverGone as error:
             log.info("push_ended subscription=%s reason=%s", name, error)
             await self._stop(name, str(error))

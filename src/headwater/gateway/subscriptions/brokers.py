@@ -4,7 +4,7 @@ One connection to each broker is shared by short questions. Requests that wait g
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -146,13 +146,15 @@ class Brokers:
 class Patience:
     """For questions whose answer may be: not now."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, patience_s: float = PATIENCE_S, also: Iterable[ErrorCode] = ()) -> None:
+        """`also` are codes that pass in this case."""
+        self._passing = PASSING | frozenset(also)
         self._until_s = asyncio.get_running_loop().time() + patience_s
         self._pause_s = FIRST_PAUSE_S
 
     async def pause(self, error: Refused | BrokerGone) -> None:
         """Wait before another try, or raise the error if none would help or the time is over."""
-        if isinstance(error, Refused) and error.code not in PASSING:
+        if isinstance(error, Refused) and error.code not in self._passing:
             raise error
         if asyncio.get_running_loop().time() + self._pause_s > self._until_s:
             raise error

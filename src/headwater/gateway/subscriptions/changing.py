@@ -173,7 +173,8 @@ async def _offsets(context: Context, asked: SubscriptionIn, partitions: int) -> 
 async def _start_queue(brokers: Brokers, name: str, topic: str, offsets: Mapping[int, int]) -> None:
     partitions = [Message(partition_index=index, start_offset=offset) for index, offset in offsets.items()]
     asked = [Message(topic_name=topic, partitions=partitions)]
-    patience = Patience()
+    # Its coordinator may hear of the settings a moment after the node that was given them.
+    patience = Patience(also=(ErrorCode.GROUP_ID_NOT_FOUND,))
     while True:
         try:
             answer = await brokers.ask_coordinator(name, ALTER_SHARE_GROUP_OFFSETS, 0, group_id=name, topics=asked)
