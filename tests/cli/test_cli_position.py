@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from headwater.cli.output import Problem
-from headwater.cli.position import Anchor, Position, known_offset_range, offset_range, parse_position
+from headwater.cli.position import known_offset_range, offset_range, parse_position
+from headwater.model.position import Anchor, Position
 
 NOW_MS = 1_700_000_000_000
 

@@ -25,14 +25,15 @@ from headwater.cli.client import (
     topic_metadata,
 )
 from headwater.cli.output import Problem, note
-from headwater.cli.position import HELP, Anchor, Position, parse_position
+from headwater.cli.position import HELP, parse_position
 from headwater.cli.record_format import DEFAULT_FORMAT, Render, as_json, compile_format
 from headwater.cli.topic import chosen_partitions
+from headwater.gateway.kafka.blocking import poll_some
+from headwater.model.position import Anchor, Position
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
-POLL_S = 0.2
 MAX_RECORDS_PER_POLL = 1_000
 FOLLOWING_WAIT_MS = 500
 LEAVING_WAIT_MS = 10
@@ -186,14 +187,6 @@ def _polls(
             assigned = {place.partition for place in consumer.assignment()}
             if assigned and assigned <= at_end:
                 return
-
-
-def poll_some(consumer: "Consumer", max_messages: int) -> "list[Message]":
-    """Wait for one message, then take what else is there: `consume` alone would wait for all it was asked for."""
-    first = consumer.poll(POLL_S)
-    if first is None:
-        return []
-    return [first, *(consumer.consume(max_messages - 1, 0) if max_messages > 1 else ())]
 
 
 def _write(records: "list[Message]", render: Render) -> None:

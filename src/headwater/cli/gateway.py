@@ -36,6 +36,7 @@ def gateway(
     log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")] = False,
 ) -> None:
     """Serve HTTP beside a cluster: REST, push, schema registry and console."""
+    from headwater.broker.setting import Address
     from headwater.cli.logs import LEVELS, start_logging
     from headwater.cli.runtime import new_event_loop, settle_garbage_collector, tune_interpreter
     from headwater.gateway.config import GatewayConfig
@@ -66,7 +67,7 @@ def gateway(
     running.start()
     try:
         running.wait_until_ready()
-        say(f"Headwater gateway of {bootstrap}\n  {'http':<15}http://{_shown(running.host, running.port)}")
+        say(f"Headwater gateway of {bootstrap}\n  {'http':<15}http://{Address(running.host, running.port)}")
         sys.stdout.flush()
         settle_garbage_collector()
         stop_asked.wait()
@@ -81,7 +82,3 @@ def _address(text: str) -> tuple[str, int]:
     if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise Problem(f"--http {text!r} is not HOST:PORT.", f"For example: {DEFAULT_HTTP}.", exit_code=2)
     return host.strip("[]"), int(port)
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

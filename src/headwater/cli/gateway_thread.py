@@ -15,6 +15,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
     config = broker.config
     if config.http is None:
         return None
+    from headwater.broker.setting import Address
     from headwater.cli.runtime import new_event_loop
     from headwater.gateway.config import GatewayConfig
     from headwater.gateway.server import GatewayThread, listen
@@ -22,10 +23,10 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
     host, port = broker.address
     metrics = broker.metrics_address
     settings = GatewayConfig(
-        bootstrap=_shown((_reachable(host), port)),
+        bootstrap=str(Address(_reachable(host), port)),
         host=config.http.host,
         port=config.http.port,
-        broker_pages=_shown((_reachable(metrics[0]), metrics[1])) if metrics is not None else None,
+        broker_pages=str(Address(_reachable(metrics[0]), metrics[1])) if metrics is not None else None,
         token_file=config.http_token_file,
         allowed_hosts=config.http_allowed_hosts,
         private_webhooks=config.http_private_webhooks,
@@ -46,8 +47,3 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
 def _reachable(host: str) -> str:
     """How a process of this machine reaches an address that was listened on."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
-def _shown(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

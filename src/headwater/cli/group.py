@@ -21,9 +21,9 @@ from headwater.cli.departures import DEFAULT_METRICS, departures
 from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, offset_range, parse_position, resolve
 from headwater.cli.topic import chosen_partitions
+from headwater.gateway.kafka.blocking import committed_places
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
 app = typer.Typer(help="Look at consumer groups, and move them.", no_args_is_help=True, add_completion=False)
@@ -219,15 +219,6 @@ def progress_of(client: "AdminClient", described: Any) -> list[Progress]:
         )
         for key in keys
     ]
-
-
-def committed_places(client: "AdminClient", group: str) -> "list[TopicPartition]":
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    request = [ConsumerGroupTopicPartitions(group)]
-    (future,) = client.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
-    places = future.result().topic_partitions or []
-    return [place for place in places if place.error is None and place.offset >= 0]
 
 
 def commit_offsets(client: "AdminClient", group: str, offsets: Mapping[tuple[str, int], int], bootstrap: str) -> None:

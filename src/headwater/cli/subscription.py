@@ -22,7 +22,7 @@ from headwater.cli.client import (
 from headwater.cli.duration import HELP as DURATION_HELP
 from headwater.cli.duration import parse_duration_ms, show_duration
 from headwater.cli.group import commit_offsets, describe_group
-from headwater.cli.group_config import KIND, PAUSED, RETENTION, TOPIC, alter_group_config, group_configs
+from headwater.cli.group_config import KIND, PAUSED, RETENTION, TOPIC, alter_group_config
 from headwater.cli.output import Problem, confirm, print_json, print_table, say
 from headwater.cli.position import HELP as POSITION_HELP
 from headwater.cli.position import parse_position, resolve
@@ -36,6 +36,7 @@ from headwater.cli.subscription_facts import (
     subscription,
 )
 from headwater.cli.topic import topic_config
+from headwater.gateway.kafka.blocking import group_configs
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headwater.cli.group import committed_places
-from headwater.cli.group_config import KIND, PAUSED, RETENTION, TOPIC, GroupConfig, group_configs
+from headwater.cli.group_config import KIND, PAUSED, RETENTION, TOPIC
 from headwater.cli.position import offset_range
 from headwater.cli.share_group import ListedGroup, configured_groups, list_groups, share_offsets
+from headwater.gateway.kafka.blocking import GroupConfig, committed_places, group_configs
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -17,7 +17,8 @@ from headwater.cli.client import (
     topic_metadata,
 )
 from headwater.cli.output import Problem, confirm, note, print_json, print_table, say, size
-from headwater.cli.position import Anchor, known_offset_range, parse_position, resolve
+from headwater.cli.position import known_offset_range, parse_position, resolve
+from headwater.model.position import Anchor
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata

@@ -4,39 +4,15 @@ beginning | end | 42 (an offset) | -10 (ten before the end) | 15m (a quarter of 
 2026-01-31T12:00:00Z (a time; UTC unless it names its zone)
 """
 
-import enum
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from headwater.gateway.problems import bad_request
+from headwater.model.position import ENDS, Anchor, Position
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 MAX_TEXT = 64
 HELP = "beginning, end, an offset (42), so many before the end (-10), an age (15m) or a time (2026-01-31T12:00:00Z)"
-
-
-class Anchor(enum.Enum):
-    OFFSET = "offset"
-    LAST = "last"
-    TIME = "time"
-    BEGINNING = "beginning"
-    END = "end"
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    anchor: Anchor
-    value: int = 0
-    """The offset, the count from the end, or milliseconds since the epoch."""
-
-
-ENDS = {
-    "beginning": Position(Anchor.BEGINNING),
-    "earliest": Position(Anchor.BEGINNING),
-    "end": Position(Anchor.END),
-    "latest": Position(Anchor.END),
-}
 
 
 def parse_position(text: str, now_ms: int) -> Position:
@@ -55,16 +31,3 @@ def parse_position(text: str, now_ms: int) -> Position:
         return Position(Anchor.TIME, max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)))
     except (ValueError, OverflowError):
         raise bad_request(f"{text!r} is not a position. Use {HELP}.") from None
-
-
-def place_in(position: Position, start: int, end: int, at_time: int | None) -> int:
-    """The offset that a position means in a partition, never outside of what the partition holds."""
-    wanted = {
-        Anchor.BEGINNING: start,
-        Anchor.END: end,
-        Anchor.OFFSET: position.value,
-        Anchor.LAST: end - position.value,
-        # Nothing is that young: whoever wants to read from then on waits at the end.
-        Anchor.TIME: end if at_time is None or at_time < 0 else at_time,
-    }[position.anchor]
-    return min(max(wanted, start), end)

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.reading import ReadRequest
-from headwater.gateway.positions import Anchor, Position
 from headwater.gateway.problems import Problem
+from headwater.model.position import Anchor, Position
 
 TOPIC = "headwater.pipelines"
 STOP_PREFIX = b"stop:"

@@ -20,8 +20,8 @@ from headwater.gateway.kafka.admin import Admin, Place
 from headwater.gateway.kafka.errors import problem_of
 from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.kafka.settings import client_settings
-from headwater.gateway.positions import Anchor, Position, place_in
 from headwater.gateway.problems import NotNow, too_busy
+from headwater.model.position import Anchor, Position, place_in
 
 SLICE_S = 0.1
 """A thread that waits for records looks this often whether the gateway stops."""

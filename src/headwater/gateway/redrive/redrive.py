@@ -16,8 +16,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from headwater.gateway.kafka.blocking import POLL_S, REQUEST_TIMEOUT_S, poll_some
 from headwater.gateway.redrive import cluster
-from headwater.gateway.redrive.cluster import REQUEST_TIMEOUT_S, Settings
+from headwater.gateway.redrive.cluster import Settings
 from headwater.gateway.redrive.dead_letter import (
     OFFSET,
     PARTITION,
@@ -151,7 +152,7 @@ class Redrive:
     def _poll(self, consumer: Consumer) -> tuple[list[Message], set[int]]:
         """The next letters, and the partitions that have no more after them: the last offsets need not be letters."""
         letters, ends = [], set()
-        for message in cluster.poll_some(consumer, self._batch_records()):
+        for message in poll_some(consumer, self._batch_records()):
             error = message.error()
             if error is None:
                 letters.append(message)
@@ -236,7 +237,7 @@ class Redrive:
         while len(producer):
             if time.monotonic() > until_s:
                 raise ClusterSilent(f"The cluster did not take records for {MAX_DELIVERY_S:.0f} seconds.")
-            producer.poll(cluster.POLL_S)
+            producer.poll(POLL_S)
         if self._undelivered is not None:
             raise KafkaException(self._undelivered)
 

@@ -20,15 +20,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater.gateway.redrive.cluster import (
-    REQUEST_TIMEOUT_S,
-    Settings,
-    committed_places,
-    group_filters,
-    group_names,
-    is_end,
-    poll_some,
-)
+from headwater.gateway.kafka.blocking import REQUEST_TIMEOUT_S, committed_places, poll_some
+from headwater.gateway.redrive.cluster import Settings, group_filters, group_names, is_end
 from headwater.gateway.redrive.dead_letter import REDRIVE_OF
 from headwater.records.filter import Filter, compile_filter
 
@@ -90,7 +83,7 @@ def other_runs(client: AdminClient, topic: str, group: str) -> list[OtherRun]:
     for name, expression in group_filters(client, names).items():
         if group_of(topic, expression) != name:
             continue
-        places = committed_places(client, name, topic)
+        places = [place for place in committed_places(client, name) if place.topic == topic]
         positions = {place.partition: place.offset for place in places}
         unfinished = {place.partition: each for place in places if (each := Unfinished.parse(place.metadata))}
         found.append(OtherRun(compile_filter(expression) if expression else _everything, positions, unfinished))

@@ -12,10 +12,11 @@ from starlette.routing import BaseRoute
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.reading import ReadRequest
 from headwater.gateway.openapi import answer, operation
-from headwater.gateway.positions import HELP, Anchor, Position, parse_position
+from headwater.gateway.positions import HELP, parse_position
 from headwater.gateway.problems import bad_request
 from headwater.gateway.record_json import MAX_INT32, Offset, RecordIn, RecordOut, RecordsIn, SchemaOut, record_out
 from headwater.gateway.routes.producing import RAW_HEADER, Produce, RawQuery, WrittenRecords
+from headwater.model.position import Anchor, Position
 
 __all__ = ["Produce", "routes"]
 

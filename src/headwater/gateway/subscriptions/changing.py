@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.errors import problem_of as kafka_problem
-from headwater.gateway.positions import Anchor, parse_position, place_in
+from headwater.gateway.positions import parse_position
 from headwater.gateway.problems import Problem, bad_request, unavailable
 from headwater.gateway.push.settings import ALL_KEYS, ORDER, PREFIX, STOPPED, URL, PushIn, push_config
 from headwater.gateway.push.targets import RefusedTarget, check_url
@@ -31,6 +31,7 @@ from headwater.gateway.subscriptions.group_settings import (
 )
 from headwater.gateway.subscriptions.shapes import SubscriptionChange, SubscriptionIn
 from headwater.model.errors import ErrorCode
+from headwater.model.position import Anchor, place_in
 from headwater.wire.codec import Message
 
 ALTER_SHARE_GROUP_OFFSETS, DELETE_GROUPS = 91, 42

@@ -1,6 +1,8 @@
 """A record on its way to somebody who asked for it."""
 
+import asyncio
 import base64
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -30,6 +32,22 @@ class Delivery(Struct, gc=False, eq=False):
     def size_bytes(self) -> int:
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
+
+
+async def handed_over(
+    promised: "asyncio.Future[list[Delivery]]", until_s: float, take_back: Callable[[list[Delivery]], None]
+) -> list[Delivery]:
+    """What somebody who waits is given; nothing when the time of the loop's clock is over. If the one who waits goes at
+    the moment at which it is given something, that is taken back."""
+    try:
+        async with asyncio.timeout_at(until_s):
+            return await promised
+    except TimeoutError:
+        return []
+    except asyncio.CancelledError:
+        if promised.done() and not promised.cancelled():
+            take_back(promised.result())
+        raise
 
 
 class DeliveredRecord(RecordOut, kw_only=True):

@@ -10,7 +10,6 @@ from starlette.requests import ClientDisconnect, Request
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.groups import ListedGroup, members
 from headwater.gateway.kafka.reading import ReadRequest
-from headwater.gateway.positions import Anchor, Position
 from headwater.gateway.problems import Problem
 from headwater.gateway.push.settings import SECRET, push_settings
 from headwater.gateway.subscriptions import changing, shapes
@@ -22,6 +21,7 @@ from headwater.gateway.subscriptions.redriving import Redriving
 from headwater.gateway.subscriptions.settling import Verdict
 from headwater.gateway.subscriptions.share_member import ShareMember
 from headwater.gateway.subscriptions.stream_member import StreamMember, delivery_of
+from headwater.model.position import Anchor, Position
 
 LETTER_BYTES = 4 * 1024 * 1024
 

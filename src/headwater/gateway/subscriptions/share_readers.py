@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from headwater.gateway.problems import too_busy
-from headwater.gateway.subscriptions.deliveries import Delivery
+from headwater.gateway.subscriptions.deliveries import Delivery, handed_over
 from headwater.gateway.subscriptions.leases import Lease, Leases
 from headwater.gateway.subscriptions.share_link import ShareLink
 
@@ -66,20 +66,12 @@ class ShareReaders:
         self._serve()
         timer = loop.call_at(reader.until_s, self._serve)
         try:
-            async with asyncio.timeout_at(reader.until_s + GRACE_S):
-                return await reader.future
-        except TimeoutError:
-            return []
-        except asyncio.CancelledError:
-            if reader.future.done() and not reader.future.cancelled():
-                self._spare.extendleft(reversed(reader.future.result()))
-            raise
+            return await handed_over(reader.future, reader.until_s + GRACE_S, self._take_back)
         finally:
             timer.cancel()
             if reader in self._readers:
                 self._readers.remove(reader)
-            if not self._readers:
-                self.wanted.clear()
+            self._tell_wanted()
 
     def demand(self) -> tuple[int, int, int]:
         """Records, bytes and ms to wait: what a fetch is to ask for."""
@@ -125,14 +117,20 @@ class ShareReaders:
             if not reader.future.done():
                 reader.future.set_result(given)
             elif given:
-                self._spare.extendleft(reversed(given))
+                self._take_back(given)
         if len(self._readers) > 1 and not self._spare:
             for reader in [each for each in self._readers if _is_over(each)]:
                 self._readers.remove(reader)
                 if not reader.future.done():
                     reader.future.set_result([])
+        self._tell_wanted()  # before a link looks, which would rest because nobody wants anything
+
+    def _tell_wanted(self) -> None:
         if not self._readers:
-            self.wanted.clear()  # before a link looks, which would rest because nobody wants anything
+            self.wanted.clear()
+
+    def _take_back(self, given: list[Delivery]) -> None:
+        self._spare.extendleft(reversed(given))
 
     def _next_for(self, reader: _Reader) -> list[Delivery]:
         """Of the records that are still ours."""

@@ -20,7 +20,7 @@ from headwater.gateway.config import GatewayConfig
 from headwater.gateway.kafka.errors import problem_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.gateway.problems import Problem, too_busy, unavailable
-from headwater.gateway.subscriptions.deliveries import Delivery
+from headwater.gateway.subscriptions.deliveries import Delivery, handed_over
 
 MAX_WAITERS = 1_000
 MAX_POLL_RECORDS = 500
@@ -85,15 +85,9 @@ class StreamMember:
         reader = _Reader(max_records, max_bytes)
         self._readers.append(reader)
         self._serve()
+        until_s = asyncio.get_running_loop().time() + wait_ms / 1000 + GRACE_S
         try:
-            async with asyncio.timeout(wait_ms / 1000 + GRACE_S):
-                return await reader.future
-        except TimeoutError:
-            return []
-        except asyncio.CancelledError:
-            if reader.future.done() and not reader.future.cancelled():
-                self._spare.extendleft(reversed(reader.future.result()))
-            raise
+            return await handed_over(reader.future, until_s, self._take_back)
         finally:
             if reader in self._readers:
                 self._readers.remove(reader)
@@ -257,6 +251,9 @@ class StreamMember:
                 size_bytes += given[-1].size_bytes
             reader.future.set_result(given)
         self._tell_wanted()
+
+    def _take_back(self, given: list[Delivery]) -> None:
+        self._spare.extendleft(reversed(given))
 
     def _tell_wanted(self) -> None:
         self._wanted = sum(reader.max_records for reader in self._readers) - len(self._spare)
