@@ -151,6 +151,9 @@ def test_groups_and_offsets_come_back_after_a_restart(tmp_path: Path) -> None:
             assert [answer.error for answer in answers] == [ErrorCode.NONE, ErrorCode.NONE]
         async with node.run() as coordinator:
             assert await refusal(coordinator.join("g", join_request())) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert coordinator.heartbeat("g", "anyone", None, 99) is ErrorCode.NONE
+            begun = await coordinator.sync("g", SyncRequest(joined.member_id, None, joined.generation, None, None, {}))
+            assert begun.error is ErrorCode.REBALANCE_IN_PROGRESS
             await until(coordinator.is_loaded)
             described = coordinator.described("g")
             assert (described.state, described.generation) == (GroupState.STABLE, joined.generation)

@@ -153,6 +153,22 @@ def test_pages_are_whole_when_answers_are_small(open_page: OpenPage, address: st
     assert newest == offsets(page) and offsets(page)[0] == (2, 59)
 
 
+def test_what_was_asked_for_last_is_shown_whatever_arrives_last(open_page: OpenPage, address: str) -> None:
+    page = open_page(f"{address}/")
+    held: list[Any] = []
+    page.route(re.compile("/records"), lambda route: held.append(route) if len(held) < 1 else route.continue_())
+    page.goto(f"{address}/#/topics/orders")
+    page.get_by_label("At once").select_option("25")
+    with page.expect_request(re.compile("/records")):
+        page.get_by_role("button", name="Read").click()
+    expect(page.get_by_text("25 shown")).to_be_visible()
+    with page.expect_response(re.compile("/records")):
+        held[0].continue_()
+    page.wait_for_load_state("networkidle")
+    expect(page.get_by_text("25 shown")).to_be_visible()
+    assert len(offsets(page)) == 25
+
+
 def test_differences_numbers_and_sizes_are_exact(open_page: OpenPage, address: str) -> None:
     page = open_page(f"{address}/")
     diff = page.evaluate("import('/console/views/diff.js').then((m) => m.lineDiff('a\\nb\\nc', 'a\\nx\\nc\\nd'))")

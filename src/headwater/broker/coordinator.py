@@ -109,6 +109,9 @@ class GroupCoordinator:
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
         check_group_id(group_id)
+        if not self._find(group_id, ErrorCode.UNKNOWN_MEMBER_ID).is_loaded:
+            # Who was joining is not stored: the member begins again, and need not look for its coordinator.
+            return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
         answer: SyncAnswer = await self._decide(
             group_id, lambda shard, to, now: shard.sync(group_id, request, to, now), ErrorCode.UNKNOWN_MEMBER_ID
         )
@@ -117,6 +120,9 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         check_group_id(group_id)
         log = self._find(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        if not log.is_loaded:
+            # As Kafka does: sessions begin anew when the group is loaded, and some clients give up on any other answer.
+            return ErrorCode.NONE
         error = log.shard.heartbeat(group_id, member_id, instance_id, generation, self._now())
         if error is not ErrorCode.NONE:
             log.release(Effects())

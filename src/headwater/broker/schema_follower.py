@@ -13,6 +13,7 @@ from typing import Any
 from headwater.broker.catalog import Catalog
 from headwater.broker.node_client import NodeClient
 from headwater.broker.partition_client import PartitionClient
+from headwater.broker.topic import Topic
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, TopicId
@@ -31,6 +32,8 @@ READ_BYTES = 1024 * 1024
 CATCH_UP_S = 5.0
 FRESH_S = 5.0
 """How long ids that were deleted may still be taken."""
+LEARN_S = 0.02
+"""Between looks for a topic that another node has just made."""
 MAX_OPEN_EVENTS = 100_000
 """In transactions that have not ended."""
 
@@ -84,7 +87,7 @@ class SchemaFollower:
             log_fact("schemas_not_read", error=error.message)
 
     async def _read_to_end(self) -> None:
-        topic = self._catalog.find(TOPIC)
+        topic = await self._topic()
         if (topic.topic_id if topic is not None else None) != self._topic_id:
             self.registry, self._offset, self._open = Registry(), 0, {}
             self._topic_id = topic.topic_id if topic is not None else None
@@ -102,6 +105,18 @@ class SchemaFollower:
                     self._offset = header.last_offset + 1
             if not batches:  # compaction left nothing up to here
                 self._offset = max(self._offset, end)
+
+    async def _topic(self) -> Topic | None:
+        """The registry's topic, if there is one anywhere: the first schema may have been registered before this node
+        heard of it."""
+        while (topic := self._catalog.find(TOPIC)) is None:
+            try:
+                if await self._catalog.is_name_free(TOPIC):
+                    return None
+            except RequestError as error:  # one that producers try again upon
+                raise RequestError(ErrorCode.REQUEST_TIMED_OUT, error.message) from error
+            await asyncio.sleep(LEARN_S)
+        return topic
 
     def _take(self, header: BatchHeader, batch: memoryview) -> None:
         if header.is_control:

@@ -60,16 +60,17 @@ export async function messages(place, { name, api, facts, query, signal }) {
   async function open() {
     stopTail();
     const chosen = all.filter((one) => partition.value === "" || one.partition === Number(partition.value));
-    pages = new Pages(api, { partitions: chosen, size: Number(size.value), key: key.value, decode: decode.checked }, signal);
-    await refresh();
-    await turn(() => {
-      if (from.value === "offset") return pages.at(Number(offset.value));
-      if (from.value === "time" && moment.value) return pages.from(new Date(moment.value).toISOString());
-      return from.value === "newest" && !key.value ? pages.newest() : pages.from("beginning");
+    const opened = new Pages(api, { partitions: chosen, size: Number(size.value), key: key.value, decode: decode.checked }, signal);
+    pages = opened;
+    await refresh(opened);
+    await turn(opened, () => {
+      if (from.value === "offset") return opened.at(Number(offset.value));
+      if (from.value === "time" && moment.value) return opened.from(new Date(moment.value).toISOString());
+      return from.value === "newest" && !key.value ? opened.newest() : opened.from("beginning");
     });
   }
 
-  async function refresh() {
+  async function refresh(pages) {
     // Ends and beginnings as they are now: the topic may have grown, or been cleaned, since the tab was opened.
     const now = new Map((await get(api, signal)).partitions.map((one) => [one.partition, one]));
     for (const one of pages.partitions) {
@@ -80,17 +81,23 @@ export async function messages(place, { name, api, facts, query, signal }) {
     }
   }
 
-  async function turn(read) {
+  // Someone may ask for other pages while these are read: what was asked for last is shown, whatever arrives last.
+  async function turn(asked, read) {
+    if (asked !== pages) return;
     for (const button of [older, newer]) button.disabled = true;
+    let found = null;
     try {
-      shown = await read();
-      draw();
+      found = await read();
     } catch (error) {
-      if (!signal.aborted) show(rest, notice(error, open));
-    } finally {
-      older.disabled = !pages.hasOlder;
-      newer.disabled = !pages.hasNewer;
+      if (!signal.aborted && asked === pages) show(rest, notice(error, open));
     }
+    if (asked !== pages) return;
+    if (found) {
+      shown = found;
+      draw();
+    }
+    older.disabled = !pages.hasOlder;
+    newer.disabled = !pages.hasNewer;
   }
 
   function draw(fresh = new Set()) {
@@ -132,8 +139,9 @@ export async function messages(place, { name, api, facts, query, signal }) {
   async function follow() {
     try {
       if (!document.hidden) {
-        const fresh = await pages.arrived();
-        if (tailing === null || signal.aborted) return;
+        const followed = pages;
+        const fresh = await followed.arrived();
+        if (tailing === null || followed !== pages || signal.aborted) return;
         if (fresh.length) {
           shown = [...shown, ...fresh].slice(-pages.size);
           for (const one of pages.partitions) {
@@ -158,7 +166,7 @@ export async function messages(place, { name, api, facts, query, signal }) {
   tail.addEventListener("click", async () => {
     if (tailing !== null) {
       stopTail();
-      await refresh();
+      await refresh(pages);
       newer.disabled = !pages.hasNewer;
       return;
     }
@@ -170,8 +178,8 @@ export async function messages(place, { name, api, facts, query, signal }) {
     tail.textContent = "Live ●";
     tailing = setTimeout(follow, 0);
   });
-  older.addEventListener("click", () => { stopTail(); turn(() => pages.older()); });
-  newer.addEventListener("click", () => turn(() => pages.newer()));
+  older.addEventListener("click", () => { stopTail(); turn(pages, () => pages.older()); });
+  newer.addEventListener("click", () => turn(pages, () => pages.newer()));
   from.addEventListener("change", adapt);
   tools.addEventListener("submit", (event) => { event.preventDefault(); open().catch((error) => signal.aborted || failed(error)); });
   signal.addEventListener("abort", stopTail, { once: true });
