@@ -11,7 +11,7 @@ SOURCES := src tests $(wildcard bench tools)
 # Extra arguments for the broker and for pytest: make run SERVE="--listen 0.0.0.0:9092", make test TESTS="tests/cli -x"
 SERVE ?=
 TESTS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 SECONDS ?= 60
 SEEDS ?= 1000
 FAULTS ?= 500

@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headwater.cli.raw_request import ask
 from headwater.model.ids import NodeId
 from headwater.testing.cluster import Cluster
 from headwater.testing.etcd_process import find_etcd
+from headwater.wire.codec import Message
 
 sys.path.append(str(Path(__file__).parents[1] / "clients"))
 
 OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
+ALTER_PARTITION_REASSIGNMENTS = 45
 PATIENCE_S = 60.0
 
 
@@ -71,6 +75,37 @@ def name_kept_by(cluster: Cluster, topic: str, is_wanted: Callable[[NodeId], boo
     return until(found, f"no name in {topic} is kept by a node that is wanted")
 
 
+def place_in_turns(cluster: Cluster, *topics: str) -> None:
+    """The nodes shall lead in turns, as in `new_topic`."""
+    heads, nodes = cluster.state().heads, cluster.nodes
+    placed = []
+    for topic in topics:
+        indexes = sorted(index for name, index in heads if name == topic)
+        turns = {index: [nodes[(index + place) % len(nodes)] for place in range(len(nodes))] for index in indexes}
+        asked = [Message(partition_index=index, replicas=replicas) for index, replicas in turns.items()]
+        placed.append(Message(name=topic, partitions=asked))
+    host, _, port = cluster.address(cluster.find("controller")).partition(":")
+    answer = ask((host, int(port)), ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=30_000, topics=placed)
+    codes = {each.error_code for topic in answer.responses for each in topic.partitions}
+    assert answer.error_code == 0 and codes == {0}, (answer.error_message, codes)
+
+
+def lead_in_turns(cluster: Cluster, *topics: str) -> None:
+    """Where they were placed so. With `leader_balance=False` leaders stay where the death of a node has put them."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    def is_so() -> bool:
+        places = [place for place in cluster.state().heads if place[0] in topics]
+        try:
+            admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(*place) for place in places]).result(30)
+        except KafkaException:
+            return False
+        heads, nodes = cluster.state().heads, cluster.nodes
+        return all(heads[name, index].leader == nodes[index % len(nodes)] for name, index in places)
+
+    until(is_so, f"the nodes do not lead {topics} in turns")
+
+
 def until(look: Callable[[], Any], otherwise: str, patience_s: float = PATIENCE_S) -> Any:
     """What a look finds, as soon as it finds something."""
     deadline = time.monotonic() + patience_s
@@ -84,10 +119,17 @@ def until(look: Callable[[], Any], otherwise: str, patience_s: float = PATIENCE_
 
 @contextmanager
 def killed(cluster: Cluster, node: NodeId) -> Iterator[None]:
-    """A node is dead for a while, and back when all nodes lead again."""
+    """A node is dead for a while, and has its share of all that is written when the block ends: the death of another
+    is then again the death of one."""
     cluster.kill(node)
     try:
         yield
     finally:
         cluster.restart(node)
-        until(lambda: node in cluster.state().alive, f"node {node} does not come back")
+        until(lambda: _is_whole(cluster), f"node {node} does not come back")
+
+
+def _is_whole(cluster: Cluster) -> bool:
+    state = cluster.state()
+    replicas = [state.replicas(*place) for place, head in state.heads.items() if head.open is not None]
+    return state.alive >= set(cluster.nodes) and all(len(each) == len(cluster.nodes) for each in replicas)

@@ -10,7 +10,18 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from coordinated import OFFSETS, SHARES, coordinated, coordinator, killed, name_kept_by, new_topic, until
+from coordinated import (
+    OFFSETS,
+    SHARES,
+    coordinated,
+    coordinator,
+    killed,
+    lead_in_turns,
+    name_kept_by,
+    new_topic,
+    place_in_turns,
+    until,
+)
 from judged import Record
 from share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Worker, configure
 from with_confluent import ConfluentClient
@@ -27,21 +38,25 @@ DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92
 
 NewWorker = Callable[[str, str], Worker]
 
-# The controller may move a leader back while a worker commits, and the client then refuses what the test counts on.
-# Until the workers repeat it, these run with `-m slow`.
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with coordinated(tmp_path_factory.mktemp("cluster"), share_record_lock_duration_ms=int(LEASE_S * 1000)) as cluster:
+    # A leader that the controller moves back while a worker commits makes the client refuse what a test counts on.
+    config = {"share_record_lock_duration_ms": int(LEASE_S * 1000), "leader_balance": False}
+    with coordinated(tmp_path_factory.mktemp("cluster"), **config) as cluster:
         topic = new_topic(cluster)
         produced(cluster, topic, 3)
         group = new_group(cluster, "the-first")
         worker = ConfluentWorker(cluster.bootstrap, topic, group)
         taken(worker, 3)
         worker.close()
+        place_in_turns(cluster, OFFSETS, SHARES)
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def in_turns(cluster: Cluster) -> None:
+    lead_in_turns(cluster, OFFSETS, SHARES)
 
 
 @pytest.fixture(scope="module")
@@ -152,18 +167,14 @@ def values(records: list[Lent]) -> Counter[bytes]:
 
 
 def lent_by_another_node(cluster: Cluster, new_worker: NewWorker, count: int) -> tuple[str, str, Worker, list[Lent]]:
-    """Topic, group, and records that a worker holds, of which another node than the leader keeps the state. Leaders are
-    evened out now and then, so that may take more than one try."""
-    for _ in range(5):
-        topic = new_topic(cluster, 1)
-        group = group_kept_by(cluster, topic, lambda node: node != 1)
-        produced(cluster, topic, count, partitions=1)
-        worker = new_worker(topic, group)
-        records = lent(worker, count)
-        if keeper(cluster, topic, group) != cluster.find(f"leader of {topic}-0"):
-            return topic, group, worker, records
-        worker.acknowledge(records, ACCEPT)
-    raise AssertionError("leaders never rest")
+    """Topic, group, and records that a worker holds, of which another node than the leader keeps the state."""
+    topic = new_topic(cluster, 1)
+    group = group_kept_by(cluster, topic, lambda node: node != 1)
+    produced(cluster, topic, count, partitions=1)
+    worker = new_worker(topic, group)
+    records = lent(worker, count)
+    assert keeper(cluster, topic, group) != cluster.find(f"leader of {topic}-0")
+    return topic, group, worker, records
 
 
 @pytest.mark.parametrize("how", ["killed", "paused"])

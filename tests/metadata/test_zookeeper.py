@@ -326,7 +326,8 @@ def test_an_owner_that_was_paused_for_too_long_learns_that_its_session_is_lost(u
 def test_a_session_is_not_lost_while_the_server_only_does_not_answer(own_zookeeper: ZookeeperProcess) -> None:
     async def scenario() -> None:
         async with opened(own_zookeeper.url()) as store:
-            session = await store.session(6)
+            # A connection attempt that fails costs two thirds of it, and the server takes a while to start.
+            session = await store.session(12)
             await store.txn([], [Put("nodes/me", b"", session)])
             own_zookeeper.kill(0)
             await asyncio.sleep(max(0.0, session.valid_until() - time.monotonic()) + 0.5)
