@@ -1,7 +1,6 @@
 """Protobuf schemas: text and descriptors, and what can read what."""
 
 import base64
-from pathlib import Path
 
 import pytest
 from tests.schemas.reading import kinds, read
@@ -131,10 +130,10 @@ def test_text_and_descriptor_are_the_same_schema(text: str) -> None:
         assert kept in one.canonical
 
 
-def test_the_text_is_one_that_protoc_takes(tmp_path: Path) -> None:
-    protoc = pytest.importorskip("grpc_tools.protoc")
-    (tmp_path / "m.proto").write_text(read("PROTOBUF", RICH.replace("option (custom)", "// ")).canonical)
-    assert protoc.main(["", f"-I{tmp_path}", f"--descriptor_set_out={tmp_path}/out", f"{tmp_path}/m.proto"]) == 0
+def test_numbers_may_be_hexadecimal_or_octal() -> None:
+    text = message('string a = 0x10; string b = 021 [json_name = "0x10"]; reserved 0x20 to 0x2f; /* 017 */')
+    decimal = message('string a = 16; string b = 17 [json_name = "0x10"]; reserved 32 to 47;')
+    assert read("PROTOBUF", text).canonical == read("PROTOBUF", decimal).canonical
 
 
 def test_normal_schemas_have_their_fields_in_order() -> None:

@@ -146,6 +146,13 @@ class Turn:
         self.leave()
 
     def leave(self) -> None:
+        """Whoever is behind goes on, unless there is somebody before: then when that one leaves."""
+        if self._before is None or self._before.done():
+            self._pass_on()
+        else:
+            self._before.add_done_callback(lambda _: self._pass_on())
+
+    def _pass_on(self) -> None:
         if not self.done.done():
             self.done.set_result(None)
         if self._turns.get(self._producer_id) is self:

@@ -36,7 +36,7 @@ def gateway(
     log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")] = False,
 ) -> None:
     """Serve HTTP beside a cluster: REST, push, schema registry and console."""
-    from headwater.broker.setting import Address
+    from headwater.broker.setting import Address, ConfigError
     from headwater.cli.logs import LEVELS, start_logging
     from headwater.cli.runtime import new_event_loop, settle_garbage_collector, tune_interpreter
     from headwater.gateway.config import GatewayConfig
@@ -47,7 +47,10 @@ def gateway(
         raise Problem(f"--log-level {log_level!r} is unknown.", f"Use one of: {', '.join(LEVELS)}.", exit_code=2)
     tune_interpreter()
     start_logging(log_level, as_json=log_json)
-    host, port = _address(http)
+    try:
+        host, port = Address.parse(http)
+    except ConfigError as error:
+        raise Problem(f"--http {http!r}: {error}.", exit_code=2) from error
     settings = GatewayConfig(
         bootstrap=bootstrap,
         host=host,
@@ -75,10 +78,3 @@ def gateway(
         raise Problem(f"--token-file: {error}.", exit_code=2) from error
     finally:
         running.stop()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, separator, port = text.strip().rpartition(":")
-    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise Problem(f"--http {text!r} is not HOST:PORT.", f"For example: {DEFAULT_HTTP}.", exit_code=2)
-    return host.strip("[]"), int(port)

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from headwater.schemas.schema import InvalidSchema
 
 _TEXTS = (FieldDescriptor.TYPE_STRING,)
+_TRUTHS = {"true": True, "false": False}
 _ESCAPE = re.compile(r"\\([xX][0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
@@ -30,6 +31,8 @@ def set_options(options: Message, elements: Iterable[Any], of: FieldDescriptorPr
         elif of is not None and name == "json_name":
             of.json_name = _word(value)
         elif not _set_known(options, name, value):
+            if not _may_be_known_elsewhere(options, name):
+                raise InvalidSchema(f"Option {name[:200]} is unknown.")
             _keep(options.uninterpreted_option.add(), name, value)  # type: ignore[attr-defined]
 
 
@@ -38,6 +41,8 @@ def _set_known(options: Message, name: str, value: Any) -> bool:
     if known is None or known.message_type is not None or name == "uninterpreted_option":
         return False
     word = _word(value)
+    if not known.is_repeated and options.HasField(name):
+        raise InvalidSchema(f"Option {name} is set twice.")
     try:
         if known.enum_type is not None:
             chosen = known.enum_type.values_by_name.get(word)
@@ -46,11 +51,24 @@ def _set_known(options: Message, name: str, value: Any) -> bool:
             setattr(options, name, chosen.number)
         elif known.type in _TEXTS:
             setattr(options, name, word)
+        elif known.type == FieldDescriptor.TYPE_BOOL:
+            setattr(options, name, _TRUTHS[word if not isinstance(value, str) else ""])
         else:
-            setattr(options, name, value if not hasattr(value, "name") else {"true": True, "false": False}[word])
+            setattr(options, name, value)
     except (TypeError, ValueError, KeyError, AttributeError):
         raise InvalidSchema(f"Option {name} cannot be {word!r}.") from None
     return True
+
+
+def _may_be_known_elsewhere(options: Message, name: str) -> bool:
+    """A custom option, or one of the features of an edition."""
+    if name.startswith("("):
+        return True
+    first, dot, second = name.partition(".")
+    known = options.DESCRIPTOR.fields_by_name.get(first)
+    if known is None or known.message_type is None:
+        return False
+    return not dot or second.startswith("(") or second.partition(".")[0] in known.message_type.fields_by_name
 
 
 def _keep(kept: UninterpretedOption, name: str, value: Any) -> None:

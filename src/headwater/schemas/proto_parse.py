@@ -33,7 +33,10 @@ _LABELS: Final = {
     "REPEATED": FieldDescriptorProto.LABEL_REPEATED,
 }
 _MAX_NUMBER, _MAX_ENUM_NUMBER = 2**29, 2**31 - 1
-_WORDS = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//[^\n]*|/\*.*?\*/|[{}\[\]()<>]', re.DOTALL)
+_QUIET = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|//[^\n]*|/\*.*?\*/'
+"""Texts and comments."""
+_WORDS = re.compile(_QUIET + r"|[{}\[\]()<>]", re.DOTALL)
+_NUMBERS = re.compile(_QUIET + r"|(?<![\w.])(?:(?P<hex>0[xX][0-9a-fA-F]+)|(?P<octal>0[0-7]+))(?![\w.])", re.DOTALL)
 
 
 def parse_proto(text: str, name: str) -> FileDescriptorProto:
@@ -41,7 +44,18 @@ def parse_proto(text: str, name: str) -> FileDescriptorProto:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_PROTOBUF_BYTES:
         raise InvalidSchema(f"The text has more than {MAX_PROTOBUF_BYTES} bytes.")
     _check_depth(text)
-    return _FileBuilder(_tree(text), name).build()
+    tree = _tree(_NUMBERS.sub(_in_decimal, text))
+    try:
+        return _FileBuilder(tree, name).build()
+    except ValueError as error:
+        raise InvalidSchema(f"It is no .proto file: {error}.") from None
+
+
+def _in_decimal(found: re.Match[str]) -> str:
+    """The parser knows no other numbers of fields."""
+    if found["hex"]:
+        return str(int(found["hex"], 16))
+    return str(int(found["octal"], 8)) if found["octal"] else found[0]
 
 
 def _check_depth(text: str) -> None:
@@ -78,6 +92,7 @@ class _FileBuilder:
         self._tree = tree
         self._file = FileDescriptorProto(name=name)
         self._is_proto3 = tree.syntax == "proto3"
+        self._is_proto2 = tree.edition is None and not self._is_proto3
 
     def build(self) -> FileDescriptorProto:
         self._set_syntax()
@@ -85,6 +100,8 @@ class _FileBuilder:
         for element in elements:
             match type(element).__name__:
                 case "Package":
+                    if self._file.HasField("package"):
+                        raise InvalidSchema("The file has two packages.")
                     self._file.package = element.name
                 case "Import":
                     self._import(element)
@@ -152,14 +169,16 @@ class _FileBuilder:
                         start, end = _range(text, _MAX_NUMBER - 1)
                         message.extension_range.add(start=start, end=end + 1)
         set_options(message.options, tree.elements)
+        if message.options.HasField("map_entry"):
+            raise InvalidSchema(f"{message.name}: map_entry is not for files. Use map<key, value>.")
         for found in synthetic:  # real choices come first
             found.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name="_" + found.name)
 
-    def _field(self, tree: Any, found: FieldDescriptorProto) -> None:
+    def _field(self, tree: Any, found: FieldDescriptorProto, *, is_choice: bool = False) -> None:
         found.name = tree.name
         found.number = _number(tree.number, tree.name)
-        found.label = _LABELS[tree.cardinality.value if tree.cardinality else "OPTIONAL"]
+        found.label = self._label(tree, is_choice=is_choice)
         _set_type(found, tree.type)
         set_options(found.options, tree.options, found)
 
@@ -174,6 +193,14 @@ class _FileBuilder:
         found.type = FieldDescriptorProto.TYPE_MESSAGE
         set_options(found.options, tree.options, found)
 
+    def _label(self, tree: Any, *, is_choice: bool = False) -> FieldDescriptorProto.Label.ValueType:
+        label = tree.cardinality.value if tree.cardinality else None
+        if self._tree.edition is not None and label in ("OPTIONAL", "REQUIRED"):
+            raise InvalidSchema(f"Field {tree.name}: editions have no {label.lower()}; see features.field_presence.")
+        if self._is_proto2 and label is None and not is_choice:
+            raise InvalidSchema(f"Field {tree.name} must be optional, required or repeated in proto2.")
+        return _LABELS[label or "OPTIONAL"]
+
     def _oneof(self, tree: Any, message: DescriptorProto) -> None:
         index = len(message.oneof_decl)
         choice = message.oneof_decl.add(name=tree.name)
@@ -181,19 +208,21 @@ class _FileBuilder:
             kind = type(element).__name__
             if kind == "Field":
                 found = message.field.add()
-                self._field(element, found)
+                self._field(element, found, is_choice=True)
                 found.oneof_index = index
             elif kind == "Group":
                 found = message.field.add()
-                self._group(element, found, message.nested_type.add())
+                self._group(element, found, message.nested_type.add(), is_choice=True)
                 found.oneof_index = index
         set_options(choice.options, tree.elements)
 
-    def _group(self, tree: Any, found: FieldDescriptorProto, message: DescriptorProto) -> None:
+    def _group(
+        self, tree: Any, found: FieldDescriptorProto, message: DescriptorProto, *, is_choice: bool = False
+    ) -> None:
         self._message(tree, message)
         found.name = tree.name.lower()
         found.number = _number(tree.number, tree.name)
-        found.label = _LABELS[tree.cardinality.value if tree.cardinality else "OPTIONAL"]
+        found.label = self._label(tree, is_choice=is_choice)
         found.type = FieldDescriptorProto.TYPE_GROUP
         found.type_name = tree.name
 
@@ -223,6 +252,8 @@ def _enum(tree: Any, found: EnumDescriptorProto) -> None:
     for element in tree.elements:
         kind = type(element).__name__
         if kind == "EnumValue":
+            if not -_MAX_ENUM_NUMBER - 1 <= element.number <= _MAX_ENUM_NUMBER:
+                raise InvalidSchema(f"{element.number} is no number for {element.name}.")
             value = found.value.add(name=element.name, number=element.number)
             set_options(value.options, element.options)
         elif kind == "EnumReserved":

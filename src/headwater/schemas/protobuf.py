@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from headwater.schemas.limits import MAX_DEPTH, MAX_TYPES
 from headwater.schemas.proto_parse import parse_proto
 from headwater.schemas.proto_print import print_proto
+from headwater.schemas.proto_rules import check_rules
 from headwater.schemas.schema import InvalidSchema
 
 OWN_NAME: Final = "default.proto"
@@ -100,6 +101,7 @@ def _add(
         pool.FindFileByName(file.name).CopyToProto(understood)
     except (TypeError, KeyError, ValueError) as error:
         raise InvalidSchema(f"In {file.name}: {str(error).rpartition('descriptor pool: ')[2][:500]}.") from None
+    check_rules(understood)
     added[file.name] = understood
     return understood
 
