@@ -1,7 +1,8 @@
 """The checkers take memory for what was written, not for how often it was read, and never more than in proportion."""
 
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from large_run import events
 
@@ -11,7 +12,12 @@ from headwater.testing.checkers.events import Event, Polled, SendBegan
 MAX_BYTES_PER_OPERATION = 600
 
 
-def peak_bytes(history: Iterable[Event]) -> int:
+def peak_bytes(history: Callable[[], Iterable[Event]]) -> int:
+    """The least of three: what other threads of the process take meanwhile counts, too."""
+    return min(_peak_bytes(history()) for _ in range(3))
+
+
+def _peak_bytes(history: Iterable[Event]) -> int:
     tracemalloc.start()
     try:
         assert check(history) == []
@@ -22,7 +28,7 @@ def peak_bytes(history: Iterable[Event]) -> int:
 
 def test_memory_grows_with_the_operations_and_no_faster() -> None:
     for operations in (5_000, 20_000):
-        assert peak_bytes(events(operations)) < operations * MAX_BYTES_PER_OPERATION
+        assert peak_bytes(partial(events, operations)) < operations * MAX_BYTES_PER_OPERATION
 
 
 def test_reading_the_same_records_again_takes_no_memory() -> None:
@@ -34,4 +40,4 @@ def test_reading_the_same_records_again_takes_no_memory() -> None:
         for consumer in range(consumers):
             yield Polled(f"c{consumer}", Isolation.READ_COMMITTED, TopicPartition("orders", 0), records)
 
-    assert peak_bytes(read_by(100)) < peak_bytes(read_by(1)) + 100 * 1_000
+    assert peak_bytes(lambda: read_by(100)) < peak_bytes(lambda: read_by(1)) + 100 * 1_000

@@ -22,6 +22,7 @@ from headwater.testing.broker_process import BrokerProcess
 from headwater.testing.cluster_state import ClusterState, read_state
 from headwater.testing.etcd_process import EtcdProcess, free_ports
 from headwater.testing.network import Network
+from headwater.testing.pausing import pause
 
 READY_TIMEOUT_S: Final = 60.0
 LOOK_EVERY_S: Final = 0.05
@@ -177,9 +178,9 @@ class Cluster:
         self._processes[node].kill()
 
     def pause(self, node: NodeId) -> None:
-        """SIGSTOP: its connections stay open, and nobody answers."""
+        """Its connections stay open, and nobody answers."""
         self._paused.add(node)
-        self._processes[node].signal(signal.SIGSTOP)
+        pause(self._processes[node].pid)
 
     def resume(self, node: NodeId) -> None:
         if node in self._paused:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.testing.network import Network
+from headwater.testing.pausing import pause
 
 START_TIMEOUT_S: Final = 30.0
 START_ATTEMPTS: Final = 3
@@ -115,8 +116,8 @@ class EtcdProcess:
         process.wait()
 
     def pause(self, member: int) -> None:
-        """SIGSTOP: its connections stay open, and nobody answers."""
-        self._processes[member].send_signal(signal.SIGSTOP)
+        """Its connections stay open, and nobody answers."""
+        pause(self._processes[member].pid)
 
     def resume(self, member: int) -> None:
         self._processes[member].send_signal(signal.SIGCONT)

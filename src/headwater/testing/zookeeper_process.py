@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from headwater.testing.pausing import pause
+
 JARS: Final = tuple(
     Path(f"/usr/share/java/{name}.jar") for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
 )
@@ -106,8 +108,8 @@ class ZookeeperProcess:
         process.wait()
 
     def pause(self, member: int) -> None:
-        """SIGSTOP: its connections stay open, and nobody answers."""
-        self._processes[member].send_signal(signal.SIGSTOP)
+        """Its connections stay open, and nobody answers."""
+        pause(self._processes[member].pid)
 
     def resume(self, member: int) -> None:
         self._processes[member].send_signal(signal.SIGCONT)
