@@ -42,3 +42,22 @@ def test_a_replica_that_was_only_away_is_asked_again() -> None:
     assert machine.deadline == 1.0 + RULES.bad_store_s
     assert machine.tick(6.0) == [Fence(A, OLD.id)]
     assert machine.fenced(A, replica(22), 6.0) == [Replay(A, OLD, 10, 22)]
+
+
+def test_two_that_cannot_be_read_do_not_take_turns_while_a_sound_one_waits() -> None:
+    c = StoreId("c")
+    old = OpenSegment(SegmentId("0" * 32), 10, 1, 10, (A, B, c))
+    machine = Takeover(Head(1, 2, 0, old), RULES, lambda count, avoid, salt: (A, B), lambda: SegmentId("1" * 32))
+    machine.start(0.0)
+    machine.fenced(c, replica(12), 0.0)
+    machine.fenced(B, replica(20), 0.0)
+    assert machine.fenced(A, replica(20, in_doubt=True), 0.0) == [Replay(B, old, 10, 20)]
+    machine.replay_failed(B, 0.0)
+    machine.fenced(c, replica(12), 0.0)
+    machine.fenced(A, replica(20, in_doubt=True), 0.0)
+    now = RULES.bad_store_s
+    assert machine.tick(now) == [Fence(B, old.id), Replay(A, old, 10, 20)]
+    machine.replay_failed(A, now)
+    machine.fenced(B, replica(20, in_doubt=True), now)  # its rest is over
+    assert machine.fenced(c, replica(12), now) == []
+    assert machine.tick(now + RULES.grace_s) == [Replay(c, old, 10, 12)]

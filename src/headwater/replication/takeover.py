@@ -84,7 +84,8 @@ class Takeover:
         self._refence: dict[StoreId, float] = {}
         """Replicas that did not answer, and when they are asked again."""
         self._unreadable: dict[StoreId, float] = {}
-        """Replicas that could not be replayed, and until when they count as if they had not answered."""
+        """Replicas that could not be replayed, and until when they count as if they had not answered. Afterwards they
+        are believed where no sound one can be."""
         self._grace_until: float | None = None
         self._found: Recovered | None = None
         self._planting: _Planting | None = None
@@ -136,7 +137,7 @@ class Takeover:
     def _maybe_decide(self, now: float) -> list[Effect]:
         old = self._old
         expected = [store for store in old.replicas if not self._is_lost(store)]
-        found = decide(expected, self._answers) if self._answers else None
+        found = decide(expected, self._believed) if self._answers else None
         if found is None:
             return []
         if not all(store in self._answers for store in expected):
@@ -149,6 +150,12 @@ class Takeover:
         self._step = _Step.REPLAYING
         self._grace_until = None
         return [Replay(found.source, old, committed, end)]
+
+    @property
+    def _believed(self) -> dict[StoreId, ReplicaState]:
+        """Two damaged replicas must not take turns as the longest while a sound one, which is shorter, waits."""
+        readable = {store: state for store, state in self._answers.items() if store not in self._unreadable}
+        return readable if any(not state.in_doubt for state in readable.values()) else self._answers
 
     @property
     def _old(self) -> OpenSegment:
