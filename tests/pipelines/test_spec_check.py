@@ -152,6 +152,26 @@ def test_a_table_that_is_none_is_explained(write: Write) -> None:
     assert "is no table" in mistakes(write("sink.a = 3\n"))[0][1]
 
 
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ('minPartition = "3"', "source orders: Option minpartition is unknown. Did you mean minPartitions?"),
+        ('minPartitions = "few"', "minPartitions"),
+        ("kafka.nope = 1", "kafka.nope is unknown"),
+        ('endingOffsets = "latest"', "is for batch queries"),
+    ],
+)
+def test_options_of_the_source_are_judged_before_spark_starts(write: Write, option: str, says: str) -> None:
+    line, what = only_mistake(write(GOOD.replace('topic = "orders"', f'topic = "orders"\noptions = {{ {option} }}', 1)))
+    assert says in what and line > 1
+
+
+def test_options_of_the_sink_are_judged_before_spark_starts(write: Write) -> None:
+    sink = '[sink.more]\nkind = "topic"\ninput = "orders"\ntopic = "more"\noptions = { compresion = "lz4" }\n'
+    _, what = only_mistake(write(GOOD + sink))
+    assert what == "sink more: Option compresion is unknown. Did you mean compression?"
+
+
 def test_passwords_come_from_the_environment(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         '[source.s]\nkind = "topic"\ntopic = "s"\n'

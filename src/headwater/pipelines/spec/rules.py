@@ -1,15 +1,16 @@
 """What is wrong with parts whose keys are all readable: keys that depend on each other, streams that never forget."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.keys import NotAccepted, identifier
 from headwater.pipelines.spec.mistakes import Mistake
 from headwater.pipelines.spec.pipeline import Part, Pipeline, parts_of
 from headwater.pipelines.spec.references import mistaken_reference
 from headwater.pipelines.spec.sinks import JdbcSink, PythonSink, TableSink, TopicSink, WebhookSink
-from headwater.pipelines.spec.sources import FilesSource, JdbcSource
+from headwater.pipelines.spec.sources import FilesSource, JdbcSource, TopicSource
 from headwater.pipelines.spec.steps import (
     DecoratedStep,
     Deduplicate,
@@ -45,6 +46,8 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
         return Mistake(declared.place_of(key), f"{part}: {what}")
 
     match does:
+        case TopicSource(options=options) | TopicSink(options=options) if problem := _mistaken_options(does, options):
+            yield wrong("options", problem)
         case FilesSource(schema=None, stream=True):
             yield wrong("format", 'a stream of files needs a schema, such as schema = "id string, amount double".')
         case JdbcSource(table=table, query=query) if (table is None) == (query is None):
@@ -92,6 +95,24 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
         case Stateful(processor=reference):
             if problem := mistaken_reference(reference, pipeline.directory):
                 yield wrong("processor", problem)
+
+
+def _mistaken_options(does: TopicSource | TopicSink, options: Mapping[str, str]) -> str | None:
+    """What the source or the sink itself would say, when Spark has started."""
+    if not options:
+        return None
+    from headwater.pipelines.sink.options import sink_options  # and with it the libraries that read records
+    from headwater.pipelines.source.options import source_options
+
+    given = {"kafka.bootstrap.servers": "127.0.0.1:9092", **options}
+    try:
+        if isinstance(does, TopicSource):
+            source_options({"subscribe": does.topic, **given}, does.stream)
+        else:
+            sink_options({"topic": does.topic, "exactlyOnce": str(does.exactly_once).lower(), **given}, True)
+    except InvalidOption as error:
+        return str(error)
+    return None
 
 
 def mistaken_streams(graph: Graph) -> Iterator[Mistake]:
