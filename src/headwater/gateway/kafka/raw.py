@@ -1,16 +1,12 @@
 """Requests that librdkafka has no call for, sent to a broker on a connection of their own."""
 
 import asyncio
-import struct
 from typing import Any, TypeAlias
 
+from headwater.gateway.kafka.connection import BrokerGone, Connection
 from headwater.gateway.problems import NotNow, Problem, unavailable
 from headwater.wire.codec import Message
-from headwater.wire.requests import MalformedResponse, read_response, write_request
 
-CORRELATION_ID = 1
-CLIENT_ID = "headwater-gateway"
-MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 TIMEOUT_S = 10.0
 FIND_COORDINATOR = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
@@ -20,14 +16,17 @@ Address: TypeAlias = tuple[str, int]
 
 async def ask(broker: Address, api_key: int, version: int, **fields: Any) -> Message:
     """Ask one broker for one thing. Raises Problem (503); NotNow if the broker is gone, or is about to be."""
-    request = write_request(api_key, version, CORRELATION_ID, CLIENT_ID, Message(**fields))
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            return read_response(await _exchange(broker, request), api_key, version, CORRELATION_ID)
-    except (TimeoutError, ValueError, MalformedResponse) as error:
-        raise unavailable(_unanswered(broker, api_key, error)) from error
-    except (OSError, EOFError) as error:
-        raise NotNow(_unanswered(broker, api_key, error)) from error
+            connection = await Connection.open(*broker)
+            try:
+                return await connection.ask(api_key, version, **fields)
+            finally:
+                connection.close()
+    except TimeoutError as error:
+        raise unavailable(_unanswered(broker, api_key, f"not within {TIMEOUT_S:.0f} s")) from error
+    except BrokerGone as error:
+        raise NotNow(_unanswered(broker, api_key, str(error))) from error
 
 
 async def coordinator(broker: Address, name: str, key_type: int = GROUP_KEY) -> Address:
@@ -57,18 +56,6 @@ def check(code: int, reason: str | None, subject: str) -> None:
         raise unavailable(told) if code in UNREACHABLE else Problem(502, "Cluster error", told)
 
 
-def _unanswered(broker: Address, api_key: int, error: Exception) -> str:
+def _unanswered(broker: Address, api_key: int, reason: str) -> str:
     host, port = broker
-    return f"The broker at {host}:{port} does not answer request {api_key}: {error}."
-
-
-async def _exchange(broker: Address, request: bytearray) -> bytes:
-    reader, writer = await asyncio.open_connection(*broker)
-    try:
-        writer.write(request)
-        (length,) = struct.unpack(">i", await reader.readexactly(4))
-        if not 4 <= length <= MAX_RESPONSE_BYTES:
-            raise ValueError(f"an answer of {length} bytes")
-        return await reader.readexactly(length)
-    finally:
-        writer.close()
+    return f"The broker at {host}:{port} does not answer request {api_key}: {reason}."

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from headwater.gateway.context import Context
+from headwater.gateway.kafka.brokers import Refused
+from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.push.pump import Counts, Pump, ReceiverGone
 from headwater.gateway.push.settings import ALL_KEYS, STOPPED, PushSettings, push_settings
 from headwater.gateway.push.source import QueueSource, Source, StreamSource
 from headwater.gateway.push.targets import RefusedTarget
 from headwater.gateway.push.webhook import Webhook
-from headwater.gateway.subscriptions.brokers import Refused
-from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.group_settings import (
     KIND,
     QUEUE,

@@ -14,13 +14,13 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from headwater.gateway.context import Context
+from headwater.gateway.kafka.brokers import Refused
+from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.openapi import operation
 from headwater.gateway.problems import Problem, too_busy
 from headwater.gateway.push.dispatcher import Dispatcher
 from headwater.gateway.push.events import EventStream, parse_event_id
 from headwater.gateway.push.sockets import MAX_CREDIT, POLICY_VIOLATION, TRY_AGAIN_LATER, RecordSocket
-from headwater.gateway.subscriptions.brokers import Refused
-from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.group_settings import problem_of
 from headwater.gateway.subscriptions.members import Member
 from headwater.gateway.subscriptions.routes import NAMES, ONE

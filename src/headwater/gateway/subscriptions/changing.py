@@ -8,13 +8,13 @@ from confluent_kafka.admin import OffsetSpec
 from msgspec import UNSET
 
 from headwater.gateway.context import Context
+from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
+from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.kafka.errors import problem_of as kafka_problem
 from headwater.gateway.positions import parse_position
 from headwater.gateway.problems import Problem, bad_request, unavailable
 from headwater.gateway.push.settings import ALL_KEYS, ORDER, PREFIX, STOPPED, URL, PushIn, push_config
 from headwater.gateway.push.targets import RefusedTarget, check_url
-from headwater.gateway.subscriptions.brokers import Brokers, Patience, Refused, check
-from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.facts import Facts, find
 from headwater.gateway.subscriptions.group_settings import (
     DEAD_LETTER_TOPIC,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from headwater.gateway.context import Context
+from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
+from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.kafka.groups import SHARE, ListedGroup, committed, end_offsets, list_groups
 from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.problems import Problem
-from headwater.gateway.subscriptions.brokers import Brokers, Patience, Refused, check
-from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.group_settings import (
     DEAD_LETTER_TOPIC,
     KIND,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.problems import too_busy
-from headwater.gateway.subscriptions.brokers import Brokers
 from headwater.gateway.subscriptions.share_member import ShareMember
 from headwater.gateway.subscriptions.stream_member import StreamMember
 

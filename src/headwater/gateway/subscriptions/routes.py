@@ -9,10 +9,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from headwater.gateway.context import Context
+from headwater.gateway.kafka.brokers import Refused
+from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.openapi import answer, operation
 from headwater.gateway.subscriptions import shapes
-from headwater.gateway.subscriptions.brokers import Refused
-from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.group_settings import problem_of
 from headwater.gateway.subscriptions.serving import Serving
 

@@ -8,12 +8,12 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from headwater.gateway.context import Context
+from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.groups import ListedGroup, members
 from headwater.gateway.kafka.reading import ReadRequest
 from headwater.gateway.problems import Problem
 from headwater.gateway.push.settings import SECRET, push_settings
 from headwater.gateway.subscriptions import changing, shapes
-from headwater.gateway.subscriptions.brokers import Brokers
 from headwater.gateway.subscriptions.deliveries import DeliveredRecord, Delivery, delivered_record
 from headwater.gateway.subscriptions.facts import UNUSED, Facts, all_facts, known
 from headwater.gateway.subscriptions.members import Member, Members

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import UUID
 
-from headwater.gateway.subscriptions.brokers import Brokers, Refused
-from headwater.gateway.subscriptions.connection import BrokerGone
+from headwater.gateway.kafka.brokers import Brokers, Refused
+from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.subscriptions.settling import MAX_AT_ONCE, Settling, Verdict, ack_batches
 from headwater.gateway.subscriptions.share_session import Fetched, ShareSession
 

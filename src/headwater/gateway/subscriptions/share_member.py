@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from headwater.gateway.kafka.brokers import Brokers, Refused, check
+from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.problems import unavailable
-from headwater.gateway.subscriptions.brokers import Brokers, Refused, check
-from headwater.gateway.subscriptions.connection import BrokerGone
 from headwater.gateway.subscriptions.deliveries import Delivery
 from headwater.gateway.subscriptions.leases import Fate, Lease, Leases
 from headwater.gateway.subscriptions.settling import Settling, Verdict

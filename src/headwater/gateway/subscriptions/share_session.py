@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from headwater.gateway.subscriptions.brokers import Brokers, Refused
-from headwater.gateway.subscriptions.connection import BrokerGone, Connection
+from headwater.gateway.kafka.brokers import Brokers, Refused
+from headwater.gateway.kafka.connection import BrokerGone, Connection
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 

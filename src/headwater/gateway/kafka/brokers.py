@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from headwater.gateway.subscriptions.connection import BrokerGone, Connection
+from headwater.gateway.kafka.connection import BrokerGone, Connection
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 from headwater.wire.schema import NULL_UUID
