@@ -12,7 +12,8 @@ from bench.steady import touching
 from bench.turns import Say
 
 TOPIC = "grown"
-SETTLE_S = 2.0
+SETTLE_S = 20.0
+"""After ten thousand partitions were touched their segments are still on the way to disk."""
 IDLE_S = 5.0
 
 
