@@ -11,7 +11,9 @@ SOURCES := src tests $(wildcard bench tools)
 # Extra arguments for the broker and for pytest: make run SERVE="--listen 0.0.0.0:9092", make test TESTS="tests/cli -x"
 SERVE ?=
 TESTS ?=
+# Tests wait more than they compute, so there are more workers than cores; simulations only compute.
 WORKERS ?= 3
+JOBS ?= 2
 SECONDS ?= 60
 SEEDS ?= 1000
 FAULTS ?= 500
@@ -86,7 +88,7 @@ crash: $(VENV)/.dev
 
 # The replication protocol in virtual time, under every fault there is; the suite runs a few hundred seeds.
 sim: $(VENV)/.dev
-	$(BIN)/python -m headwater.testing.simulation --seeds $(SEEDS) --jobs $(WORKERS)
+	$(BIN)/python -m headwater.testing.simulation --seeds $(SEEDS) --jobs $(JOBS)
 
 # Three nodes and etcd as real processes: killed, paused, cut from each other, out of disk. The suite does 30 faults. Cutting
 # links and filling disks needs root; without it these are left out, and said so.

@@ -75,6 +75,11 @@ def name_kept_by(cluster: Cluster, topic: str, is_wanted: Callable[[NodeId], boo
     return until(found, f"no name in {topic} is kept by a node that is wanted")
 
 
+def ask_node(cluster: Cluster, node: NodeId, api_key: int, version: int, **fields: object) -> Message:
+    host, _, port = cluster.address(node).partition(":")
+    return ask((host, int(port)), api_key, version, **fields)
+
+
 def place_in_turns(cluster: Cluster, *topics: str) -> None:
     """The nodes shall lead in turns, as in `new_topic`."""
     heads, nodes = cluster.state().heads, cluster.nodes
@@ -84,8 +89,8 @@ def place_in_turns(cluster: Cluster, *topics: str) -> None:
         turns = {index: [nodes[(index + place) % len(nodes)] for place in range(len(nodes))] for index in indexes}
         asked = [Message(partition_index=index, replicas=replicas) for index, replicas in turns.items()]
         placed.append(Message(name=topic, partitions=asked))
-    host, _, port = cluster.address(cluster.find("controller")).partition(":")
-    answer = ask((host, int(port)), ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=30_000, topics=placed)
+    controller = cluster.find("controller")
+    answer = ask_node(cluster, controller, ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=30_000, topics=placed)
     codes = {each.error_code for topic in answer.responses for each in topic.partitions}
     assert answer.error_code == 0 and codes == {0}, (answer.error_message, codes)
 

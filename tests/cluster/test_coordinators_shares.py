@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from coordinated import (
     OFFSETS,
     SHARES,
+    ask_node,
     coordinated,
     coordinator,
     killed,
@@ -27,7 +28,6 @@ from share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Wor
 from with_confluent import ConfluentClient
 from with_java import JavaClient, compile_judge, maven
 
-from headwater.cli.raw_request import ask
 from headwater.model.ids import NodeId, PartitionId
 from headwater.testing.cluster import Cluster
 from headwater.wire.codec import Message
@@ -277,8 +277,7 @@ def test_dead_letters_land_once_in_a_partition_of_another_node(cluster: Cluster)
 
 
 def ask_coordinator(cluster: Cluster, group: str, api_key: int, **fields: object) -> Message:
-    host, _, port = cluster.address(coordinator(cluster, OFFSETS, group)).partition(":")
-    return ask((host, int(port)), api_key, 0, **fields)
+    return ask_node(cluster, coordinator(cluster, OFFSETS, group), api_key, 0, **fields)
 
 
 def starts(cluster: Cluster, group: str, topic: str) -> list[int]:

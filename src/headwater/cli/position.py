@@ -10,7 +10,6 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from headwater.cli.client import REQUEST_TIMEOUT_S
 from headwater.cli.duration import duration_ms
 from headwater.cli.output import Problem
 from headwater.gateway.kafka.blocking import ask_offsets, offsets_of
@@ -46,8 +45,8 @@ def offset_range(client: "AdminClient", partitions: "list[TopicPartition]") -> "
     """The first offset there is and the next one to be written, by topic and partition."""
     from confluent_kafka.admin import OffsetSpec
 
-    starts = _list_offsets(client, partitions, OffsetSpec.earliest())
-    ends = _list_offsets(client, partitions, OffsetSpec.latest())
+    starts = offsets_of(client, partitions, OffsetSpec.earliest())
+    ends = offsets_of(client, partitions, OffsetSpec.latest())
     return {key: (starts[key], ends[key]) for key in ends}
 
 
@@ -72,11 +71,5 @@ def resolve(
     held = offset_range(client, partitions)
     at_time = {}
     if position.anchor is Anchor.TIME:
-        at_time = _list_offsets(client, partitions, OffsetSpec.for_timestamp(position.value))
+        at_time = offsets_of(client, partitions, OffsetSpec.for_timestamp(position.value))
     return {key: place_in(position, start, end, at_time.get(key)) for key, (start, end) in held.items()}
-
-
-def _list_offsets(
-    client: "AdminClient", partitions: "list[TopicPartition]", spec: object
-) -> "dict[tuple[str, int], int]":
-    return offsets_of(client, partitions, spec, REQUEST_TIMEOUT_S)

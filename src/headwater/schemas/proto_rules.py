@@ -47,11 +47,12 @@ def check_rules(file: FileDescriptorProto) -> None:
         _check_enum(enum)
     for field in file.extension:
         _check_field(field)
-    for message in _messages(file):
+    for message in messages_in(file):
         _check_message(message, is_proto3=file.syntax == "proto3")
 
 
-def _messages(file: FileDescriptorProto) -> Iterator[DescriptorProto]:
+def messages_in(file: FileDescriptorProto) -> Iterator[DescriptorProto]:
+    """With those inside of others."""
     waiting = list(file.message_type)
     while waiting:
         message = waiting.pop()

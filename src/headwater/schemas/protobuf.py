@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from headwater.schemas.limits import MAX_DEPTH, MAX_TYPES
 from headwater.schemas.proto_parse import parse_proto
 from headwater.schemas.proto_print import print_proto
-from headwater.schemas.proto_rules import check_rules
+from headwater.schemas.proto_rules import check_rules, messages_in
 from headwater.schemas.schema import InvalidSchema
 
 OWN_NAME: Final = "default.proto"
@@ -117,9 +117,4 @@ def _well_known() -> dict[str, FileDescriptorProto]:
 
 
 def _count(file: FileDescriptorProto) -> int:
-    waiting, count = list(file.message_type), 0
-    while waiting:
-        message = waiting.pop()
-        count += 1 + len(message.field)
-        waiting += message.nested_type
-    return count
+    return sum(1 + len(message.field) for message in messages_in(file))

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.kafka import raw
+from headwater.gateway.kafka.brokers import Address
 from headwater.gateway.kafka.errors import problem_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.gateway.problems import Problem, unavailable
@@ -49,7 +50,7 @@ class Admin:
         """All topics and brokers. Asking for all, because asking for one by name may create it."""
         return await self._call("", self.client.list_topics, timeout=self._timeout_s)
 
-    async def brokers(self) -> list[raw.Address]:
+    async def brokers(self) -> list[Address]:
         found = (await self.metadata()).brokers
         if not found:
             raise unavailable("The cluster names no broker.")
@@ -108,7 +109,7 @@ class Admin:
         ends = await self.offsets(list(starts), OffsetSpec.latest(), committed=committed)
         return {place: (starts[place], ends[place]) for place in ends}
 
-    async def sizes(self, brokers: Iterable[raw.Address]) -> dict[Place, int]:
+    async def sizes(self, brokers: Iterable[Address]) -> dict[Place, int]:
         """Bytes on disk by partition, of its largest replica. A broker that does not tell is left out."""
         sizes: dict[Place, int] = {}
         for broker in brokers:
@@ -116,7 +117,7 @@ class Admin:
                 sizes[place] = max(size, sizes.get(place, 0))
         return sizes
 
-    async def sizes_at(self, broker: raw.Address) -> dict[Place, int]:
+    async def sizes_at(self, broker: Address) -> dict[Place, int]:
         """What one broker has on its disk."""
         try:
             answer = await raw.ask(broker, DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=None)

@@ -62,10 +62,10 @@ def ask_offsets(
 
 
 def offsets_of(
-    client: "AdminClient", partitions: "Iterable[TopicPartition]", spec: object, patience_s: float = REQUEST_TIMEOUT_S
+    client: "AdminClient", partitions: "Iterable[TopicPartition]", spec: object
 ) -> "dict[tuple[str, int], int]":
     """Of all of them, for whoever cannot go on without."""
-    offsets, refused = ask_offsets(client, partitions, spec, patience_s)
+    offsets, refused = ask_offsets(client, partitions, spec, REQUEST_TIMEOUT_S)
     for error in refused.values():
         raise error
     return offsets

@@ -1,17 +1,14 @@
 """Requests that librdkafka has no call for, sent to a broker on a connection of their own."""
 
 import asyncio
-from typing import Any, TypeAlias
+from typing import Any
 
+from headwater.gateway.kafka.brokers import FIND_COORDINATOR, GROUP_KEY, Address
 from headwater.gateway.kafka.connection import BrokerGone, Connection
 from headwater.gateway.problems import NotNow, Problem, unavailable
 from headwater.wire.codec import Message
 
 TIMEOUT_S = 10.0
-FIND_COORDINATOR = 10
-GROUP_KEY, TRANSACTION_KEY = 0, 1
-
-Address: TypeAlias = tuple[str, int]
 
 
 async def ask(broker: Address, api_key: int, version: int, **fields: Any) -> Message:
@@ -29,9 +26,9 @@ async def ask(broker: Address, api_key: int, version: int, **fields: Any) -> Mes
         raise NotNow(_unanswered(broker, api_key, str(error))) from error
 
 
-async def coordinator(broker: Address, name: str, key_type: int = GROUP_KEY) -> Address:
-    """The broker to ask about a group, or about a transactional id; any broker knows."""
-    answer = await ask(broker, FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
+async def coordinator(broker: Address, name: str) -> Address:
+    """The broker to ask about a group; any broker knows."""
+    answer = await ask(broker, FIND_COORDINATOR, 4, key_type=GROUP_KEY, coordinator_keys=[name])
     found = answer.coordinators[0]
     if found.error_code:
         raise NotNow(f"The coordinator of {name} is not known now (error {found.error_code}).")

@@ -94,9 +94,11 @@ class PushMachine:
     @property
     def room(self) -> int:
         """How many records more are worth taking."""
-        factor = 1 if self.is_failing else HELD_PER_REQUEST if self.settings.order == "none" else HELD_IN_ORDER
-        wanted = self.window.size * self.settings.batch_records * factor
-        return max(wanted if self.is_failing else max(wanted, HELD_AT_LEAST), len(self._held)) - len(self._held)
+        wanted = self.window.size * self.settings.batch_records
+        if not self.is_failing:
+            factor = HELD_PER_REQUEST if self.settings.order == "none" else HELD_IN_ORDER
+            wanted = max(wanted * factor, HELD_AT_LEAST)
+        return max(wanted - len(self._held), 0)
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
         """Those of one partition in the order of their offsets."""

@@ -1,6 +1,6 @@
 """What is wrong with parts whose keys are all readable: keys that depend on each other, streams that never forget."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from headwater.pipelines.errors import InvalidOption
@@ -46,7 +46,7 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
         return Mistake(declared.place_of(key), f"{part}: {what}")
 
     match does:
-        case TopicSource(options=options) | TopicSink(options=options) if problem := _mistaken_options(does, options):
+        case TopicSource() | TopicSink() if problem := _mistaken_options(does):
             yield wrong("options", problem)
         case FilesSource(schema=None, stream=True):
             yield wrong("format", 'a stream of files needs a schema, such as schema = "id string, amount double".')
@@ -97,14 +97,14 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
                 yield wrong("processor", problem)
 
 
-def _mistaken_options(does: TopicSource | TopicSink, options: Mapping[str, str]) -> str | None:
+def _mistaken_options(does: TopicSource | TopicSink) -> str | None:
     """What the source or the sink itself would say, when Spark has started."""
-    if not options:
+    if not does.options:
         return None
     from headwater.pipelines.sink.options import sink_options  # and with it the libraries that read records
     from headwater.pipelines.source.options import source_options
 
-    given = {"kafka.bootstrap.servers": "127.0.0.1:9092", **options}
+    given = {"kafka.bootstrap.servers": "127.0.0.1:9092", **does.options}
     try:
         if isinstance(does, TopicSource):
             source_options({"subscribe": does.topic, **given}, does.stream)
