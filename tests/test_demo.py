@@ -33,7 +33,7 @@ from headwater.demo.view import screen, summary
 from headwater.pipelines.run.progress import QueryProgress
 from headwater.testing import Broker
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 START_MS = 1_767_225_600_000
 
 

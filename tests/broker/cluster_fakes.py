@@ -15,7 +15,7 @@ from headwater.model.ids import NodeId, StoreId
 
 GB = 1 << 30
 TTL_S = 1.0
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def store_of(node: NodeId) -> StoreId:

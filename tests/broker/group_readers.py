@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 SESSION_TIMEOUT_MS = 1_500
 HEARTBEAT_MS = 100
-WAIT_S = 15.0
+WAIT_S = 60.0
 
 
 class Reader:

@@ -8,7 +8,7 @@ from headwater.wire.codec import Cursor, struct_reader, struct_writer
 from headwater.wire.messages import Message
 from headwater.wire.schema import request_schema, response_schema
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 CORRELATION_ID = 77
 
 

@@ -31,14 +31,14 @@ def librdkafka(headwater: Broker) -> confluent.AdminClient:
 
 
 def create(librdkafka: confluent.AdminClient, name: str, partitions: int = 1) -> None:
-    librdkafka.create_topics([confluent.NewTopic(name, partitions, 1)])[name].result(10)
+    librdkafka.create_topics([confluent.NewTopic(name, partitions, 1)])[name].result(60)
 
 
 def produce(broker: Broker, topic: str, count: int, partition: int = 0, **config: Any) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, **config})
     for number in range(count):
         producer.produce(topic, f"value {number}", partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def test_the_cluster_is_one_broker_that_controls_itself(
@@ -49,7 +49,7 @@ def test_the_cluster_is_one_broker_that_controls_itself(
     assert [(node["broker_id"], node["host"], node["port"]) for node in found["brokers"]] == [
         (1, headwater.host, headwater.port)
     ]
-    cluster = librdkafka.describe_cluster().result(10)
+    cluster = librdkafka.describe_cluster().result(60)
     assert cluster.cluster_id == found["cluster_id"]
     assert cluster.controller.id == 1
 
@@ -91,7 +91,7 @@ def test_the_log_directory_shows_what_each_partition_takes(
 def test_no_election_is_ever_needed(headwater: Broker, librdkafka: confluent.AdminClient) -> None:
     create(librdkafka, "t")
     asked = [TopicPartition("t", 0), TopicPartition("t", 9)]
-    outcome = librdkafka.elect_leaders(ElectionType.PREFERRED, asked).result(10)
+    outcome = librdkafka.elect_leaders(ElectionType.PREFERRED, asked).result(60)
     codes = {partition.partition: error.code() for partition, error in outcome.items()}
     assert codes == {0: KafkaError.ELECTION_NOT_NEEDED, 9: KafkaError.UNKNOWN_TOPIC_OR_PART}
     for version in (0, 1, 2):

@@ -105,12 +105,12 @@ def test_kafka_python_sees_the_brokers_settings_and_the_defaults_they_give(
 
 
 def test_librdkafka_sets_appends_subtracts_and_deletes(headwater: Broker, librdkafka: confluent.AdminClient) -> None:
-    librdkafka.create_topics([confluent.NewTopic("t", 1, 1)])["t"].result(10)
+    librdkafka.create_topics([confluent.NewTopic("t", 1, 1)])["t"].result(60)
 
     def alter(key: str, value: str | None, operation: confluent.AlterConfigOpType) -> None:
         entry = confluent.ConfigEntry(key, value, incremental_operation=operation)
         asked = confluent.ConfigResource(confluent.ResourceType.TOPIC, "t", incremental_configs=[entry])
-        librdkafka.incremental_alter_configs([asked])[asked].result(10)
+        librdkafka.incremental_alter_configs([asked])[asked].result(60)
 
     operation = confluent.AlterConfigOpType
     alter("retention.ms", "77", operation.SET)

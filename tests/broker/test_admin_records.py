@@ -23,14 +23,14 @@ def librdkafka(headwater: Broker) -> confluent.AdminClient:
 
 def create(librdkafka: confluent.AdminClient, name: str, **config: str) -> None:
     options = {key.replace("_", "."): value for key, value in config.items()}
-    librdkafka.create_topics([confluent.NewTopic(name, 1, 1, config=options)])[name].result(10)
+    librdkafka.create_topics([confluent.NewTopic(name, 1, 1, config=options)])[name].result(60)
 
 
 def produce(broker: Broker, topic: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.num.messages": 1})
     for number in range(count):
         producer.produce(topic, f"value {number}", key=b"k")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def first_value(broker: Broker, topic: str) -> str:
@@ -45,7 +45,7 @@ def first_value(broker: Broker, topic: str) -> str:
 
 def delete_before(librdkafka: confluent.AdminClient, topic: str, offset: int) -> int:
     until = TopicPartition(topic, 0, offset)
-    low: int = librdkafka.delete_records([until])[until].result(10).low_watermark
+    low: int = librdkafka.delete_records([until])[until].result(60).low_watermark
     return low
 
 

@@ -19,11 +19,11 @@ from headwater.transactions.requests import AddPartitions
 class Producer:
     """One whose partition is led by the first node, and that the second one coordinates."""
 
-    def __init__(self, leader: Broker, coordinator: Broker, place: PartitionId) -> None:
+    def __init__(self, leader: Broker, coordinator: Broker, place: PartitionId, name: str) -> None:
         self.leader = leader
         self.coordinator = coordinator
         self.place = place
-        self.name = name_kept_by(coordinator, STATE_TOPIC)
+        self.name = name
         self.id = self.epoch = -1
 
     async def init(self) -> None:
@@ -49,12 +49,12 @@ def play(tmp_path: Path, scenario: Callable[[Producer], Awaitable[None]]) -> Non
         async with two_nodes(tmp_path) as (leader, coordinator):
             place = await new_partition(leader, coordinator)
             await coordinator.transactions.ensure_ready()
-            topic = coordinator.catalog.topic(STATE_TOPIC)
-            await until(lambda: topic.led and leader.catalog.find(STATE_TOPIC) is not None)
+            name = await name_kept_by(coordinator, STATE_TOPIC)
+            await until(lambda: leader.catalog.find(STATE_TOPIC) is not None)
             await until(lambda: all(log.is_loaded for log in coordinator.transactions._topic))
-            producer = Producer(leader, coordinator, place)
+            producer = Producer(leader, coordinator, place, name)
             await producer.init()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await scenario(producer)
 
     asyncio.run(run())
@@ -136,7 +136,7 @@ def test_a_coordinator_that_cannot_be_reached_has_the_client_come_back(tmp_path:
 
 def test_a_transactional_id_that_nobody_has_is_refused_from_afar(tmp_path: Path) -> None:
     async def scenario(producer: Producer) -> None:
-        producer.name = name_kept_by(producer.coordinator, STATE_TOPIC)
+        producer.name = await name_kept_by(producer.coordinator, STATE_TOPIC)
         assert await refusal(producer, 2) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
     play(tmp_path, scenario)

@@ -39,7 +39,7 @@ def broker() -> Iterator[Broker]:
     with Broker(group_consumer_heartbeat_interval_ms=700) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for future in admin.create_topics([NewTopic("orders", 2, 1)]).values():
-            future.result(10)
+            future.result(60)
         while ask(broker, 10, 6, key_type=0, coordinator_keys=["g"]).coordinators[0].error_code:
             pass
         while ask(broker, LIST, 5, states_filter=[], types_filter=[]).error_code:

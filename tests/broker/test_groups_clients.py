@@ -63,7 +63,7 @@ def new_topic(broker: Broker) -> str:
 
 def create_topic(broker: Broker, topic: str) -> None:
     client = admin(broker)
-    client.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(10)
+    client.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
 
 
 def new_group() -> str:
@@ -78,13 +78,13 @@ def feed(broker: Broker, topic: str, first: int, count: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1, "log_level": 0})
     for number in range(first, first + count):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def committed(broker: Broker, group: str) -> dict[int, int]:
     client = admin(broker)
     (future,) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    return {each.partition: each.offset for each in future.result(10).topic_partitions}
+    return {each.partition: each.offset for each in future.result(60).topic_partitions}
 
 
 @pytest.mark.parametrize("client", READERS)
@@ -219,20 +219,20 @@ def test_administrators_list_describe_move_and_delete_groups(shared_broker: Brok
     client = admin(shared_broker)
     reader = ConfluentReader(shared_broker.bootstrap, topic, group)
     until_shared(PARTITIONS, reader)
-    described = client.describe_consumer_groups([group])[group].result(10)
+    described = client.describe_consumer_groups([group])[group].result(60)
     assert described.state.name == "STABLE" and len(described.members) == 1
     assert {each.partition for each in described.members[0].assignment.topic_partitions} == {0, 1, 2, 3}
     with pytest.raises(KafkaException) as refused:
-        client.delete_consumer_groups([group])[group].result(10)
+        client.delete_consumer_groups([group])[group].result(60)
     assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     reader.stop()
     moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 7)])
-    client.alter_consumer_group_offsets([moved])[group].result(10)
+    client.alter_consumer_group_offsets([moved])[group].result(60)
     assert committed(shared_broker, group)[0] == 7
-    listed = client.list_consumer_groups().result(10).valid
+    listed = client.list_consumer_groups().result(60).valid
     assert group in {each.group_id for each in listed if each.state.name == "EMPTY"}
-    client.delete_consumer_groups([group])[group].result(10)
-    assert group not in {each.group_id for each in client.list_consumer_groups().result(10).valid}
+    client.delete_consumer_groups([group])[group].result(60)
+    assert group not in {each.group_id for each in client.list_consumer_groups().result(60).valid}
 
 
 def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_start(shared_broker: Broker) -> None:
@@ -242,7 +242,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_start(shared_br
     until(lambda: len(before.values) == 8)
     before.stop()
     client = admin(shared_broker)
-    client.delete_topics([topic])[topic].result(10)
+    client.delete_topics([topic])[topic].result(60)
     assert committed(shared_broker, group) == {}
     create_topic(shared_broker, topic)
     feed(shared_broker, topic, 100, 4)

@@ -33,7 +33,7 @@ def broker() -> Iterator[Broker]:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         created = admin.create_topics([NewTopic("orders", 2, 1), NewTopic("old", 1, 1)])
         for future in created.values():
-            future.result(10)
+            future.result(60)
         yield broker
 
 

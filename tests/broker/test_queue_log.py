@@ -105,7 +105,7 @@ def play(scenario: Callable[[FakeKeeper, Queue], Awaitable[None]]) -> None:
         keeper = FakeKeeper()
         queue = Queue(keeper, await keeper.claim(KEY, EPOCH))
         await queue.log.write([queue.share.snapshot()])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await scenario(keeper, queue)
         for task in queue.tasks:
             task.cancel()

@@ -14,7 +14,7 @@ REASSIGN, REASSIGNMENTS = 45, 46
 @pytest.fixture
 def broker(headwater: Broker) -> Broker:
     admin = AdminClient({"bootstrap.servers": headwater.bootstrap})
-    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(10)
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
     return headwater
 
 

@@ -31,7 +31,7 @@ def write(bootstrap: str, topic: str, partitions: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 1})
     for number in range(60):
         producer.produce(topic, b"x" * 30_000, partition=number % partitions, timestamp=1_700_000_000_000 + number)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_segments_are_told_in_order_and_the_last_is_open() -> None:

@@ -20,7 +20,7 @@ from headwater.testing.files import MemoryFiles
 
 async def letters(client: Client, broker: Broker, count: int, topic: str = "dlq.g") -> list[Record]:
     """What the dead-letter topic holds, when it holds at least `count` records, and a little later."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             found = broker.catalog.find(topic)
             if found is not None and found.led and found.partition(0).high_watermark >= count:
@@ -36,7 +36,7 @@ def about(letter: Record) -> dict[str, bytes | None]:
 
 async def settled(broker: Broker) -> None:
     """Until no letter is on its way."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while any(queue.share.pending_dead_letters() for queue in broker.shares):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

@@ -121,7 +121,7 @@ def test_a_tail_that_somebody_else_has_cut_off_ends_the_takeover(tmp_path: Path)
     async def run() -> None:
         async with partition(tmp_path) as (store, metadata, head, version):
             with pytest.raises(Deposed, match="was sealed at 2"):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await takeover(SealedBehindOurBack(store), metadata, head, version).run()
 
     asyncio.run(run())

@@ -16,7 +16,7 @@ from headwater.testing.broker import Broker
 from headwater.wire.messages import Message
 
 COMMIT, FETCH, INIT, ADD_OFFSETS, END, TXN_COMMIT, DELETE_GROUPS, HEARTBEAT = 8, 9, 22, 25, 26, 28, 42, 68
-SETTLE_S = 10.0
+SETTLE_S = 60.0
 names = itertools.count()
 versions = pytest.mark.parametrize(
     "version", range(txn_offset_commit.API.min_version, txn_offset_commit.API.max_version + 1)
@@ -28,7 +28,7 @@ def broker() -> Iterator[Broker]:
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for future in admin.create_topics([NewTopic("orders", 2, 1)]).values():
-            future.result(10)
+            future.result(60)
         yield broker
 
 

@@ -95,7 +95,7 @@ def test_every_api_says_that_another_node_coordinates(tmp_path: Path) -> None:
         async with two_nodes(tmp_path) as (one, two):
             await new_partition(one, two)
             await prepared(one, two)
-            group, transaction = name_kept_by(two, OFFSETS_TOPIC), name_kept_by(two, STATE_TOPIC)
+            group, transaction = await name_kept_by(two, OFFSETS_TOPIC), await name_kept_by(two, STATE_TOPIC)
             client = await Client.connect(one)
             answered = {}
             for name, api_key, version, fields in questions(group, transaction):
@@ -117,8 +117,8 @@ def test_both_nodes_name_the_same_coordinators(tmp_path: Path) -> None:
             for node_id, node in ((1, one), (2, two)):
                 share = f"g:{_base64(place.topic_id.bytes)}:0"
                 for key_type, key in (
-                    (0, name_kept_by(node, OFFSETS_TOPIC)),
-                    (1, name_kept_by(node, STATE_TOPIC)),
+                    (0, await name_kept_by(node, OFFSETS_TOPIC)),
+                    (1, await name_kept_by(node, STATE_TOPIC)),
                     (2, share),
                 ):
                     named = {await coordinator(asked, key_type, key) for asked in (one, two)}

@@ -41,7 +41,7 @@ async def two_nodes(directory: Path, **config: Any) -> AsyncIterator[tuple[Broke
                 await node.stop()
 
 
-async def until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
+async def until(condition: Callable[[], object], patience_s: float = 60.0) -> None:
     async with asyncio.timeout(patience_s):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -55,10 +55,11 @@ async def new_partition(leader: Broker, other: Broker, name: str = "t") -> Parti
     return topic.partition_id(0)
 
 
-def name_kept_by(node: Broker, topic: str, suffix: str = "") -> str:
-    """A name that belongs to a partition of an internal topic which the node leads; with its suffix."""
+async def name_kept_by(node: Broker, topic: str) -> str:
+    """A name that belongs to a partition of an internal topic which the node leads, as soon as it leads one."""
+    await until(lambda: (known := node.catalog.find(topic)) is not None and known.led)
     found = node.catalog.topic(topic)
     while True:
         name = f"name-{uuid.uuid4().hex[:8]}"
-        if zlib.crc32(f"{name}{suffix}".encode()) % found.partition_count in found.led:
+        if zlib.crc32(name.encode()) % found.partition_count in found.led:
             return name

@@ -132,7 +132,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(cli: Any, name: 
         assert consume.stdout.readline() == b"0\n"
         consume.stdout.close()
         assert consume.stderr.read() == b""
-        assert consume.wait(20) == 141
+        assert consume.wait(60) == 141
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -151,5 +151,5 @@ def test_a_signal_ends_following_and_commits_what_was_shown(
         assert [consume.stdout.readline(), consume.stdout.readline()] == [b"a\n", b"b\n"]
         consume.send_signal(number)
         assert consume.stderr.read() == b""
-        assert consume.wait(20) == 0
+        assert consume.wait(60) == 0
     assert cli.json("group", "describe", name)["partitions"][0]["committed"] == 2

@@ -25,7 +25,7 @@ def write_letters(bootstrap: str, topic: str, origin: str, count: int = LETTERS)
             "headwater.dlq.delivery-count": "5",
         }
         producer.produce(topic, key=f"k{number}", value=f"v{number}", partition=0, headers=list(headers.items()))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def place(bootstrap: str, topic: str, offset: int, metadata: str, expression: str | None = None) -> None:
@@ -139,7 +139,7 @@ def test_a_record_that_a_worker_rejects_comes_back_by_a_redrive(cli: Any, bootst
     cli.ok("subscription", "create", name, f"{name}-q", "--queue", "--dead-letter", f"{name}-dead")
     cli.ok("produce", name, "--key", "k", "poison")
     assert work(bootstrap, f"{name}-q", name, AcknowledgeType.REJECT) == "poison"
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + 60
     while not any(row["topic"] == f"{name}-dead" and row["records"] for row in cli.json("topic", "list")):
         assert time.monotonic() < until_s, "a rejected record becomes a dead letter"
         time.sleep(0.05)
@@ -153,7 +153,7 @@ def work(bootstrap: str, group: str, topic: str, verdict: AcknowledgeType) -> st
     mode = {"share.acknowledgement.mode": "explicit"}
     consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, **mode})
     consumer.subscribe([topic])
-    until_s = time.monotonic() + 10
+    until_s = time.monotonic() + 60
     try:
         while time.monotonic() < until_s:
             for message in consumer.poll(0.2):
@@ -172,7 +172,7 @@ def test_a_letter_without_a_copy_sends_its_original(cli: Any, bootstrap: str, or
     for offset in ("0", "7"):
         where = {"headwater.dlq.topic": origin, "headwater.dlq.partition": "1", "headwater.dlq.offset": offset}
         producer.produce(f"{origin}-bare", headers=list(where.items()))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     done = cli.json("queue", "redrive", f"{origin}-bare")
     assert (done["redriven"], done["gone"]) == (1, 1)
     lines = cli.ok("consume", origin, "--exit-at-end", "--format", "%p %k %v %h").splitlines()

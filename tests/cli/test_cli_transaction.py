@@ -18,7 +18,7 @@ def begin(bootstrap: str, topic: str) -> Producer:
     made = producer(bootstrap, topic)
     made.begin_transaction()
     made.produce(topic, b"open", partition=0)
-    assert made.flush(10) == 0
+    assert made.flush(60) == 0
     return made
 
 

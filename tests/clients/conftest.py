@@ -22,7 +22,7 @@ from with_java import compile_judge, maven
 
 OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
 
-TOPIC_TIMEOUT_S = 10.0
+TOPIC_TIMEOUT_S = 60.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,9 +10,9 @@ from typing import Protocol
 NewTopic = Callable[..., str]
 """Creates a topic with a name of its own, and returns the name."""
 
-PRODUCE_TIMEOUT_S = 15.0
-READ_TIMEOUT_S = 15.0
-ADMIN_TIMEOUT_S = 15.0
+PRODUCE_TIMEOUT_S = 60.0
+READ_TIMEOUT_S = 60.0
+ADMIN_TIMEOUT_S = 60.0
 HEARTBEAT_INTERVAL_MS = 200
 SESSION_TIMEOUT_MS = 6_000
 MAX_REQUEST_BYTES = 8 * 1024 * 1024

@@ -10,7 +10,7 @@ from confluent_kafka import AcknowledgeType, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from with_java import JavaClient
 
-ADMIN_TIMEOUT_S = 10.0
+ADMIN_TIMEOUT_S = 60.0
 ACCEPT, RELEASE, REJECT = "ACCEPT", "RELEASE", "REJECT"
 _names = itertools.count(1)
 

@@ -15,7 +15,7 @@ from test_group_consuming import PARTITIONS, Reading, assert_each_once_and_in_or
 
 from headwater.testing import Broker
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 HEARTBEAT_MS = 150
 
 OpenClient = Callable[[str, str], Client]

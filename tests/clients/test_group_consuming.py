@@ -8,7 +8,7 @@ from every_client import every_client, every_client_and
 from judged import SESSION_TIMEOUT_MS, Client, Member, NewTopic, Received, Record
 
 PARTITIONS = 4
-SETTLE_TIMEOUT_S = 20.0
+SETTLE_TIMEOUT_S = 60.0
 POLL_S = 0.1
 
 

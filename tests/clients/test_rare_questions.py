@@ -10,7 +10,7 @@ from with_java import JavaClient
 
 ELECTION_NOT_NEEDED = 84
 GROUP_SUBSCRIBED_TO_TOPIC = 86
-JOIN_TIMEOUT_S = 15.0
+JOIN_TIMEOUT_S = 60.0
 
 
 @pytest.fixture

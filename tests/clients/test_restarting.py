@@ -12,7 +12,7 @@ from judged import Client, Record
 from headwater.testing import Broker
 
 BATCHES, RECORDS_PER_BATCH = 30, 10
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 OpenClient = Callable[[str, str], Client]
 

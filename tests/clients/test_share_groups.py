@@ -17,7 +17,7 @@ from share_workers import ACCEPT, REJECT, RELEASE, ConfluentWorker, JavaWorker, 
 
 from headwater.testing import Broker
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 HELD_BY_CHILD = """
 import sys, time
 from confluent_kafka import ShareConsumer

@@ -21,7 +21,7 @@ from transacting import (
 from with_java import JavaClient
 
 TRANSACTIONAL_ID_NOT_FOUND = 105
-STATE_TIMEOUT_S = 15.0
+STATE_TIMEOUT_S = 60.0
 
 OpenTransactor = Callable[[str, str], Transactor]
 

@@ -24,7 +24,7 @@ from transacting import (
 
 LONG_WAIT_MS = 25_000
 """Longer than any test waits: a reader that sees something before was woken, and did not just look again."""
-KCAT_TIMEOUT_S = 20.0
+KCAT_TIMEOUT_S = 60.0
 
 OpenTransactor = Callable[[str, str], Transactor]
 

@@ -27,7 +27,7 @@ from transacting import (
 )
 
 INPUTS = 10
-SETTLE_TIMEOUT_S = 15.0
+SETTLE_TIMEOUT_S = 60.0
 
 OpenTransactor = Callable[[str, str], Transactor]
 WaitUntilCommitted = Callable[[str, Place, int], None]

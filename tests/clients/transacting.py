@@ -13,7 +13,7 @@ CLASSIC, CONSUMER = "classic", "consumer"
 """The two protocols of groups: the older one, and KIP-848."""
 
 TRANSACTION_TIMEOUT_MS = 60_000
-CALL_TIMEOUT_S = 25.0
+CALL_TIMEOUT_S = 60.0
 FETCH_WAIT_MS = 100
 
 Place: TypeAlias = tuple[str, int]
@@ -94,7 +94,7 @@ class Transactor(Protocol):
 
 END = b"the end"
 """A record outside of any transaction, behind all that a test wrote: whoever sees it has seen everything before."""
-READ_TIMEOUT_S = 20.0
+READ_TIMEOUT_S = 60.0
 
 
 def sent(places: Iterable[Place], *values: bytes) -> list[Sent]:

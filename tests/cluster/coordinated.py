@@ -49,7 +49,7 @@ def new_topic(cluster: Cluster, partitions: int = 3, first: NodeId = 1, **config
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     named = {key.replace("_", "."): value for key, value in config.items()}
     assignment = [[(first - 1 + index + place) % 3 + 1 for place in range(3)] for index in range(partitions)]
-    admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=named)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=named)])[name].result(60)
     return name
 
 
@@ -102,7 +102,7 @@ def lead_in_turns(cluster: Cluster, *topics: str) -> None:
     def is_so() -> bool:
         places = [place for place in cluster.state().heads if place[0] in topics]
         try:
-            admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(*place) for place in places]).result(30)
+            admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(*place) for place in places]).result(60)
         except KafkaException:
             return False
         heads, nodes = cluster.state().heads, cluster.nodes

@@ -145,7 +145,7 @@ def test_the_preferred_leader_is_elected_at_once(cluster: SmallCluster, topic: s
     asked = [ConfluentPartition(topic, 0), ConfluentPartition(topic, 8)]
 
     def elect() -> dict[int, int | None]:
-        outcome = librdkafka.elect_leaders(ElectionType.PREFERRED, asked).result(30)
+        outcome = librdkafka.elect_leaders(ElectionType.PREFERRED, asked).result(60)
         return {found.partition: error.code() if error is not None else None for found, error in outcome.items()}
 
     assert code(alter(controller(cluster), topic, [3, 1, 2])) == ErrorCode.NONE

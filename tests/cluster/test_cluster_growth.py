@@ -72,7 +72,7 @@ def test_a_store_node_keeps_replicas_and_leads_nothing(cluster: SmallCluster) ->
     cluster.add(5, roles="store")
     cluster.create("t", partitions=6, replicas=3)
     cluster.wait_until("all are in sync", lambda: all(len(it.isrs) == 3 for it in partitions_of(cluster, "t")))
-    assert set(cluster.admin.list_topics(timeout=10).brokers) == {1, 2}
+    assert set(cluster.admin.list_topics(timeout=60).brokers) == {1, 2}
     assert {partition.leader for partition in partitions_of(cluster, "t")} == {1, 2}
     assert all(sorted(partition.isrs) == [1, 2, 5] for partition in partitions_of(cluster, "t"))
     cluster.produce("t", [b"kept"])
@@ -99,7 +99,7 @@ def test_replicas_are_spread_over_racks(cluster: SmallCluster) -> None:
 
 def partitions_of(cluster: SmallCluster, topic: str) -> list[Any]:
     cluster.partition(topic)  # is known
-    return list(cluster.admin.list_topics(timeout=10).topics[topic].partitions.values())
+    return list(cluster.admin.list_topics(timeout=60).topics[topic].partitions.values())
 
 
 def test_a_drained_store_is_emptied_and_its_node_can_be_removed(cluster: SmallCluster) -> None:
@@ -129,7 +129,7 @@ def test_a_drain_that_is_taken_back_lets_the_store_take_segments_again(cluster: 
 
 def _usable(cluster: SmallCluster) -> int:
     """How many stores the open segment of a new topic lies on: it wants three."""
-    name = f"probe-{len(cluster.admin.list_topics(timeout=10).topics)}"
+    name = f"probe-{len(cluster.admin.list_topics(timeout=60).topics)}"
     cluster.create(name, replicas=-1)
     return len(cluster.open_replicas(name))
 
@@ -194,4 +194,4 @@ def test_records_of_a_newer_version_in_the_metadata_are_read_as_far_as_they_are_
     facts = cluster.facts()
     assert {store.node for store in facts.stores or ()} == {1, 2, 9}
     assert {node.node: node.roles for node in facts.nodes}[9] == ()
-    assert set(cluster.admin.list_topics(timeout=10).brokers) == {1, 2}
+    assert set(cluster.admin.list_topics(timeout=60).brokers) == {1, 2}

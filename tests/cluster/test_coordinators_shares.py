@@ -101,7 +101,7 @@ def new_group(cluster: Cluster, name: str, **configs: str) -> str:
 
 def topic_id(cluster: Cluster, topic: str) -> uuid.UUID:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    described = admin.describe_topics(TopicCollection([topic]))[topic].result(10)
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(60)
     return uuid.UUID(bytes=base64.urlsafe_b64decode(str(described.topic_id) + "=="))
 
 

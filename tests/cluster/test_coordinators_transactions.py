@@ -93,7 +93,7 @@ def committed_offset(cluster: Cluster, group: str, place: Place) -> int | None:
 
 def until_answered(ask: Callable[[], int | None]) -> int | None:
     """librdkafka gives up on a coordinator that has just moved; whoever asks again is sent to the new one."""
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while True:
         try:
             return ask()

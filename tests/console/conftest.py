@@ -29,7 +29,7 @@ def served(app: Starlette) -> Iterator[str]:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 60
         while not server.started and time.monotonic() < deadline_s:
             time.sleep(0.01)
         try:
@@ -59,7 +59,7 @@ def browser() -> "Iterator[Browser]":
         browser.close()
 
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 OpenPage = Callable[..., "Page"]
 
 

@@ -41,7 +41,7 @@ def shop() -> Iterator[Shop]:
         for number in range(RECORDS):
             value = json.dumps({"id": number}).encode()
             producer.produce("orders", value, f"customer-{number % 7}".encode(), partition=number % 3)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         _read_half(broker.bootstrap)
         with client_of(gateway) as http:
             yield Shop(f"http://{gateway.host}:{gateway.port}", broker.bootstrap, http)
@@ -96,7 +96,7 @@ def test_with_a_token_the_page_is_open_and_what_it_shows_is_not(
 
 def test_traffic_is_what_the_broker_counted(shop: Shop) -> None:
     assert len(shop.http.get("/v1/topics/orders/records").json()["records"]) == 100
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     counted: dict[str, int] = {}
     while not counted.get("fetched_bytes") and time.monotonic() < deadline_s:
         time.sleep(0.2)
@@ -111,10 +111,10 @@ def test_the_overview_counts_what_is_written_meanwhile(open_page: OpenPage, shop
     expect(page.get_by_role("link", name="billing")).to_be_visible()
     producer = Producer({"bootstrap.servers": shop.bootstrap})
     rate = page.locator(".stat", has_text="Records in").locator(".figure")
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while not re.match(r"[1-9]", rate.text_content() or "") and time.monotonic() < deadline_s:
         producer.produce("warm", b"x" * 100)
-        producer.flush(10)
+        producer.flush(60)
         page.wait_for_timeout(200)
     expect(rate).to_have_text(re.compile(r"^[\d.,]+K? /s"))
 
@@ -201,7 +201,7 @@ def test_a_value_is_decoded_by_its_schema_and_versions_are_compared(open_page: O
     avro = bytes([8]) + b"Oslo"  # a string is its length, zigzag, and its bytes
     producer = Producer({"bootstrap.servers": shop.bootstrap})
     producer.produce("cities", b"\0" + ids[0].to_bytes(4, "big") + avro)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
     page = open_page(f"{shop.address}/#/topics/cities")
     page.locator(".messages .open").first.click()
@@ -220,7 +220,7 @@ def test_a_record_that_a_queue_gave_up_on_is_shown_and_redriven(open_page: OpenP
     assert made.status_code == 201, made.text
     assert shop.http.post("/v1/topics/parcels/records", json={"key": "p", "value": "broken"}).status_code == 200
     pulled: list[dict[str, Any]] = []
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while not pulled and time.monotonic() < deadline_s:
         pulled = shop.http.post("/v1/subscriptions/packing/pull", json={"wait_ms": 2000}).json()["records"]
     page = open_page(f"{shop.address}/#/groups/packing")
@@ -239,7 +239,7 @@ def test_a_record_that_a_queue_gave_up_on_is_shown_and_redriven(open_page: OpenP
     page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
     expect(page.get_by_text("1 record is on the way again")).to_be_visible(timeout=60_000)
     again: list[dict[str, Any]] = []
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while not again and time.monotonic() < deadline_s:
         again = shop.http.post("/v1/subscriptions/packing/pull", json={"wait_ms": 2000}).json()["records"]
     assert (again[0]["value"], again[0]["offset"]) == ("broken", 1)
@@ -256,9 +256,9 @@ def test_the_nodes_and_the_pipelines_of_a_cluster_are_shown(open_page: OpenPage,
     producer = Producer({"bootstrap.servers": shop.bootstrap})
     for key, value in (("revenue", json.dumps(status)), ("stop:revenue", "{}"), ("odd", "not a status")):
         producer.produce("headwater.pipelines", value.encode(), key.encode())
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     expect(page.get_by_role("heading", name="revenue")).to_be_visible()
-    expect(page.get_by_text("77")).to_be_visible()
+    expect(page.get_by_role("cell", name="77", exact=True)).to_be_visible()
     expect(page.get_by_role("heading", name="odd")).to_have_count(0)
 
 
@@ -267,8 +267,8 @@ def test_a_pipeline_that_tells_nothing_any_more_is_lost(shop: Shop) -> None:
     status |= {"started_ms": 1, "updated_ms": 1}
     producer = Producer({"bootstrap.servers": shop.bootstrap})
     producer.produce("headwater.pipelines", json.dumps(status).encode(), b"old")
-    assert producer.flush(10) == 0
-    deadline_s = time.monotonic() + 20
+    assert producer.flush(60) == 0
+    deadline_s = time.monotonic() + 60
     states: dict[str, str] = {}
     while "old" not in states and time.monotonic() < deadline_s:
         states = {each["pipeline"]: each["state"] for each in shop.http.get("/v1/pipelines").json()["pipelines"]}

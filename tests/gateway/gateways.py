@@ -26,4 +26,4 @@ def serving(bootstrap: str, **config: Any) -> Iterator[GatewayThread]:
 
 def client_of(gateway: GatewayThread, **options: Any) -> httpx.Client:
     # Proxies that the environment names are not for a server on this machine.
-    return httpx.Client(base_url=f"http://{gateway.host}:{gateway.port}", timeout=30, trust_env=False, **options)
+    return httpx.Client(base_url=f"http://{gateway.host}:{gateway.port}", timeout=60, trust_env=False, **options)

@@ -131,7 +131,7 @@ def test_keys_go_where_other_clients_put_them(http: httpx.Client, headwater_sess
         producer.produce(
             topic, b"x", f"key-{n}", on_delivery=lambda _, m: theirs.update({m.key().decode(): m.partition()})
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     records = [{"key": f"key-{n}", "value": "y"} for n in range(20)]
     ours = written(http.post(f"/v1/topics/{topic}/records", json={"records": records}))
     assert [place["partition"] for place in ours] == [theirs[f"key-{n}"] for n in range(20)]
@@ -247,7 +247,7 @@ def test_a_reader_may_wait_for_the_next_record(http: httpx.Client, topic: str) -
         waiting = pool.submit(read, http, topic, **{"from": "end", "wait_ms": 20_000})
         time.sleep(0.5)
         written(http.post(f"/v1/topics/{topic}/records", json={"value": "late"}))
-        found = waiting.result(20)
+        found = waiting.result(60)
     assert [record["value"] for record in found["records"]] == ["late"]
     assert read(http, topic, **{"from": "end", "wait_ms": 200})["records"] == []
 

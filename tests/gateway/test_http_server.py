@@ -34,14 +34,14 @@ def running(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
 
 
 def get(url: str) -> httpx.Response:
-    return httpx.get(url, timeout=30, trust_env=False)
+    return httpx.get(url, timeout=60, trust_env=False)
 
 
 def test_a_gateway_runs_alone_and_stops_when_asked(headwater_session: Broker) -> None:
     with running("gateway", "--bootstrap", headwater_session.bootstrap, "--http", "127.0.0.1:0") as (process, url):
         assert get(f"{url}/readyz").text == "ready\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_gateway_may_start_before_its_cluster() -> None:
@@ -55,12 +55,12 @@ def test_a_gateway_may_start_before_its_cluster() -> None:
 def test_a_broker_serves_http_and_stops_cleanly(tmp_path: Path) -> None:
     options = ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with running("serve", "--data", str(tmp_path), *options) as (process, url):
-        made = httpx.post(f"{url}/v1/topics", json={"name": "greetings"}, timeout=30, trust_env=False)
+        made = httpx.post(f"{url}/v1/topics", json={"name": "greetings"}, timeout=60, trust_env=False)
         assert made.status_code == 201
-        written = httpx.post(f"{url}/v1/topics/greetings/records", json={"value": "hello"}, timeout=30, trust_env=False)
+        written = httpx.post(f"{url}/v1/topics/greetings/records", json={"value": "hello"}, timeout=60, trust_env=False)
         assert written.json()["records"][0]["offset"] == 0
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 
@@ -72,7 +72,7 @@ def test_a_port_that_is_taken_is_a_warning_for_a_broker_and_the_end_of_a_gateway
         with running("serve", "--data", str(tmp_path), *options) as (process, url):
             assert url == "off"
             process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=30)
+            _, errors = process.communicate(timeout=60)
             assert process.returncode == 0
         assert "http_unavailable" in errors and "--http" in errors
         alone = subprocess.run([*COMMAND, "gateway", "--http", address], capture_output=True, text=True, timeout=60)

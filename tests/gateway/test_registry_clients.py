@@ -39,7 +39,7 @@ def carry(headwater_session: Broker, topic: str) -> Callable[[bytes], bytes]:
     def carried(value: bytes) -> bytes:
         producer = Producer({"bootstrap.servers": headwater_session.bootstrap})
         producer.produce(topic, value, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         settings = {
             "bootstrap.servers": headwater_session.bootstrap,
             "group.id": uuid.uuid4().hex,

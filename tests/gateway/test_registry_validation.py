@@ -39,7 +39,7 @@ def produce(broker: Broker, topic: str, *values: bytes | None, key: bytes | None
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 200, **config})
     for index, value in enumerate(values):
         producer.produce(topic, value, key, 0, on_delivery=lambda error, _, at=index: errors.__setitem__(at, error))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return errors
 
 

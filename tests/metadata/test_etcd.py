@@ -23,7 +23,7 @@ from headwater.testing.etcd_process import EtcdProcess, find_etcd
 
 pytestmark = pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)")
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 SESSION_OWNER = """
 import asyncio, sys, time

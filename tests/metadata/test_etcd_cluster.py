@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.crash,
 ]
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 WORKERS = 6
 DONE_BEFORE, DONE_AFTER = 40, 40
 """Compare-and-set calls that succeed before the fault, and again after it."""

@@ -137,7 +137,7 @@ def test_a_watcher_soon_hears_of_another_processs_writes(path: Path) -> None:
         await anext(hints)
         with running(WRITER, path, 0):
             heard: set[str] = set()
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while len(heard) < 30:
                 hint = await asyncio.wait_for(anext(hints), deadline - time.monotonic())
                 assert isinstance(hint, set)
@@ -156,7 +156,7 @@ def test_killing_a_writer_loses_nothing_that_it_acknowledged(path: Path) -> None
             while told < ACKED_PER_ROUND:
                 told += len(output.readline().split())
             process.send_signal(signal.SIGKILL)
-            process.wait(10)
+            process.wait(60)
             # What it acknowledged between the last look and its death counts, too.
             told += len(output.read().split())
         next_number = asyncio.run(check_pairs(path, next_number, told, acknowledged))
@@ -186,7 +186,7 @@ def test_a_killed_owners_session_key_vanishes(path: Path) -> None:
             await asyncio.sleep(0.6)
             assert await store.get("nodes/child") is not None
             process.kill()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while await store.get("nodes/child") is not None:
                 assert time.monotonic() < deadline
                 await asyncio.wait_for(anext(hints), deadline - time.monotonic())
@@ -198,5 +198,5 @@ def test_a_killed_owners_session_key_vanishes(path: Path) -> None:
 def test_a_disk_that_fails_in_a_commit_leaves_the_outcome_unknown_until_it_is_settled(path: Path) -> None:
     with running(FAILING_DISK, path) as (process, output):
         lines = output.read().splitlines()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert lines == ["Unknown", "Unavailable", "Unavailable", "1 None", "True"]

@@ -41,7 +41,7 @@ from headwater.testing.zookeeper_process import ZookeeperProcess, free_ports, wh
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 TTL_S = 1.5
 
 SESSION_OWNER = """

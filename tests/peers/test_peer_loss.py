@@ -25,7 +25,7 @@ from headwater.peers.store_server import MAX_READS
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.files import MemoryFiles
 
-PATIENT_S = 20.0
+PATIENT_S = 60.0
 """Longer than anything here takes: whoever waits so long has not been told."""
 
 

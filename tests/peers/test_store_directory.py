@@ -68,7 +68,7 @@ def test_the_leader_hears_of_a_reset() -> None:
             directory = StoreDirectory(None, addresses.get, SECRET, options=QUICK, on_lost=lost.put_nowait)
             await create(directory.store(store_id))
             await there.server.close()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 assert await lost.get() == store_id
             directory.close()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def read_back(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Message]:

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 BROKEN = b'{"at": "2026-03-01T0'
 Row = dict[str, Any]

@@ -35,7 +35,7 @@ topic = "{to}"
 format = "raw"
 """
 ROW_BYTES = 1_000
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

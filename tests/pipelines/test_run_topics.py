@@ -67,7 +67,7 @@ def produce(broker: Broker, topic: str, *values: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for value in values:
         producer.produce(topic, key="k", value=value.encode(), headers=[("trace", b"t1")])
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def written(spark: "SparkSession", path: Path) -> list[tuple[Any, ...]]:

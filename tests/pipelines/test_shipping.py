@@ -106,11 +106,11 @@ def test_a_cluster_whose_executors_have_no_headwater_runs_the_same_pipeline(tmp_
     environment = {**os.environ, "HEADWATER_CACHE": str(tmp_path), "HEADWATER_CLASS_CACHE": "off"}
     with Broker() as broker, standalone_cluster(tmp_path, workers=2) as master:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("orders", 4)])["orders"].result(20)
+        admin.create_topics([NewTopic("orders", 4)])["orders"].result(60)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for partition in range(4):
             producer.produce("orders", value=b"one", partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         command = [sys.executable, "-m", "headwater.cli.main", "pipeline", "run", str(tmp_path / "shop.toml"), "--once"]
         command += ["--master", master, "--bootstrap", broker.bootstrap]
         command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]

@@ -95,7 +95,7 @@ def test_keys_go_where_librdkafka_puts_them(spark: "SparkSession", topics: Topic
     producer = Producer({"bootstrap.servers": topics.bootstrap, "partitioner": "murmur2_random"})
     for key in keys:
         producer.produce(theirs, b"v", key)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     places = [
         {message.key(): message.partition() for message in read_back(topics.bootstrap, topic)}
         for topic in (ours, theirs)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Topics:

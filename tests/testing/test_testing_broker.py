@@ -22,7 +22,7 @@ def produce(broker: Broker, value: bytes, topic: str = "t") -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "enable.idempotence": False})
     outcome = []
     producer.produce(topic, value, on_delivery=lambda error, _: outcome.append(error))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert outcome == [None]
 
 
@@ -114,7 +114,7 @@ def test_configuration_reaches_the_broker(is_process: bool) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 1000})
         outcome = []
         producer.produce("t", b"x", on_delivery=lambda error, _: outcome.append(error.name()))
-        producer.flush(20)
+        producer.flush(60)
         assert outcome in (["_UNKNOWN_TOPIC"], ["UNKNOWN_TOPIC_OR_PART"], ["_MSG_TIMED_OUT"])
 
 
@@ -143,7 +143,7 @@ def test_a_process_ends_when_the_one_that_started_it_is_killed() -> None:
         assert parent.stdout is not None
         pid, data_dir = parent.stdout.readline().split()
         os.kill(parent.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.02)

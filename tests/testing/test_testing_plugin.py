@@ -13,11 +13,11 @@ SUITE = """
     from confluent_kafka.admin import AdminClient, NewTopic
 
     def topics(broker):
-        return set(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).topics)
+        return set(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics)
 
     def create(broker, name):
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(name, 1)])[name].result(10)
+        admin.create_topics([NewTopic(name, 1)])[name].result(60)
 
     @pytest.mark.parametrize("turn", [1, 2])
     def test_each_test_has_a_broker_of_its_own(headwater, turn):
@@ -40,7 +40,7 @@ SUITE = """
     @pytest.mark.headwater(node_id=7)
     def test_a_mark_configures_the_broker(headwater):
         admin = AdminClient({"bootstrap.servers": headwater.bootstrap})
-        assert list(admin.list_topics(timeout=10).brokers) == [7]
+        assert list(admin.list_topics(timeout=60).brokers) == [7]
 """
 
 

@@ -235,7 +235,7 @@ def test_after_all_that_a_real_client_is_served(broker: Broker) -> None:
     errors: list[object] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("after", b"value", callback=lambda error, _: errors.append(error))
-    producer.flush(10)
+    producer.flush(60)
     assert errors == [None]
 
 

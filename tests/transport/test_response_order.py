@@ -48,7 +48,7 @@ async def converse(script: Scripted, limits: ServerLimits, requests: list[bytes]
     host, port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(framed(*requests))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for name in finish:
             while name not in script.outcomes:
                 await script.started.get()
@@ -102,7 +102,7 @@ def test_what_is_promised_and_fails_to_render_closes_the_connection() -> None:
         writer.write(framed(b"a"))
         await asyncio.sleep(0.05)
         outcome.set_result(None)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()
@@ -116,7 +116,7 @@ def test_what_was_answered_before_a_bad_request_has_left() -> None:
         server = Server(Scripted().handle, ServerLimits(), NoTraffic())
         reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
         writer.write(framed(b"A", b"B", b"!", b"C"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await reader.readexactly(10) == framed(b"A", b"B")
         writer.close()
         await server.close()
