@@ -11,8 +11,10 @@ from typing import Final
 
 from bench import etcd, kafka
 from bench.headwater import headwater_program
-from bench.process import BrokerProcess, free_ports
+from bench.process import BrokerProcess
 from bench.report import KAFKA, OS, SYNC
+
+from headwater.transport.ports import free_ports
 
 NODES: Final = (1, 2, 3)
 START_TIMEOUT_S: Final = 120.0

@@ -5,7 +5,9 @@ One member, because the machine has one disk and few cores: three would compete 
 import shutil
 from pathlib import Path
 
-from bench.process import BrokerProcess, free_ports
+from bench.process import BrokerProcess
+
+from headwater.transport.ports import free_ports
 
 GREETING = b"GET /health HTTP/1.0\r\n\r\n"
 """It listens to clients when it has elected itself, so any answer will do."""

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.process import BrokerProcess, free_port
+from bench.process import BrokerProcess
+
+from headwater.transport.ports import free_port
 
 
 def start_command(data: Path, bootstrap: str, durability: str) -> list[str]:

@@ -21,9 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.headwater import HeadwaterServer, headwater_program
-from bench.process import BrokerProcess, free_port
+from bench.process import BrokerProcess
 from rich.console import Console
 from rich.table import Table
+
+from headwater.transport.ports import free_port
 
 OUT = Path(__file__).parent / "out"
 TOPIC = "bench-http"

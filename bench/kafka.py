@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import Self
 
 from bench import maven
-from bench.process import BrokerProcess, free_ports
+from bench.process import BrokerProcess
+
+from headwater.transport.ports import free_ports
 
 JVM_OPTIONS = (
     "-Xmx1G",

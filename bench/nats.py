@@ -12,8 +12,10 @@ from pathlib import Path
 
 import nats
 from bench.drain import Consumer, Desk, number_in, payload
-from bench.process import BrokerProcess, free_port
+from bench.process import BrokerProcess
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
+
+from headwater.transport.ports import free_port
 
 SERVER = Path("/usr/sbin/nats-server")
 FETCH_RECORDS = 500

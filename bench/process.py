@@ -18,20 +18,6 @@ STOP_TIMEOUT_S = 20.0
 API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
-def free_port() -> int:
-    [port] = free_ports(1)
-    return port
-
-
-def free_ports(count: int) -> list[int]:
-    """All different: none is given back before all are had."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-
-
 class BrokerProcess:
     """One broker process and the figures the operating system keeps about it.
 

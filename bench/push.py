@@ -22,8 +22,10 @@ from typing import Any
 
 import uvloop
 from bench.headwater import headwater_program
-from bench.process import BrokerProcess, free_ports
+from bench.process import BrokerProcess
 from confluent_kafka import Producer
+
+from headwater.transport.ports import free_port, free_ports
 
 GOAL_PER_S, GOAL_P50_MS = 1_000, 20.0
 PARTITIONS = 4
@@ -109,7 +111,7 @@ def cluster(is_apart: bool) -> Iterator[tuple[str, str]]:
 
 def measure(rate_per_s: int, seconds: float, is_apart: bool) -> dict[str, Any]:
     arrived: list[tuple[float, float]] = []
-    [port] = free_ports(1)
+    port = free_port()
     with cluster(is_apart) as (kafka, web), receiving(port, arrived):
         _post(f"{web}/v1/topics", {"name": "pushed", "partitions": PARTITIONS})
         push = {"url": f"http://127.0.0.1:{port}/hook", "secret": "bench"}

@@ -18,9 +18,11 @@ from typing import Any
 
 import pika
 from bench.drain import IDLE_WAIT_S, Consumer, Desk, number_in, payload
-from bench.process import BrokerProcess, free_port
+from bench.process import BrokerProcess
 from pika.channel import Channel
 from pika.spec import Basic
+
+from headwater.transport.ports import free_port
 
 SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 GREETING = b"AMQP\x00\x00\x09\x01"

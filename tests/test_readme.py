@@ -1,20 +1,18 @@
 """The README's tour works as it is written: its blocks are run in their order, and print what it says they print."""
 
-import contextlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from headwater.testing import Broker
+from headwater.transport.ports import free_port, free_ports_in_a_row
 
 README = Path(__file__).parent.parent / "README.md"
 DEFAULT_ADDRESS = "127.0.0.1:9092"
@@ -67,7 +65,7 @@ def test_http_answers_what_it_says(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("the section uses curl, which is not installed")
     (block,) = blocks_of("HTTP, webhooks, schemas and a page")
-    http = f"127.0.0.1:{free_ports_in_a_row(1)}"
+    http = f"127.0.0.1:{free_port()}"
     with Broker(subprocess=True, http=http) as broker:
         until_answered(http)
         there = replace(block, text=block.text.replace(DEFAULT_HTTP, http))
@@ -95,14 +93,3 @@ def test_a_cluster_loses_nothing_when_a_node_is_killed(tmp_path: Path) -> None:
     quiet = f"headwater cluster up --nodes 3 --no-logs --port {port} > up.log 2>&1 &\ntrap 'kill -INT %1; wait' EXIT"
     there = replace(block, text=f"set -m\n{block.text.replace(start, quiet)}")
     check(block, run(there, f"127.0.0.1:{port}", tmp_path))
-
-
-def free_ports_in_a_row(count: int) -> int:
-    """The first of so many."""
-    for _ in range(100):
-        with ExitStack() as held, contextlib.suppress(OSError, OverflowError):
-            first = held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            for further in range(1, count):
-                held.enter_context(socket.create_server(("127.0.0.1", first + further)))
-            return int(first)
-    raise AssertionError("no free ports in a row")

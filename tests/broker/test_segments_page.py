@@ -1,7 +1,6 @@
 """GET /segments on the metrics address: where the segments of a topic lie."""
 
 import json
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,12 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.small_cluster import SmallCluster
 
 from headwater.testing.broker import Broker
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+from headwater.transport.ports import free_port
 
 
 def page(port: int, query: str) -> Any:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from typer.testing import CliRunner
 
 from headwater.cli.main import app
 from headwater.testing import Broker
+from headwater.transport import ports
 
 
 class Cli:
@@ -63,5 +63,4 @@ def name() -> str:
 @pytest.fixture
 def free_port() -> int:
     """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return ports.free_port()

@@ -1,13 +1,13 @@
 """`headwater group`, against a real broker."""
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import Consumer
 
 from headwater.testing import Broker
+from headwater.transport.ports import free_port
 
 
 @contextlib.contextmanager
@@ -93,8 +93,7 @@ def test_a_deleted_group_is_gone(cli: Any, name: str) -> None:
 
 
 def test_health_says_who_left_and_why(cli_at: Any, name: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        metrics = f"127.0.0.1:{free.getsockname()[1]}"
+    metrics = f"127.0.0.1:{free_port()}"
     with Broker(metrics=metrics) as broker:
         cli = cli_at(broker.bootstrap)
         cli.ok("topic", "create", name)

@@ -13,7 +13,9 @@ CLASSIC, CONSUMER = "classic", "consumer"
 """The two protocols of groups: the older one, and KIP-848."""
 
 TRANSACTION_TIMEOUT_MS = 60_000
-CALL_TIMEOUT_S = 60.0
+CALL_TIMEOUT_S = 90.0
+REQUEST_TIMEOUT_MS = 20_000
+"""A node that is paused takes connections and answers nothing: who asks it asks another one after this time."""
 FETCH_WAIT_MS = 100
 
 Place: TypeAlias = tuple[str, int]

@@ -12,6 +12,7 @@ from transacting import (
     CLASSIC,
     FETCH_WAIT_MS,
     READ_COMMITTED,
+    REQUEST_TIMEOUT_MS,
     TRANSACTION_TIMEOUT_MS,
     Fenced,
     Member,
@@ -34,6 +35,7 @@ class AiokafkaTransactionalProducer:
                 transactional_id=transactional_id,
                 transaction_timeout_ms=timeout_ms,
                 max_batch_size=256 * 1024,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
             )
             await producer.start()
             return producer

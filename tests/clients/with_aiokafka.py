@@ -29,7 +29,7 @@ from judged import (
 )
 
 T = TypeVar("T")
-ASK_TIMEOUT_S = 30.0
+ASK_TIMEOUT_S = 100.0
 STRATEGIES = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,

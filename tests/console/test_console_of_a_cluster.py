@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.console.test_console_views import expect, offsets
 from tests.gateway.conftest import client_of, serving
 
 from headwater.testing.broker import Broker
+from headwater.transport.ports import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -32,8 +32,7 @@ class Shop(NamedTuple):
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
     """A broker with a topic, a group that read half of it, and the gateway beside it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        pages = f"127.0.0.1:{listener.getsockname()[1]}"
+    pages = f"127.0.0.1:{free_port()}"
     with Broker(metrics=pages) as broker, serving(broker.bootstrap, broker_pages=pages) as gateway:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("orders", 3, 1)])["orders"].result()

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headwater.transport.ports import free_port
+
 START_S = 60.0
 
 
 class Receiver:
     def __init__(self, log: Path) -> None:
         self._log = log
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, path: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from headwater.testing import Broker
+from headwater.transport.ports import free_port
 
 COMMAND = [sys.executable, "-m", "headwater.cli.main"]
 
@@ -45,8 +46,7 @@ def test_a_gateway_runs_alone_and_stops_when_asked(headwater_session: Broker) ->
 
 
 def test_a_gateway_may_start_before_its_cluster() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        nowhere = f"127.0.0.1:{probe.getsockname()[1]}"
+    nowhere = f"127.0.0.1:{free_port()}"
     with running("gateway", "--bootstrap", nowhere, "--http", "127.0.0.1:0") as (_, url):
         assert get(f"{url}/healthz").status_code == 200
         assert get(f"{url}/readyz").status_code == 503

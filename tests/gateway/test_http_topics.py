@@ -1,6 +1,5 @@
 """Topics, groups, the cluster and health over HTTP."""
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer
 from tests.gateway.gateways import client_of, serving
 
 from headwater.testing import Broker
+from headwater.transport.ports import free_port
 
 
 @contextmanager
@@ -153,8 +153,7 @@ def test_what_a_member_has_not_committed_lags_from_the_start_of_its_log(
 
 
 def test_who_left_a_group_is_told_with_the_reason(name: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        metrics = f"127.0.0.1:{probe.getsockname()[1]}"
+    metrics = f"127.0.0.1:{free_port()}"
     with (
         Broker(metrics=metrics) as broker,
         serving(broker.bootstrap, broker_pages=metrics) as gateway,

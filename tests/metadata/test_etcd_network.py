@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from headwater.metadata import etcd_client
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import RESYNC, Put, Unavailable, Unknown
 from headwater.testing.etcd_process import EtcdProcess, find_etcd
+from headwater.transport.ports import free_port
 
 pytestmark = pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)")
 
@@ -83,9 +83,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
 
 
 def closed_endpoint() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def test_a_transaction_whose_answer_is_lost_is_unknown_and_not_sent_again(etcd: EtcdProcess) -> None:

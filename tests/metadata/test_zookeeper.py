@@ -37,7 +37,8 @@ from headwater.metadata.store import (
     Unknown,
 )
 from headwater.metadata.zookeeper_url import MAX_ROOT_CHARS
-from headwater.testing.zookeeper_process import ZookeeperProcess, free_ports, why_missing
+from headwater.testing.zookeeper_process import ZookeeperProcess, why_missing
+from headwater.transport.ports import free_port
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
@@ -255,7 +256,7 @@ def test_tls_is_spoken_both_ways_and_a_stranger_is_not_trusted(tmp_path: Path, m
     make += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(make, check=True, capture_output=True, timeout=PATIENCE_S)
     both.write_bytes(key.read_bytes() + certificate.read_bytes())
-    (port,) = free_ports(1)
+    port = free_port()
     settings = {
         "secureClientPort": str(port),
         "secureClientPortAddress": "127.0.0.1",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headwater.pipelines.jvm.gateway import class_path, jvm_options, spark_home
 from headwater.pipelines.jvm.java import find_java, home_for_spark
+from headwater.transport.ports import free_port
 
 START_TIMEOUT_S = 90.0
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -20,7 +21,7 @@ WORKER = "org.apache.spark.deploy.worker.Worker"
 def standalone_cluster(directory: Path, workers: int) -> Iterator[str]:
     """The master's URL, once it listens. Workers keep what they are sent below the directory."""
     with ExitStack() as stack:
-        port = _free_port()
+        port = free_port()
         stack.enter_context(_jvm(directory / "master.log", MASTER, "--port", str(port)))
         _wait_for(port, directory / "master.log")
         url = f"spark://127.0.0.1:{port}"
@@ -46,11 +47,6 @@ def _jvm(log: Path, main: str, *arguments: str) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _wait_for(port: int, log: Path) -> None:

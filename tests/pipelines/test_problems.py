@@ -106,6 +106,7 @@ def test_it_is_known_what_another_try_may_cure(raised: str, is_passing: bool) ->
         (KILLED_TASK, "has ended unexpectedly: it was killed"),
         ("Broken pipe" + STREAM_END, "has ended unexpectedly: it was killed"),
         ("Stream closed" + STREAM_END, "has ended unexpectedly: it was killed"),
+        ("Connection reset" + STREAM_END, "has ended unexpectedly: it was killed"),
         (SLOW_START, "did not start within 10 s"),
     ],
 )

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from headwater.cli.cluster_files import HOST, LocalNode, LocalPlan
+from headwater.cli.cluster_files import LocalNode, LocalPlan
 from headwater.cli.output import Problem
+from headwater.transport.ports import HOST
 
 READY_WITHIN_S: Final = 60.0
 STOPPED_WITHIN_S: Final = 20.0

@@ -12,16 +12,15 @@ logs/            what each process said
 import fcntl
 import json
 import os
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headwater.cli.output import Problem
+from headwater.transport.ports import HOST, free_port, is_free
 
-HOST = "127.0.0.1"
 PREFIX = "headwater"
 """Of the keys in etcd."""
 MAX_NODES = 32
@@ -67,7 +66,7 @@ class LocalPlan:
             raise Problem(f"A local cluster has at most {MAX_NODES} nodes.")
         number = max((node.node_id for node in self.nodes), default=0) + 1
         after = max((node.port for node in self.nodes), default=0) + 1
-        port = after if _is_free(after) else free_ports(1)[0]
+        port = after if is_free(after) else free_port()
         return replace(self, nodes=(*self.nodes, LocalNode(number, port, roles, rack)))
 
 
@@ -122,21 +121,3 @@ def locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((HOST, port))
-        except (OSError, OverflowError):
-            return False
-    return True

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.cli.cluster_child import Child, EtcdChild, NodeChild, find_etcd
 from headwater.cli.cluster_control import taking_orders
-from headwater.cli.cluster_files import LocalNode, LocalPlan, free_ports, locked, save_plan
+from headwater.cli.cluster_files import LocalNode, LocalPlan, locked, save_plan
 from headwater.cli.output import Problem
+from headwater.transport.ports import free_ports
 
 if TYPE_CHECKING:
     from headwater.broker.cluster_watch import ClusterWatch

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.testing.broker_process import BrokerProcess
+from headwater.transport.ports import free_port
 
 if TYPE_CHECKING:
     from headwater.testing.broker_thread import BrokerThread
@@ -35,7 +36,7 @@ class Broker:
     ) -> None:
         self._is_process = subprocess
         self._given_data_dir = Path(data_dir) if data_dir is not None else None
-        self._config = {**TEST_DEFAULTS, "listen": f"{LOOPBACK}:0", **config}
+        self._config = {**TEST_DEFAULTS, "listen": f"{LOOPBACK}:{free_port()}", **config}
         self._scratch: Path | None = None
         self._run: BrokerThread | BrokerProcess | None = None
         self._address: tuple[str, int] | None = None

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 MAX_READY_LINE_BYTES = 1024
 MAX_LOG_TAIL_CHARS = 4000
 

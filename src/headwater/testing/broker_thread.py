@@ -7,8 +7,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 
 
 class BrokerThread:

@@ -20,9 +20,10 @@ from headwater.model.ids import NodeId
 from headwater.testing.broker import TEST_DEFAULTS
 from headwater.testing.broker_process import BrokerProcess
 from headwater.testing.cluster_state import ClusterState, read_state
-from headwater.testing.etcd_process import EtcdProcess, free_ports
+from headwater.testing.etcd_process import EtcdProcess
 from headwater.testing.network import Network
 from headwater.testing.pausing import pause
+from headwater.transport.ports import free_ports
 
 READY_TIMEOUT_S: Final = 60.0
 LOOK_EVERY_S: Final = 0.05

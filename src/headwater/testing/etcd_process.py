@@ -9,7 +9,6 @@ import contextlib
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 from headwater.testing.network import Network
 from headwater.testing.pausing import pause
+from headwater.transport.ports import free_ports
 
 START_TIMEOUT_S: Final = 30.0
 START_ATTEMPTS: Final = 3
@@ -211,11 +211,3 @@ class EtcdProcess:
 
     def _log_tail(self, member: int) -> str:
         return self._log(member).read_text(errors="replace")[-MAX_LOG_TAIL_CHARS:]
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from headwater.testing.pausing import pause
+from headwater.transport.ports import free_ports
 
 JARS: Final = tuple(
     Path(f"/usr/share/java/{name}.jar") for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
@@ -219,11 +220,3 @@ class ZookeeperProcess:
 
     def _log_tail(self, member: int) -> str:
         return self._log(member).read_text(errors="replace")[-MAX_LOG_TAIL_CHARS:]
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

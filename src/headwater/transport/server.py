@@ -71,6 +71,7 @@ class Server:
         self._short_of_memory: set[Connection] = set()
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> tuple[str, int]:
         """Start to accept; return the address, with the port that was given when 0 was asked for. `bound` is a socket
@@ -86,6 +87,7 @@ class Server:
         return address[0], address[1]
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         if self._listener is not None:
@@ -113,6 +115,8 @@ class Server:
         return self._serial
 
     def admit(self, connection: Connection) -> bool:
+        if self._is_closed:  # accepted in the very turn in which the server was closed
+            return False
         limits = self._limits
         if len(self._connections) >= limits.max_connections:
             log_fact("connection_refused", peer=connection.peer_host, reason="max_connections")

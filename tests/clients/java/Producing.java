@@ -13,7 +13,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Producers, one for each set of options, kept open between questions. */
 final class Producing implements AutoCloseable {
-    private static final long TIMEOUT_S = 20;
+    private static final long TIMEOUT_S = 60;
 
     private final String bootstrap;
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
@@ -61,7 +61,7 @@ final class Producing implements AutoCloseable {
         options.put("linger.ms", 5);
         options.put("delivery.timeout.ms", (int) (TIMEOUT_S * 1000));
         options.put("request.timeout.ms", 10_000);
-        options.put("max.block.ms", 10_000);
+        options.put("max.block.ms", (int) (TIMEOUT_S * 1000));
         return producers.computeIfAbsent(
                 options.toString(),
                 unused -> new KafkaProducer<>(options, new ByteArraySerializer(), new ByteArraySerializer()));

@@ -26,7 +26,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Transactional producers, and readers and members that see what was committed, by name. */
 final class Transacting implements AutoCloseable {
-    private static final long TIMEOUT_S = 20;
+    private static final long TIMEOUT_S = 60;
 
     private final String bootstrap;
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();

@@ -10,7 +10,7 @@ PASSING = frozenset({"BrokerUnreachable", "ConnectionLost", "Fenced"})
 PASSING_SIGNS = ("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe")
 KILLED_SIGN = "Python worker exited unexpectedly"
 CROWDED_SIGN = "Python worker failed to connect back"
-WORKER_ENDED = frozenset({"Broken pipe", "Stream closed", "Socket closed"})
+WORKER_ENDED = frozenset({"Broken pipe", "Connection reset", "Stream closed", "Socket closed"})
 """All that Spark says when the process of a source or a sink is gone."""
 OTHER_QUERY_SIGNS = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
