@@ -32,7 +32,7 @@ class ConfluentTransactionalProducer:
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
             "linger.ms": 0,
-            "socket.timeout.ms": REQUEST_TIMEOUT_MS,
+            "socket.timeout.ms": min(REQUEST_TIMEOUT_MS, timeout_ms),
             "log_level": 0,
             # By default the client forgets a single broker while it is down, and send_offsets_to_transaction then waits
             # forever for the coordinator that it was (librdkafka #5511).
