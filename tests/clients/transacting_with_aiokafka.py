@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -161,5 +162,5 @@ def _asked(loop: Loop, question: Coroutine[Any, Any, T]) -> T:
         return loop.ask(question)
     except ProducerFenced as fenced:
         raise Fenced(repr(fenced)) from fenced
-    except KafkaError as failed:
+    except (KafkaError, CancelledError) as failed:  # it cancels what waits on a connection that ends
         raise Refused(NO_CODE, repr(failed)) from failed
