@@ -5,6 +5,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Benchmarks run on the system's Python where it will do. Distributions build theirs with profile-guided optimization, pyenv
+# does not unless told so, and that is a third of the speed: bench/README.md.
+BENCH_PYTHON ?= $(shell /usr/bin/python3 -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo /usr/bin/python3 || echo $(PYTHON))
+BENCH_VENV := .venv-bench
+BENCH := $(BENCH_VENV)/bin/python -m
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := src tests $(wildcard bench tools)
 
@@ -61,33 +67,33 @@ format: $(VENV)/.dev
 
 # Headwater, Apache Kafka and, for queues, RabbitMQ and NATS taking turns on this machine, alone and as clusters: hours, or about one (bench/README.md).
 # Leave the machine alone meanwhile.
-bench: $(VENV)/.bench bench-tools
-	$(BIN)/python -m bench.run
+bench: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.run
 
-bench-quick: $(VENV)/.bench bench-tools
-	$(BIN)/python -m bench.run --quick
+bench-quick: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.run --quick
 
-bench-queues: $(VENV)/.bench bench-tools
-	$(BIN)/python -m bench.queues
+bench-queues: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.queues
 
-bench-transactions: $(VENV)/.bench bench-tools
-	$(BIN)/python -m bench.transactions
+bench-transactions: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.transactions
 
 # Three nodes of each: replicated load, nodes that are killed, paused and stopped, thousands of partitions.
-bench-cluster: $(VENV)/.bench bench-tools
-	$(BIN)/python -m bench.cluster
+bench-cluster: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.cluster
 
 # Spark's own Kafka connector beside format("headwater"), on one broker: about an hour.
-bench-spark: $(VENV)/.bench bench-tools
-	$(BIN)/python -m bench.spark
+bench-spark: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.spark
 
 # Writing over HTTP, with a gateway that has one core: two minutes.
-bench-http: $(VENV)/.bench bench-tools
-	$(BIN)/python -m bench.http_gateway
+bench-http: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.http_gateway
 
 # Webhooks: 1,000 deliveries a second, and how long each took from the producer to the receiver.
-bench-push: $(VENV)/.bench
-	$(BIN)/python -m bench.push
+bench-push: $(BENCH_VENV)/.ready
+	$(BENCH) bench.push
 
 bench-tools: test-tools
 	@./.ci/bench-tools
@@ -114,7 +120,7 @@ console-pictures: $(VENV)/.dev test-tools
 	$(BIN)/python -m tests.console.pictures
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headwater needs Python 3.11 or newer; set PYTHON=")'
@@ -133,8 +139,9 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[dev]"
 	touch $@ $(VENV)/.core $(VENV)/.spark
 
-$(VENV)/.bench: $(VENV)/.dev
-	$(PIP) install -e ".[bench]"
+$(BENCH_VENV)/.ready: pyproject.toml
+	$(BENCH_PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH) pip --disable-pip-version-check --quiet install -e ".[dev,bench]"
 	touch $@
 
 schemas: $(VENV)/.dev

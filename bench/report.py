@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -169,7 +170,7 @@ def circumstances() -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "kafka": maven.KAFKA_VERSION,
         "headwater": revision.stdout.strip(),
-        "python": platform.python_version(),
+        "python": sys.version,
         "kernel": platform.release(),
         "cores": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),

@@ -119,6 +119,7 @@ def latency(volume: Volume, server: Server, client: Client, say: Say) -> Figures
         case = f"{shape}, {client.name}"
         say(f"{COMMIT}, {case}")
         answer = _commits(server, client, "commits", shape, volume.transactions)
+        figures[f"{COMMIT} mean, {case}"] = answer["mean_ms"]
         figures[f"{COMMIT} p50, {case}"] = answer["p50_ms"]
         figures[f"{COMMIT} p99, {case}"] = answer["p99_ms"]
         figures[f"{RATE}, {case}"] = 1e3 / answer["mean_ms"]
