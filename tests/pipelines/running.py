@@ -52,10 +52,10 @@ class RunningPipeline:
         """What made it start queries again, beside a machine that is too busy for Spark."""
         return [note for note in self.notes if "started again" in note and "too much to do" not in note]
 
-    def starting_queries(self) -> int:
-        """How many of its queries get their sources ready just now, as Spark says."""
-        streams = self._runner._spark.streams
-        return sum(query.status["message"].startswith("Initializing") for query in streams.active)
+    def starting_queries(self) -> list[str]:
+        """Those of its queries that get their sources ready just now, as Spark says, and what it says of each."""
+        told = [(query.name, query.status["message"]) for query in self._runner._spark.streams.active]
+        return [f"{name}: {message}" for name, message in told if message.startswith("Initializing")]
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         until_s = time.monotonic() + WAIT_S

@@ -139,16 +139,16 @@ def test_the_queries_of_a_pipeline_start_one_after_another(
     text += '[sink.show]\nkind = "console"\ninput = "valid"\n'
     file.write_text(text.replace('kind = "topic"\n', 'kind = "topic"\nfrom = "earliest"\n'))
     produce(broker, name, '{"id": 1}')
-    most = 0
+    most: list[str] = []
     with RunningPipeline(spark, file, broker.bootstrap) as pipeline:
 
         def have_all_begun() -> bool:
             nonlocal most
-            most = max(most, pipeline.starting_queries())
+            most = max(most, pipeline.starting_queries(), key=len)
             return len(pipeline.status.queries) == 3 and all(query.batch >= 0 for query in pipeline.status.queries)
 
         pipeline.until(have_all_begun, "each has a batch")
-    assert most == 1
+    assert len(most) == 1, (most, pipeline.notes)
 
 
 def test_nobody_knows_the_lag_while_no_broker_answers(tmp_path: Path, name: str) -> None:

@@ -160,8 +160,11 @@ class LocalCluster:
             return False
         try:
             doing.result()
-        except* Problem as group:
-            raise _first(group) from None
+        except BaseExceptionGroup as group:
+            problems, others = group.split(Problem)
+            if problems is None or others is not None:
+                raise
+            raise _first(problems) from None
         return True
 
     def _asked_to_stop(self) -> None:
