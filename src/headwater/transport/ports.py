@@ -15,6 +15,8 @@ CLIENTS_FROM = 32_768
 """Where Linux has the ports of outgoing connections begin, unless it was told otherwise."""
 MAX_TRIES = 1_000
 
+_dice = random.SystemRandom()
+"""Not the one that tests seed: two that draw alike would draw the same ports."""
 _CLIENT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -47,7 +49,7 @@ def _draw(count: int, held: ExitStack) -> int:
     """The first of so many in a row; they stay taken as long as they are held."""
     beyond = max(_clients_from() - count, LOWEST + count)
     for _ in range(MAX_TRIES):
-        first = random.randrange(LOWEST, beyond)
+        first = _dice.randrange(LOWEST, beyond)
         with ExitStack() as trial, suppress(OSError):
             for port in range(first, first + count):
                 trial.enter_context(_listener(port))
