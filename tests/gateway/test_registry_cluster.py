@@ -46,9 +46,11 @@ def test_every_leader_knows_what_was_registered_and_what_was_not(cluster: SmallC
     assert len({partition.leader for partition in told.topics["orders"].partitions.values()}) == 3
     for name in ("First", "Second"):
         schema = f'{{"type": "fixed", "name": "{name}", "size": 1}}'
-        http.put("/config/orders-value", json={"compatibility": "NONE"})
-        schema_id = http.post("/subjects/orders-value/versions", json={"schema": schema}).json()["id"]
-        value = b"\0" + schema_id.to_bytes(4, "big") + b"x"
+        changed = http.put("/config/orders-value", json={"compatibility": "NONE"})
+        assert changed.status_code == 200, changed.text
+        registered = http.post("/subjects/orders-value/versions", json={"schema": schema})
+        assert registered.status_code == 200, registered.text
+        value = b"\0" + registered.json()["id"].to_bytes(4, "big") + b"x"
         assert produce(cluster, "orders", value) == [None] * PARTITIONS
     assert produce(cluster, "orders", b"\0\x7f\0\0\0x") == [KafkaError.INVALID_RECORD] * PARTITIONS
     topic = http.get("/v1/topics/_schemas").json()

@@ -4,6 +4,7 @@ read back before they are answered."""
 import asyncio
 import contextlib
 import random
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ MAX_WAITING = 200
 """Changes that wait for one another."""
 MAX_PARSED = 256
 CATCH_UP_S = 10.0
+LEADER_S, LOOK_AGAIN_S = 3.0, 0.05
+"""How long a topic may be without a leader: in a cluster a new one is, for a moment, and one whose leader has died."""
 MAX_PAUSE_S = 0.05
 
 P = ParamSpec("P")
@@ -87,17 +90,33 @@ class Registrar:
             if not self._has_topic:
                 return
             self._log.wake()
-        place = (TOPIC, 0)
-        ends = await self._context.admin.offsets([place], OffsetSpec.latest(), committed=not to_the_end, topic=TOPIC)
-        if place not in ends:
-            self._has_topic = False
-            raise unavailable(f"Nobody leads the topic {TOPIC} now.")
+        end = await self._end(committed=not to_the_end)
         try:
             async with asyncio.timeout(CATCH_UP_S):
-                while self._position < ends[place]:
+                while self._position < end:
                     await self._moved.wait()
         except TimeoutError:
             raise unavailable(f"The topic {TOPIC} could not be read in time.") from None
+
+    async def _end(self, committed: bool) -> int:
+        until_s = time.monotonic() + LEADER_S
+        while (end := await self._end_now(committed)) is None:
+            if time.monotonic() >= until_s:
+                self._has_topic = False
+                raise unavailable(f"Nobody leads the topic {TOPIC} now.")
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return end
+
+    async def _end_now(self, committed: bool) -> int | None:
+        """None if nobody leads the topic, as far as the broker that was asked has heard."""
+        place = (TOPIC, 0)
+        try:
+            ends = await self._context.admin.offsets([place], OffsetSpec.latest(), committed=committed, topic=TOPIC)
+        except Problem as problem:
+            if problem.status != 404:
+                raise
+            return None
+        return ends.get(place)
 
     async def change(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Event]]]]) -> T:
         """Decide on the newest state, write what was decided, and wait until it was read back. `decide` may be called
