@@ -11,7 +11,8 @@ BENCH_PYTHON ?= $(shell /usr/bin/python3 -c 'import sys, ensurepip, venv; sys.ex
 	&& echo /usr/bin/python3 || echo $(PYTHON))
 BENCH_VENV := .venv-bench
 BENCH := $(BENCH_VENV)/bin/python -m
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+QUIET_PIP := pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m $(QUIET_PIP)
 SOURCES := src tests $(wildcard bench tools)
 
 # Extra arguments for the broker and for pytest: make run SERVE="--listen 0.0.0.0:9092", make test TESTS="tests/cli -x"
@@ -141,7 +142,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 
 $(BENCH_VENV)/.ready: pyproject.toml
 	$(BENCH_PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH) pip --disable-pip-version-check --quiet install -e ".[dev,bench]"
+	$(BENCH) $(QUIET_PIP) install -e ".[dev,bench]"
 	touch $@
 
 schemas: $(VENV)/.dev

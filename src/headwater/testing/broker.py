@@ -21,12 +21,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.testing.broker_process import BrokerProcess
-from headwater.transport.ports import free_port
+from headwater.transport.ports import HOST, free_port
 
 if TYPE_CHECKING:
     from headwater.testing.broker_thread import BrokerThread
 
-LOOPBACK = "127.0.0.1"
 TEST_DEFAULTS: dict[str, Any] = {"durability": "os", "metrics": "off", "http": "off"}
 
 
@@ -36,7 +35,7 @@ class Broker:
     ) -> None:
         self._is_process = subprocess
         self._given_data_dir = Path(data_dir) if data_dir is not None else None
-        self._config = {**TEST_DEFAULTS, "listen": f"{LOOPBACK}:{free_port()}", **config}
+        self._config = {**TEST_DEFAULTS, **config}
         self._scratch: Path | None = None
         self._run: BrokerThread | BrokerProcess | None = None
         self._address: tuple[str, int] | None = None
@@ -57,6 +56,8 @@ class Broker:
         config = {**self._config, "data_dir": self.data_dir}
         if self._address is not None:
             config["listen"] = self.bootstrap
+        elif "listen" not in config:
+            config["listen"] = f"{HOST}:{free_port()}"
         run = self._new_run(config, self._scratch)
         try:
             self._address = run.start()

@@ -4,7 +4,6 @@ read back before they are answered."""
 import asyncio
 import contextlib
 import random
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from headwater.gateway.context import Context
-from headwater.gateway.problems import Problem, too_busy, unavailable
+from headwater.gateway.kafka.patience import patiently
+from headwater.gateway.problems import NotNow, Problem, too_busy, unavailable
 from headwater.gateway.registry.schema_log import TOPIC_CONFIG, SchemaLog
 from headwater.schemas.event_records import TOPIC
 from headwater.schemas.events import Event
@@ -29,7 +29,7 @@ MAX_WAITING = 200
 """Changes that wait for one another."""
 MAX_PARSED = 256
 CATCH_UP_S = 10.0
-LEADER_S, LOOK_AGAIN_S = 3.0, 0.05
+LEADER_S = 3.0
 """How long a topic may be without a leader: in a cluster a new one is, for a moment, and one whose leader has died."""
 MAX_PAUSE_S = 0.05
 
@@ -90,7 +90,11 @@ class Registrar:
             if not self._has_topic:
                 return
             self._log.wake()
-        end = await self._end(committed=not to_the_end)
+        try:
+            end = await patiently(lambda: self._end(committed=not to_the_end), LEADER_S)
+        except NotNow:
+            self._has_topic = False
+            raise
         try:
             async with asyncio.timeout(CATCH_UP_S):
                 while self._position < end:
@@ -99,24 +103,17 @@ class Registrar:
             raise unavailable(f"The topic {TOPIC} could not be read in time.") from None
 
     async def _end(self, committed: bool) -> int:
-        until_s = time.monotonic() + LEADER_S
-        while (end := await self._end_now(committed)) is None:
-            if time.monotonic() >= until_s:
-                self._has_topic = False
-                raise unavailable(f"Nobody leads the topic {TOPIC} now.")
-            await asyncio.sleep(LOOK_AGAIN_S)
-        return end
-
-    async def _end_now(self, committed: bool) -> int | None:
-        """None if nobody leads the topic, as far as the broker that was asked has heard."""
+        """Raises NotNow if nobody leads the topic, as far as the broker that was asked has heard; and Problem."""
         place = (TOPIC, 0)
         try:
             ends = await self._context.admin.offsets([place], OffsetSpec.latest(), committed=committed, topic=TOPIC)
         except Problem as problem:
             if problem.status != 404:
                 raise
-            return None
-        return ends.get(place)
+            ends = {}
+        if place not in ends:
+            raise NotNow(f"Nobody leads the topic {TOPIC} now.")
+        return ends[place]
 
     async def change(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Event]]]]) -> T:
         """Decide on the newest state, write what was decided, and wait until it was read back. `decide` may be called
