@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from local_broker import Client, batch_of, keyed, running, settled, start
 
-from headwater.model.errors import ErrorCode
+from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import StoreFailed
 from headwater.records.build import build_batch
 from headwater.records.record import Record
@@ -122,6 +122,28 @@ def test_a_full_disk_is_told_and_forgotten_when_there_is_room_again(tmp_path: Pa
             assert values(await client.read_all("t")) == [b"before", b"after"]
         async with running(tmp_path, files) as (_, client):
             assert values(await client.read_all("t")) == [b"before", b"after"]
+
+    asyncio.run(scenario())
+
+
+def test_a_nearly_full_disk_takes_no_new_topic_and_the_log_says_so_once_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        files, clock = MemoryFiles(), ManualClock()
+        async with running(tmp_path, files, clock) as (broker, client):
+            await client.create("t")
+            free_bytes, capacity_bytes = files.room(tmp_path).free_bytes, files.capacity_bytes
+            files.capacity_bytes -= free_bytes - (capacity_bytes - free_bytes) // 20  # less than a 20th of what is left
+            for seconds, lines in ((0, 1), (1, 1), (60, 2)):
+                clock.advance(seconds)
+                with pytest.raises(RequestError, match="No store has room for a new segment") as refused:
+                    await broker.catalog.create("new", 1, {})
+                assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+                assert caplog.text.count("no_store_has_room") == lines
+            assert (await client.produce("t", batch_of([b"still taken"]))).error_code == 0
+            files.capacity_bytes = capacity_bytes
+            await client.create("new")
 
     asyncio.run(scenario())
 

@@ -50,10 +50,18 @@ def test_draining_lost_dead_avoided_and_nearly_full_stores_get_nothing() -> None
         facts(2, state=StoreState.LOST),
         facts(3, is_alive=False),
         facts(4),
-        facts(5, free=4),
+        facts(5, free=0),
         facts(6),
     ]
     assert choose(everyone, 3, store_of(1), frozenset(stores(4)), segment_name(1)) == stores(6)
+
+
+def test_a_store_is_nearly_full_below_a_share_of_a_small_disk_and_below_a_segment_of_a_large_one() -> None:
+    def is_usable(free_bytes: int, total_bytes: int) -> bool:
+        return StoreFacts(store_of(1), 1, None, free_bytes, total_bytes, StoreState.ACTIVE, True).is_usable
+
+    assert [is_usable(free << 20, 2 << 30) for free in (102, 103)] == [False, True]
+    assert [is_usable(free << 20, 4 << 40) for free in (1023, 1024)] == [False, True]
 
 
 def test_preferred_nodes_come_before_all_others_and_others_are_better_than_none() -> None:

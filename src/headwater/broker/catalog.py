@@ -7,6 +7,7 @@ A new partition is a head that names a leader and no segment yet; the leader ope
 
 import asyncio
 import contextlib
+import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
@@ -36,6 +37,7 @@ MAX_PARTITIONS = 100_000
 LED_WITHIN_S = 10.0
 """How long a change waits for its new partitions to be led. They will be, even if nobody waits."""
 LOOK_EVERY_S = 0.02
+WARN_EVERY_S = 60.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,6 +83,7 @@ class Catalog:
         """Told of each topic that came, grew or went, by its name."""
         self.on_removed: list[Callable[[Topic], None]] = []
         """Told of each topic that went."""
+        self._warned_at_s: float | None = None
 
     # Looking up
 
@@ -390,12 +393,21 @@ class Catalog:
             )
         found = len(self._environment.choose(replication_factor, frozenset(), self._environment.new_segment_id()))
         if found == 0:
-            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is full: no store has room for a new segment.")
+            reason = "No store has room for a new segment: make room on a disk, or add a store."
+            self._warn_of_full_stores(reason)
+            raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
         if found < replication_factor:
             raise RequestError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Replication factor {replication_factor} needs more stores than the {found} that can take segments.",
             )
+
+    def _warn_of_full_stores(self, reason: str) -> None:
+        """Clients ask again and again, and many show nobody why."""
+        now_s = self._environment.clock.monotonic()
+        if self._warned_at_s is None or now_s - self._warned_at_s >= WARN_EVERY_S:
+            self._warned_at_s = now_s
+            log_fact("no_store_has_room", logging.WARNING, reason=reason)
 
     async def _put_heads(
         self, topic: keys.Topic, first: int, leaders: Sequence[NodeId]

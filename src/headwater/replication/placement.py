@@ -15,7 +15,9 @@ from headwater.model.cluster import StoreState
 from headwater.model.ids import NodeId, SegmentId, StoreId
 
 MIN_FREE = 0.05
-"""A store with less of its disk free gets no new segment."""
+MIN_FREE_BYTES = 1 << 30
+"""A store with less than both of its disk free gets no new segment: a small disk keeps a share, a large one room for one
+more segment of the usual size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class StoreFacts:
     @property
     def is_usable(self) -> bool:
         """Whether it may get something new."""
-        has_room = self.free_bytes >= self.total_bytes * MIN_FREE
+        has_room = self.free_bytes >= min(self.total_bytes * MIN_FREE, MIN_FREE_BYTES)
         return self.is_alive and self.state is StoreState.ACTIVE and has_room
 
     @property
