@@ -16,7 +16,8 @@ from headwater.records.batch import parse_header
 from headwater.wire.codec import Message
 from headwater.wire.messages import read_body, read_header, write_response
 
-API_VERSIONS, METADATA, LIST_OFFSETS, FETCH = 18, 3, 2, 1
+API_VERSIONS, FIND_COORDINATOR, METADATA, LIST_OFFSETS, FETCH = 18, 10, 3, 2, 1
+VERSIONS = {FETCH: (4, 18), LIST_OFFSETS: (1, 11), METADATA: (0, 13), API_VERSIONS: (0, 4), FIND_COORDINATOR: (0, 6)}
 WAKE_S = 0.005
 
 
@@ -47,7 +48,7 @@ Misdeed = Callable[[Message, Message], Message | bytes | None]
 
 class ScriptedCluster:
     def __init__(self, versions: dict[int, tuple[int, int]] | None = None) -> None:
-        self.versions = versions or {FETCH: (4, 18), LIST_OFFSETS: (1, 11), METADATA: (0, 13), API_VERSIONS: (0, 4)}
+        self.versions = versions or VERSIONS
         self.topics: dict[str, dict[int, Log]] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.misdeeds: dict[int, list[Misdeed]] = {}
@@ -74,6 +75,7 @@ class ScriptedCluster:
             METADATA: self._metadata,
             LIST_OFFSETS: self._list_offsets,
             FETCH: self._fetch,
+            FIND_COORDINATOR: self._find_coordinator,
         }[api_key](request)
         misdeeds = self.misdeeds.get(api_key)
         return misdeeds.pop(0)(request, right) if misdeeds else right
@@ -96,6 +98,10 @@ class ScriptedCluster:
             for number, log in logs.items()
         ]
         return Message(error_code=0, name=name, topic_id=self.topic_ids[name], partitions=partitions)
+
+    def _find_coordinator(self, request: Message) -> Message:
+        host, port = self.addresses[0]
+        return Message(error_code=0, error_message=None, node_id=0, host=host, port=port)
 
     def _list_offsets(self, request: Message) -> Message:
         topics = []

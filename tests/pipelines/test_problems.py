@@ -89,6 +89,7 @@ def test_a_database_without_a_driver_is_told_what_to_do() -> None:
     ("raised", "is_passing"),
     [
         ("headwater.pipelines.errors.BrokerUnreachable: No broker answers.", True),
+        ("headwater.pipelines.client.cluster.NotNow: Broker h:1 answers NOT_LEADER_OR_FOLLOWER for t-0.", True),
         ("headwater.pipelines.errors.DataLost: Records are gone.", False),
         ("headwater.pipelines.run.problems.PipelineFailed: The webhook does not answer.", False),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", True),

@@ -5,7 +5,7 @@ Whoever raises the result raises it from the error itself, for those who want al
 
 import re
 
-PASSING = frozenset({"BrokerUnreachable", "ConnectionLost", "Fenced"})
+PASSING = frozenset({"BrokerUnreachable", "ConnectionLost", "Fenced", "NotNow"})
 """Errors of topics that another try may cure."""
 PASSING_SIGNS = ("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe")
 KILLED_SIGN = "Python worker exited unexpectedly"

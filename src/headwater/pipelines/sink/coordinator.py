@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.apis import FIND_COORDINATOR
-from headwater.pipelines.client.cluster import Cluster, error_name
+from headwater.pipelines.client.cluster import Cluster, NotNow, error_name
 from headwater.pipelines.client.config import Address
 from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.patience import Patience
@@ -79,6 +79,8 @@ class Coordinators:
             except ConnectionLost as error:
                 failure: SourceError = self._cluster.unreachable(error)
                 self._found.clear()
+            except NotNow as error:
+                failure = error
             else:
                 wrong = [code for code in errors(answer) if code != ErrorCode.NONE]
                 if not wrong:
@@ -87,7 +89,7 @@ class Coordinators:
                     raise _refusal(whose, next(code for code in wrong if code not in PASSING))
                 if not MOVED.isdisjoint(wrong):
                     self._found.clear()
-                failure = RequestRefused(f"The coordinator of {whose} is not ready: {error_name(wrong[0])}.")
+                failure = NotNow(f"The coordinator of {whose} is not ready: {error_name(wrong[0])}.")
             if not patience.pause():
                 raise failure
 
@@ -98,7 +100,8 @@ class Coordinators:
         if found is None:
             answer = self._any_connection().ask(FIND_COORDINATOR, key=of.name, key_type=of.kind)
             if answer.error_code in PASSING:
-                raise ConnectionLost(f"{of.name} has no coordinator now")
+                why = f" {answer.error_message}" if answer.error_message else ""
+                raise NotNow(f"{of.name} has no coordinator now: {error_name(answer.error_code)}.{why}")
             if answer.error_code:
                 raise _refusal(of.name, answer.error_code)
             found = self._found[of] = Address(answer.host, answer.port)
