@@ -155,7 +155,7 @@ class DrivenTransactions:
 
     def report(self, markers: Markers, partition: PartitionId) -> None:
         producer = (markers.producer_id, markers.producer_epoch)
-        self.take(self.shard.markers_written(markers.transactional_id, *producer, partition, self.now))
+        self.take(self.shard.markers_written(markers.transactional_id, *producer, [partition], self.now))
 
     def pass_ms(self, ms: int) -> None:
         """Let time pass, stopping at every deadline as a timer would."""

@@ -207,7 +207,7 @@ class ModelOfCoordinator(RuleBasedStateMachine):
         markers, partition = self.unwritten.pop(pick % len(self.unwritten))
         self.marked[markers.transactional_id].add(partition)
         producer = (markers.producer_id, markers.producer_epoch)
-        self.take(self.shard.markers_written(markers.transactional_id, *producer, partition, at(self.now_ms)))
+        self.take(self.shard.markers_written(markers.transactional_id, *producer, [partition], at(self.now_ms)))
 
     @rule()
     def write_all_markers(self) -> None:

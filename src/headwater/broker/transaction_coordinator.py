@@ -223,12 +223,14 @@ class TransactionCoordinator:
         if not log.is_run_by(shard):
             return
         begun = [(partition, self._begin_marker(log, markers, partition)) for partition in markers.partitions]
+        marked = []
         for partition, marker in begun:
             error = await _outcome(marker)
             if error is ErrorCode.NONE or error in _NOTHING_TO_MARK:
-                self._marked(log, shard, markers, partition)
+                marked.append(partition)
             else:
                 self._spawn(self._mark_again(log, shard, markers, partition, error))
+        self._marked(log, shard, markers, marked)
 
     async def _mark_again(
         self, log: TransactionLog, shard: TransactionShard, markers: Markers, partition: PartitionId, error: ErrorCode
@@ -242,7 +244,7 @@ class TransactionCoordinator:
             if not log.is_run_by(shard):
                 return
             error = await _outcome(self._begin_marker(log, markers, partition))
-        self._marked(log, shard, markers, partition)
+        self._marked(log, shard, markers, [partition])
 
     def _begin_marker(self, log: TransactionLog, markers: Markers, partition: PartitionId) -> "_Begun":
         try:
@@ -252,11 +254,13 @@ class TransactionCoordinator:
         except RequestError as error:
             return error.code
 
-    def _marked(self, log: TransactionLog, shard: TransactionShard, markers: Markers, partition: PartitionId) -> None:
+    def _marked(
+        self, log: TransactionLog, shard: TransactionShard, markers: Markers, partitions: Sequence[PartitionId]
+    ) -> None:
         if log.is_run_by(shard):
             log.release(
                 shard.markers_written(
-                    markers.transactional_id, markers.producer_id, markers.producer_epoch, partition, log.now()
+                    markers.transactional_id, markers.producer_id, markers.producer_epoch, partitions, log.now()
                 )
             )
 

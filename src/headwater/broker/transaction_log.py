@@ -3,9 +3,13 @@
 Decisions are applied in memory at once, ahead of the log. Nothing that follows from them, neither a reply nor a marker,
 leaves before every event decided up to then is committed. When the log does not take an append, everyone who waits is
 sent to look for the coordinator again, and the shard is replayed from the log.
+
+That a transaction is complete is logged a moment later, with what comes next: nothing follows from it, and the next
+transaction of the same producer takes its place.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from headwater.broker.partition import Partition
@@ -18,9 +22,13 @@ from headwater.records.record import Record
 from headwater.transactions.connections import Connections
 from headwater.transactions.effects import Effects, Markers
 from headwater.transactions.event_bytes import decode, encode
+from headwater.transactions.events import Event
 from headwater.transactions.settings import TransactionSettings
 from headwater.transactions.shard import TransactionShard
 from headwater.transport.facts import log_fact
+
+HOLD_S = 0.1
+"""After a crash the markers of such a time are asked for again."""
 
 
 class TransactionLog:
@@ -44,6 +52,10 @@ class TransactionLog:
         self._connections = Connections()
         """Outlives the shard: a replay in a living process leaves late requests where they are."""
         self._shard: TransactionShard | None = None
+        self._held: dict[str, Event] = {}
+        """The last event of a transactional id, if it is not logged yet."""
+        self._is_timed = False
+        """Whether there is a time at which they will be."""
 
     @property
     def coordinator_epoch(self) -> int:
@@ -70,7 +82,10 @@ class TransactionLog:
 
     def release(self, effects: Effects) -> None:
         """Log the events; replies and markers follow when they, and all decided before them, are committed."""
-        self._log.write([Record(*encode(event)) for event in effects.events], partial(self._committed, effects))
+        if effects.can_wait:
+            self._hold(effects.events)
+        else:
+            self._write(effects)
         if self._shard is not None and (next_ms := self._shard.next_deadline_ms()) is not None:
             self._on_deadline(next_ms)
 
@@ -90,6 +105,30 @@ class TransactionLog:
             log_fact("transactions_loaded", partition=self._log.partition.id.index, records=count, ids=len(shard))
         self.release(effects)
 
+    def _hold(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._held[event.transactional_id] = event
+        if self._held and not self._is_timed:
+            self._is_timed = True
+            asyncio.get_running_loop().call_later(HOLD_S, self._write_held)
+
+    def _write_held(self) -> None:
+        self._is_timed = False
+        if self._held:
+            self._write(Effects())
+
+    def _write(self, effects: Effects) -> None:
+        for event in effects.events:
+            self._held.pop(event.transactional_id, None)
+        events, self._held = [*self._held.values(), *effects.events], {}
+        self._log.write([Record(*encode(event)) for event in events], partial(self._committed, effects))
+
+    def _drop(self) -> TransactionShard | None:
+        """Without what it held: whoever replays the log asks for those markers again."""
+        shard, self._shard = self._shard, None
+        self._held.clear()
+        return shard
+
     def _committed(self, effects: Effects, error: RequestError | None) -> None:
         give(effects.replies, error)
         if error is None and self._shard is not None:
@@ -98,13 +137,13 @@ class TransactionLog:
 
     def close(self, error: RequestError) -> None:
         """Another node has the transactions from now on: everyone who waits is told to look for it."""
-        shard, self._shard = self._shard, None
+        shard = self._drop()
         if shard is not None:
             give(shard.kill(ErrorCode.NOT_COORDINATOR).replies, error)
 
     def _start_over(self, error: RequestError) -> None:
         """The log is behind what was decided, and it is the log that is right."""
-        shard, self._shard = self._shard, None
+        shard = self._drop()
         if shard is not None:
             give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)
         if not self._log.partition.is_over:

@@ -16,8 +16,8 @@ from headwater.model.ids import NodeId, SegmentId, StoreId
 
 MIN_FREE = 0.05
 MIN_FREE_BYTES = 1 << 30
-"""A store with less than both of its disk free gets no new segment: a small disk keeps a share, a large one room for one
-more segment of the usual size."""
+"""A store with less than both of its disk free gets no new segment: a small disk keeps a share, a large one room for
+another segment of the usual size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
-from headwater.transactions.events import Event
+from headwater.transactions.events import Event, TransactionStored
 from headwater.transactions.transaction import NO_EPOCH, NO_ID
 
 ReplyTo: TypeAlias = object
@@ -75,6 +75,14 @@ class Effects:
     events: list[Event] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     markers: list[Markers] = field(default_factory=list)
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether nobody waits for the events, and they only say that transactions are complete. If a crash takes such
+        an event, the transaction is still prepared: its markers are asked for again, and are there already."""
+        return not (self.replies or self.markers) and all(
+            isinstance(event, TransactionStored) and event.transaction.state.is_complete for event in self.events
+        )
 
     def reply(self, to: ReplyTo, answer: Answer) -> None:
         self.replies.append(Reply(to, answer))

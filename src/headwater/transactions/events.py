@@ -14,6 +14,10 @@ from headwater.transactions.transaction import Transaction
 class TransactionStored:
     transaction: Transaction
 
+    @property
+    def transactional_id(self) -> str:
+        return self.transaction.transactional_id
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionForgotten:

@@ -86,14 +86,19 @@ class TransactionShard:
     # What happens to partitions
 
     def markers_written(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: PartitionId, now: Moment
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[PartitionId],
+        now: Moment,
     ) -> Effects:
-        """A partition has its marker. With the last one the transaction is complete, and who waited goes on."""
+        """Partitions have their markers. With the last one the transaction is complete, and who waited goes on."""
         effects = Effects()
         transaction = self._transactions.get(transactional_id)
         producer = (producer_id, producer_epoch)
         if transaction is not None and producer == (transaction.producer_id, transaction.producer_epoch):
-            self._mark(transaction, (partition,), now, effects)
+            self._mark(transaction, partitions, now, effects)
         return effects
 
     def forget_partitions(self, partitions: Iterable[PartitionId], now: Moment) -> Effects:

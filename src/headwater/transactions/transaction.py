@@ -45,6 +45,10 @@ class TransactionState(enum.Enum):
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
+    def is_complete(self) -> bool:
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
     def is_committed(self) -> bool | None:
         """The outcome, from the moment it is decided; None before, and when there was no transaction."""
         return _OUTCOMES.get(self)
