@@ -223,14 +223,15 @@ class TransactionCoordinator:
         if not log.is_run_by(shard):
             return
         begun = [(partition, self._begin_marker(log, markers, partition)) for partition in markers.partitions]
-        marked = []
+        self._marked(log, shard, markers, [partition for partition, marker in begun if marker is None])
         for partition, marker in begun:
+            if marker is None:
+                continue
             error = await _outcome(marker)
             if error is ErrorCode.NONE or error in _NOTHING_TO_MARK:
-                marked.append(partition)
+                self._marked(log, shard, markers, [partition])
             else:
                 self._spawn(self._mark_again(log, shard, markers, partition, error))
-        self._marked(log, shard, markers, marked)
 
     async def _mark_again(
         self, log: TransactionLog, shard: TransactionShard, markers: Markers, partition: PartitionId, error: ErrorCode
