@@ -1,6 +1,7 @@
 """Nodes that come and go, stores that are emptied or lost, and where segments lie meanwhile."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,9 +128,12 @@ def test_a_drain_that_is_taken_back_lets_the_store_take_segments_again(cluster: 
     cluster.wait_until("the store is used", lambda: _usable(cluster) == 2)
 
 
+_probes = itertools.count()
+
+
 def _usable(cluster: SmallCluster) -> int:
     """How many stores the open segment of a new topic lies on: it wants three."""
-    name = f"probe-{len(cluster.admin.list_topics(timeout=60).topics)}"
+    name = f"probe-{next(_probes)}"
     cluster.create(name, replicas=-1)
     return len(cluster.open_replicas(name))
 

@@ -41,6 +41,8 @@ def sinks(spark: "SparkSession") -> None:
 
     register(spark)
     spark.dataSource.register(FailingSink)
+    # Spark looks a stream's sink up in the session that is active: whichever made a frame last, in whatever test.
+    spark.createDataFrame([], "value string")
 
 
 def save(frame: "DataFrame", topics: Topics, format_: str = "headwater", **options: str) -> None:
