@@ -45,6 +45,29 @@ def test_a_full_disk_refuses_an_append_and_takes_it_when_there_is_room_again(
     run(scenario())
 
 
+@BOTH
+@MODES
+def test_a_full_disk_acknowledges_again_what_it_has(durability: Durability, options: StoreOptions) -> None:
+    async def scenario() -> None:
+        files = MemoryFiles()
+        store = await open_store(files, options)
+        name = await create(store, durability=durability)
+        rows = [batch(number, size_bytes=400) for number in range(2)]
+        assert await store.append(name, 0, 1, 0, rows[:1]) == 1
+        files.capacity_bytes = files.used_bytes()
+        files.fail("pwritev", errno.ENOSPC, is_lasting=True)
+        assert await store.append(name, 0, 1, 0, rows[:1]) == 1
+        with pytest.raises(NoSpace):
+            await store.append(name, 0, 2, 0, rows)
+        assert await store.append(name, 0, 1, 0, rows[:1]) == 1
+        files.heal()
+        assert await store.append(name, 0, 1, 0, rows[:1]) == 1
+        assert await read_all(store, name) == rows[0]
+        await store.close()
+
+    run(scenario())
+
+
 @MODES
 @pytest.mark.parametrize("max_group_entries", [1, 2, 100])
 def test_appends_queued_behind_one_that_found_no_room_fail_with_it(

@@ -102,8 +102,8 @@ class Store(Process):
             return Fenced()
         if first > replica.end:
             return OutOfSequence()
-        if self.is_full and batches:
-            return NoSpace()
+        if self.is_full and any(span(batch)[1] > replica.end for batch in batches):
+            return NoSpace()  # what it has already takes no room, and is acknowledged again
         for batch in batches:
             base, batch_end = span(batch)
             self._invariants.written(segment, base, batch, self.name)
