@@ -158,6 +158,8 @@ def test_what_was_asked_for_last_is_shown_whatever_arrives_last(open_page: OpenP
     held: list[Any] = []
     page.route(re.compile("/records"), lambda route: held.append(route) if len(held) < 1 else route.continue_())
     page.goto(f"{address}/#/topics/orders")
+    while not held:  # the page's own request: the next one takes its place, and it may be gone before it is seen
+        page.wait_for_timeout(20)
     page.get_by_label("At once").select_option("25")
     with page.expect_request(re.compile("/records")):
         page.get_by_role("button", name="Read").click()
