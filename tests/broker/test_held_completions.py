@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,13 @@ from transactors import committed_values, partition_of, until
 
 from headwater.broker import transaction_log
 from headwater.broker.server import Broker
+from headwater.broker.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.files import MemoryFiles
 from headwater.transactions.event_bytes import decode
 from headwater.transactions.events import TransactionStored
 from headwater.transactions.transaction import TransactionState
 
-STATE_TOPIC = "__transaction_state"
 ONE_PARTITION = {"transaction_state_topic_partitions": 1}
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 PREPARE, COMPLETE = TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT
@@ -28,6 +30,16 @@ pytestmark = pytest.mark.parametrize("durability", ["os", "sync"])
 @pytest.fixture
 def held_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "HOLD_S", 3600.0)
+
+
+@asynccontextmanager
+async def producing(directory: Path, files: MemoryFiles, durability: str) -> AsyncIterator[tuple[Broker, Producer]]:
+    """A fresh broker with the topic "t", and a producer that may begin its first transaction."""
+    async with running(directory, files, durability=durability, **ONE_PARTITION) as (broker, client):
+        await client.create("t")
+        producer = Producer(client)
+        await producer.begin()
+        yield broker, producer
 
 
 async def logged(client: Client) -> list[tuple[str, TransactionState]]:
@@ -52,45 +64,36 @@ def test_the_next_transaction_takes_the_place_of_the_completion_before(
     tmp_path: Path, durability: str, held_for_long: None
 ) -> None:
     async def scenario() -> None:
-        async with running(tmp_path, MemoryFiles(), durability=durability, **ONE_PARTITION) as (broker, client):
-            await client.create("t")
-            producer = Producer(client)
-            await producer.begin()
+        async with producing(tmp_path, MemoryFiles(), durability) as (broker, producer):
             for number in range(3):
                 await transact(broker, producer, b"%d" % number)
-            assert await logged(client) == [(ID, EMPTY), *[(ID, ONGOING), (ID, PREPARE)] * 3]
+            assert await logged(producer.client) == [(ID, EMPTY), *[(ID, ONGOING), (ID, PREPARE)] * 3]
 
     asyncio.run(scenario())
 
 
 def test_a_completion_is_logged_with_what_others_decide(tmp_path: Path, durability: str, held_for_long: None) -> None:
     async def scenario() -> None:
-        async with running(tmp_path, MemoryFiles(), durability=durability, **ONE_PARTITION) as (broker, client):
-            await client.create("t")
-            producer = Producer(client)
-            await producer.begin()
+        async with producing(tmp_path, MemoryFiles(), durability) as (broker, producer):
             await transact(broker, producer, b"x")
             other = {"transactional_id": "other", "transaction_timeout_ms": 60_000}
-            answer = await client.ask(INIT_PRODUCER_ID, 4, **other, producer_id=-1, producer_epoch=-1)
+            answer = await producer.client.ask(INIT_PRODUCER_ID, 4, **other, producer_id=-1, producer_epoch=-1)
             assert answer.error_code == 0
-            assert (await logged(client))[-2:] == [(ID, COMPLETE), ("other", EMPTY)]
+            assert (await logged(producer.client))[-2:] == [(ID, COMPLETE), ("other", EMPTY)]
 
     asyncio.run(scenario())
 
 
 def test_a_completion_that_nothing_follows_is_logged_soon(tmp_path: Path, durability: str) -> None:
     async def scenario() -> None:
-        async with running(tmp_path, MemoryFiles(), durability=durability, **ONE_PARTITION) as (broker, client):
-            await client.create("t")
-            producer = Producer(client)
-            await producer.begin()
+        async with producing(tmp_path, MemoryFiles(), durability) as (broker, producer):
             for number in range(2):
                 await transact(broker, producer, b"%d" % number)
                 state, end = partition_of(broker, STATE_TOPIC), 1 + 3 * (number + 1)
                 await until(lambda: state.high_watermark == end)  # noqa: B023
                 await asyncio.sleep(2 * transaction_log.HOLD_S)
                 assert state.log_end == end
-                assert (await logged(client))[-1] == (ID, COMPLETE)
+                assert (await logged(producer.client))[-1] == (ID, COMPLETE)
 
     asyncio.run(scenario())
 
@@ -101,12 +104,9 @@ def test_a_kill_before_that_asks_for_markers_again_and_writes_none(
 ) -> None:
     async def scenario() -> None:
         files = MemoryFiles()
-        async with running(tmp_path, files, durability=durability, **ONE_PARTITION) as (broker, client):
-            await client.create("t")
-            producer = Producer(client)
-            await producer.begin()
+        async with producing(tmp_path, files, durability) as (broker, producer):
             await transact(broker, producer, b"before", is_new_protocol=is_new_protocol)
-            assert (await logged(client))[-1] == (ID, PREPARE)
+            assert (await logged(producer.client))[-1] == (ID, PREPARE)
             end = partition_of(broker).log_end
             left_behind = files.killed()
         async with running(tmp_path, left_behind, durability=durability, **ONE_PARTITION) as (broker, client):
@@ -123,14 +123,11 @@ def test_who_is_no_longer_the_coordinator_logs_nothing_any_more(
     tmp_path: Path, durability: str, held_for_long: None
 ) -> None:
     async def scenario() -> None:
-        async with running(tmp_path, MemoryFiles(), durability=durability, **ONE_PARTITION) as (broker, client):
-            await client.create("t")
-            producer = Producer(client)
-            await producer.begin()
+        async with producing(tmp_path, MemoryFiles(), durability) as (broker, producer):
             await transact(broker, producer, b"x")
             log, state = broker.transactions._topic.log(ID), partition_of(broker, STATE_TOPIC)
             end = state.log_end
-            assert (await logged(client))[-1] == (ID, PREPARE)
+            assert (await logged(producer.client))[-1] == (ID, PREPARE)
             log.close(RequestError(ErrorCode.NOT_COORDINATOR))
             log._write_held()  # as the timer would
             assert state.log_end == end
@@ -143,10 +140,7 @@ def test_a_log_that_was_lost_takes_no_completion_from_before(
 ) -> None:
     async def scenario() -> None:
         files = MemoryFiles()
-        async with running(tmp_path, files, durability=durability, **ONE_PARTITION) as (broker, client):
-            await client.create("t")
-            producer = Producer(client)
-            await producer.begin()
+        async with producing(tmp_path, files, durability) as (broker, producer):
             await transact(broker, producer, b"before")
             files.fail("pwritev", errno.ENOSPC, is_lasting=True)
             producer.send(b"lost", 12)
@@ -162,8 +156,8 @@ def test_a_log_that_was_lost_takes_no_completion_from_before(
             assert await producer.ended(5) == 0
             partition = partition_of(broker)
             await until(lambda: partition.last_stable_offset == partition.high_watermark)
-            assert await committed_values(client) == [b"before", b"after"]
-            states = [state for _, state in await logged(client)]
+            assert await committed_values(producer.client) == [b"before", b"after"]
+            states = [state for _, state in await logged(producer.client)]
             assert states[-2:] == [ONGOING, PREPARE]
 
     asyncio.run(scenario())

@@ -25,9 +25,6 @@ class PartitionId:
     topic_id: TopicId
     index: int
 
-    def __hash__(self) -> int:
-        return hash((self.topic_id.int, self.index))  # a UUID's own is one more call, many times in each request
-
     def __str__(self) -> str:
         return f"{self.topic_id.hex}.{self.index}"
 
