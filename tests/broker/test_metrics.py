@@ -68,6 +68,7 @@ def test_connections_bytes_errors_and_flushes_reach_the_page() -> None:
     metrics.bytes_out(250)
     metrics.error("Produce", ErrorCode.MESSAGE_TOO_LARGE)
     metrics.error("Produce", 9999)
+    metrics.bad_request("frame_too_large")
     metrics.flushed(0.002)
     metrics.loop_delayed(0.003)
     seen = scraped(metrics)
@@ -77,6 +78,7 @@ def test_connections_bytes_errors_and_flushes_reach_the_page() -> None:
     assert seen["headwater_sent_bytes_total", ()] == 250
     assert seen["headwater_request_errors_total", (("api", "Produce"), ("code", "MESSAGE_TOO_LARGE"))] == 1
     assert seen["headwater_request_errors_total", (("api", "Produce"), ("code", "9999"))] == 1
+    assert seen["headwater_bad_requests_total", (("reason", "frame_too_large"),)] == 1
     assert seen["headwater_flush_seconds_count", ()] == 1
     assert seen["headwater_event_loop_delay_seconds_count", ()] == 1
     assert seen["process_resident_memory_bytes", ()] > 0

@@ -33,7 +33,7 @@ class Counting:
     """What crossed the sockets."""
 
     def __init__(self) -> None:
-        self.opened = self.closed = self.read_bytes = self.written_bytes = 0
+        self.opened = self.closed = self.read_bytes = self.written_bytes = self.refused = 0
 
     def connection_opened(self) -> None:
         self.opened += 1
@@ -46,6 +46,9 @@ class Counting:
 
     def bytes_out(self, count: int) -> None:
         self.written_bytes += count
+
+    def bad_request(self, fact: str) -> None:
+        self.refused += 1
 
 
 class Node:

@@ -396,7 +396,7 @@ from headwater.storage.segment_store import SegmentStore
 
 class Traffic:
     connection_opened = connection_closed = lambda self: None
-    bytes_in = bytes_out = lambda self, count: None
+    bytes_in = bytes_out = bad_request = lambda self, count: None
 
 async def main():
     options = StoreOptions(journal_file_bytes=1 << 20, reserve_bytes=0, low_water_bytes=0)

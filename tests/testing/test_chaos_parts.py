@@ -49,6 +49,8 @@ class Silent:
 
     def bytes_out(self, count: int) -> None: ...
 
+    def bad_request(self, fact: str) -> None: ...
+
 
 def test_a_stall_is_the_longest_gap_that_ends_within_the_time() -> None:
     times = [0.0, 1.0, 4.0, 4.5, 9.0]

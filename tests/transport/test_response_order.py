@@ -2,9 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
+import logging
 import struct
+from typing import Any
 
-from headwater.transport.connection import Answer, Connection, Promise
+import pytest
+
+from headwater.transport.connection import Answer, CloseConnection, Connection, Promise
 from headwater.transport.server import Server, ServerLimits
 from headwater.wire.codec import MalformedRequest
 
@@ -17,6 +22,8 @@ class NoTraffic:
     def bytes_in(self, count: int) -> None: ...
 
     def bytes_out(self, count: int) -> None: ...
+
+    def bad_request(self, fact: str) -> None: ...
 
 
 class Scripted:
@@ -122,3 +129,46 @@ def test_what_was_answered_before_a_bad_request_has_left() -> None:
         await server.close()
 
     asyncio.run(main())
+
+
+def test_failures_behind_a_failure_are_neither_reported_nor_counted_again(caplog: pytest.LogCaptureFixture) -> None:
+    class Counted(NoTraffic):
+        refused = 0
+
+        def bad_request(self, fact: str) -> None:
+            self.refused += 1
+
+    async def refuse() -> list[bytes]:
+        await asyncio.sleep(0)
+        raise CloseConnection("no answer for this")
+
+    async def fail_when_cancelled() -> list[bytes]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise CloseConnection("nor for this")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        unretrieved: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: unretrieved.append(context))
+        traffic = Counted()
+        answers = {b"a": refuse, b"b": fail_when_cancelled}
+        server = Server(lambda _, frame: loop.create_task(answers[bytes(frame)]()), ServerLimits(), traffic)
+        reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
+        writer.write(framed(b"a", b"a", b"b", b"a"))
+        async with asyncio.timeout(60):
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+        await asyncio.sleep(0.05)
+        await server.close()
+        gc.collect()
+        await asyncio.sleep(0)
+        assert unretrieved == []
+        assert traffic.refused == 1
+        assert server.held_bytes == 0
+
+    caplog.set_level(logging.INFO, "headwater")
+    asyncio.run(main())
+    assert sum(line.startswith("bad_request") for line in caplog.messages) == 1

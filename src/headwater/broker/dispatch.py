@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any
 from headwater.broker import handlers
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
+from headwater.wire.codec import MalformedRequest
 from headwater.wire.messages import API_VERSIONS, Message, RequestHeader, read_body, read_header, write_response
 from headwater.wire.schema import response_schema
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
-
-_logger = logging.getLogger("headwater")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +103,37 @@ class Dispatcher:
             return [write_response(api.key, 0, header.correlation_id, response)]
         context = RequestContext(header, connection)
         if entry.handle_frame is not None:
-            answer = entry.handle_frame(self._broker, frame, context)
+            answer = self._handle_frame(entry, frame, context)
         else:
             answer = self._handle(entry, frame, context)
         self._measure(api, header.api_version, started, answer)
         return answer
+
+    def _handle_frame(self, entry: _Entry, frame: bytearray, context: RequestContext) -> Answer:
+        assert entry.handle_frame is not None, f"{entry.api.name} has a handler"
+        try:
+            return entry.handle_frame(self._broker, frame, context)
+        except (MalformedRequest, CloseConnection):
+            raise
+        except Exception as error:
+            return [self._encode(context, self._failed(entry.api, context, error))]
 
     def _handle(self, entry: _Entry, frame: bytearray, context: RequestContext) -> Answer:
         request = read_body(frame, context.header)
         assert entry.handle is not None, f"{entry.api.name} has a handler"
         try:
             response = entry.handle(self._broker, request, context)
+            if inspect.iscoroutine(response):
+                return self._loop.create_task(self._finish(entry.api, context, response))
+            return [self._encode(context, response)]
         except Exception as error:
-            response = self._failed(entry.api, context, error)
-        if inspect.iscoroutine(response):
-            return self._loop.create_task(self._finish(entry.api, context, response))
-        return [self._encode(context, response)]
+            return [self._encode(context, self._failed(entry.api, context, error))]
 
     async def _finish(self, api: Api, context: RequestContext, coroutine: Any) -> Pieces:
         try:
-            response = await coroutine
+            return [self._encode(context, await coroutine)]
         except Exception as error:
-            response = self._failed(api, context, error)
-        return [self._encode(context, response)]
+            return [self._encode(context, self._failed(api, context, error))]
 
     def _encode(self, context: RequestContext, response: Message) -> bytearray:
         header = context.header
@@ -136,7 +143,9 @@ class Dispatcher:
         if isinstance(error, RequestError):
             code, message = error.code, error.message
         else:
-            _logger.error("handler_failed api=%s version=%s", api.name, context.api_version, exc_info=error)
+            context.connection.facts.log(
+                "handler_failed", logging.ERROR, error, api=api.name, version=context.api_version
+            )
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "The broker made a mistake; its log says more."
         self._broker.metrics.error(api.name, code)
         names = {field.name for field in response_schema(api.key, context.api_version).fields}

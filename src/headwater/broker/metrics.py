@@ -6,6 +6,7 @@ Contract, for the code that is being measured (on the broker's event loop, unles
     metrics.connection_opened(); metrics.connection_closed()
     metrics.bytes_in(n); metrics.bytes_out(n)                # whole frames, as they cross the socket
     metrics.request_finished("Produce", 9, seconds)          # from the last byte read to the answer being queued
+    metrics.bad_request("frame_too_large")                   # a connection that was closed for what it sent
     metrics.error("Produce", ErrorCode.MESSAGE_TOO_LARGE)    # once for each error code in an answer
     metrics.produced(topic, records, batches, size_bytes)    # once per partition in a request, not per record
     metrics.fetched(topic, size_bytes)
@@ -111,6 +112,8 @@ class Metrics:
     """By API."""
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """By API and error code."""
+    bad_requests: dict[str, int] = field(default_factory=dict)
+    """By the fact that was logged, or left out of the log."""
     topics: dict[str, TopicTraffic] = field(default_factory=dict)
     flushes: Histogram = field(default_factory=lambda: Histogram(FLUSH_BOUNDS_S))
     loop_delays: Histogram = field(default_factory=lambda: Histogram(DELAY_BOUNDS_S))
@@ -144,6 +147,9 @@ class Metrics:
 
     def bytes_out(self, count: int) -> None:
         self.sent_bytes += count
+
+    def bad_request(self, fact: str) -> None:
+        self.bad_requests[fact] = self.bad_requests.get(fact, 0) + 1
 
     def produced(self, topic: str, records: int, batches: int, size_bytes: int) -> None:
         traffic = self.topics.get(topic) or self._traffic(topic)

@@ -65,6 +65,12 @@ def _requests(metrics: Metrics) -> "Iterator[Metric]":
     for (api, code), count in metrics.errors.items():
         errors.add_metric([api, _code_name(code)], count)
     yield errors
+    refused = CounterMetricFamily(
+        "headwater_bad_requests", "Connections closed for what their client sent.", labels=["reason"]
+    )
+    for fact, count in metrics.bad_requests.items():
+        refused.add_metric([fact], count)
+    yield refused
 
 
 def _topics(metrics: Metrics) -> "Iterator[Metric]":

@@ -9,6 +9,7 @@ state belongs to the event loop that runs it.
 """
 
 import asyncio
+import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headwater.model.replica import Buffer
-from headwater.transport.facts import log_fact
 from headwater.wire.codec import MalformedRequest
 from headwater.wire.frame import FrameReader, FrameTooLarge
 
@@ -27,6 +27,8 @@ WRITE_HIGH_WATER_BYTES = 1024 * 1024
 JOIN_BELOW_BYTES = 64 * 1024
 """Small responses that are ready at the same time leave in one write: a system call costs more than the copy."""
 _LENGTH = struct.Struct(">i")
+BAD_REQUESTS = frozenset(("bad_request", "frame_too_large"))
+"""Facts that end a connection and are the client's fault: they are counted, too."""
 
 Pieces: TypeAlias = Sequence[Buffer]
 Answer: TypeAlias = "Pieces | asyncio.Future[Pieces | None] | None"
@@ -57,6 +59,8 @@ class _Unanswered:
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server") -> None:
         self._server = server
+        self.facts = server.facts
+        """Where to log what this client causes."""
         self.serial = server.next_serial()
         """Later connections have larger ones."""
         self._reader = FrameReader(server.scratch)
@@ -92,8 +96,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         for entry in self._unanswered:
-            if entry.answer is not None and not entry.answer.done():
-                entry.answer.cancel()
+            if entry.answer is not None:
+                _abandon(entry.answer)
             self._server.release_bytes(entry.frame_bytes)
         self._unanswered.clear()
         self._waiting_frames.clear()
@@ -148,13 +152,19 @@ class Connection(asyncio.BufferedProtocol):
         if not self._pauses and self._transport is not None:
             self._transport.resume_reading()
 
-    def close(self, fact: str, reason: str = "") -> None:
-        """Close at once, with a logged fact. Unanswered requests are cancelled."""
-        if self._transport is not None:
-            log_fact(fact, peer=self.peer_host, reason=reason)
+    def close(self, fact: str, reason: str = "", mistake: Exception | None = None) -> None:
+        """Close at once, with a logged fact. Unanswered requests are cancelled, nothing more is started or written,
+        and a second call does nothing. `mistake` is one of ours, logged with its traceback."""
+        transport = self._transport
+        if transport is not None:
+            level = logging.INFO if mistake is None else logging.ERROR
+            self.facts.log(fact, level, mistake, peer=self.peer_host, reason=reason)
+            if fact in BAD_REQUESTS:
+                self._server.traffic.bad_request(fact)
             if self._output:
                 self._flush()
-            self._transport.abort()
+            self._transport = None
+            transport.abort()
 
     @property
     def is_idle(self) -> bool:
@@ -198,8 +208,9 @@ class Connection(asyncio.BufferedProtocol):
             self.pause("memory")
         return True
 
-    def _answered(self, _answer: "asyncio.Future[Any]") -> None:
+    def _answered(self, answer: "asyncio.Future[Any]") -> None:
         if self._transport is None:
+            _abandon(answer)
             return
         unanswered = self._unanswered
         while unanswered:
@@ -212,8 +223,11 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 try:
                     entry.pieces = entry.answer.result() if entry.render is None else entry.render(entry.answer)
-                except Exception as error:
+                except (MalformedRequest, CloseConnection) as error:
                     self.close("bad_request", str(error))
+                    return
+                except Exception as error:
+                    self.close("answer_failed", str(error), error)
                     return
             unanswered.popleft()
             if entry.pieces is not None:
@@ -265,3 +279,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._rate_window_count > self._server.max_requests_per_second and "rate" not in self._pauses:
             self.pause("rate")
             self._server.loop.call_later(self._rate_window_start + 1.0 - now, self.resume, "rate")
+
+
+def _abandon(answer: "asyncio.Future[Any]") -> None:
+    """The client is gone. What the answer says, an exception perhaps, is of no use any more, and not a mistake."""
+    if not answer.done():
+        answer.cancel()
+    elif not answer.cancelled():
+        answer.exception()  # or the event loop reports an exception that was never retrieved

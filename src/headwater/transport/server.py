@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headwater.transport.connection import Answer, Connection, Promise
-from headwater.transport.facts import log_fact
+from headwater.transport.facts import SparseLog
 
 SCRATCH_BYTES = 256 * 1024
 MAX_SWEEP_INTERVAL_S = 5.0
@@ -32,6 +32,8 @@ class Traffic(Protocol):
     def bytes_in(self, count: int) -> None: ...
 
     def bytes_out(self, count: int) -> None: ...
+
+    def bad_request(self, fact: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Server:
         self.max_requests_in_flight = limits.max_requests_in_flight
         self.trusts_strangers = limits.handshake_timeout_s is None
         self.traffic = traffic
+        self.facts = SparseLog(self.loop.time)
         self._limits = limits
         shortest_s = min(
             limits.idle_timeout_s, limits.half_request_timeout_s, limits.handshake_timeout_s or limits.idle_timeout_s
@@ -94,6 +97,7 @@ class Server:
             self._listener.close()
         for connection in list(self._connections):
             connection.close("server_stopped")
+        self.facts.flush()
         await asyncio.sleep(0)
 
     def stop_accepting(self) -> None:
@@ -119,10 +123,10 @@ class Server:
             return False
         limits = self._limits
         if len(self._connections) >= limits.max_connections:
-            log_fact("connection_refused", peer=connection.peer_host, reason="max_connections")
+            self.facts.log("connection_refused", peer=connection.peer_host, reason="max_connections")
             return False
         if self._per_ip[connection.peer_host] >= limits.max_connections_per_ip:
-            log_fact("connection_refused", peer=connection.peer_host, reason="max_connections_per_ip")
+            self.facts.log("connection_refused", peer=connection.peer_host, reason="max_connections_per_ip")
             return False
         self._connections.add(connection)
         self._per_ip[connection.peer_host] += 1
@@ -157,6 +161,7 @@ class Server:
 
     def _close_the_silent(self) -> None:
         self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
+        self.facts.flush()
         now = self.loop.time()
         for connection in list(self._connections):
             started = connection.frame_started

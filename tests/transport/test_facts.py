@@ -1,0 +1,55 @@
+"""What clients can cause as often as they like costs a few lines of log a second, and is counted."""
+
+import logging
+
+import pytest
+
+from headwater.transport.facts import LINES_PER_SECOND, SparseLog
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def every_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headwater")
+
+
+def test_a_flood_of_one_fact_is_a_few_lines_and_a_number(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = Seconds()
+    log = SparseLog(seconds)
+    for _ in range(1000):
+        log.log("bad_request", peer="a")
+    assert caplog.messages == ["bad_request peer=a"] * LINES_PER_SECOND
+    seconds.now += 1
+    log.log("bad_request", peer="b")
+    assert caplog.messages[-1] == f"bad_request peer=b left_out={1000 - LINES_PER_SECOND}"
+    log.log("bad_request", peer="c")
+    assert caplog.messages[-1] == "bad_request peer=c"
+
+
+def test_facts_do_not_take_each_other_s_room(caplog: pytest.LogCaptureFixture) -> None:
+    log = SparseLog(Seconds())
+    for _ in range(10):
+        log.log("bad_request", peer="a")
+    log.log("connection_refused", peer="b")
+    assert caplog.messages[-1] == "connection_refused peer=b"
+
+
+def test_the_number_is_written_though_no_line_follows(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = Seconds()
+    log = SparseLog(seconds)
+    for _ in range(LINES_PER_SECOND + 7):
+        log.log("handler_failed", logging.ERROR)
+    log.flush()
+    assert len(caplog.messages) == LINES_PER_SECOND, "the second is not over"
+    seconds.now += 1
+    log.flush()
+    log.flush()
+    assert caplog.messages[LINES_PER_SECOND:] == ["handler_failed left_out=7"]
+    assert caplog.records[-1].levelno == logging.ERROR
