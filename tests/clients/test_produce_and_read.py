@@ -31,6 +31,13 @@ def test_each_acks_level_stores_the_records(client: Client, acks: str, new_topic
     assert [record.offset for record in received] == list(range(20))
 
 
+@every_client_and("acks", lambda client: ("1", "all"), "produce")
+def test_a_topic_needs_no_more_replicas_than_it_has(client: Client, acks: str, new_topic: NewTopic) -> None:
+    topic, records = new_topic(config={"min.insync.replicas": "2"}), numbered(3)
+    client.produce(topic, records, acks=acks)
+    assert contents(client.read(topic, 0, 0, 3)) == [(record.key, record.value) for record in records]
+
+
 @every_client_and("codec", lambda client: client.codecs, "produce")
 def test_each_codec_is_read_by_its_own_and_by_another_client(
     client: Client, codec: str, new_topic: NewTopic, confluent: Client

@@ -94,6 +94,23 @@ def test_a_partition_gets_more_replicas_by_a_reassignment(
     assert cluster.read(topic, len(values)) == values
 
 
+def test_a_partition_needs_no_more_replicas_than_it_was_given(
+    cluster: SmallCluster, admin: KafkaAdminClient, topic: str
+) -> None:
+    """Kafka's rule: min.insync.replicas counts as the number of replicas where that is smaller."""
+    cluster.assign(topic, [[1]], min_insync_replicas="2")
+    cluster.produce(topic, [b"on one node"])
+    assert cluster.read(topic, 1) == [b"on one node"]
+    shrinking = f"{topic}-shrinking"
+    cluster.assign(shrinking, [[2, 3]], min_insync_replicas="2")
+    cluster.produce(shrinking, [b"on two nodes"])
+    partition = TopicPartition(shrinking, 0)
+    assert admin.alter_partition_reassignments({partition: [2]}) == {partition: None}
+    cluster.wait_until("it has arrived", lambda: partition not in admin.list_partition_reassignments())
+    cluster.produce(shrinking, [b"on one of them"])
+    assert cluster.read(shrinking, 2) == [b"on two nodes", b"on one of them"]
+
+
 def test_a_reassignment_is_taken_back(cluster: SmallCluster, topic: str) -> None:
     cluster.assign(topic, [[1]])
     node = controller(cluster)

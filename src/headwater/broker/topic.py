@@ -36,10 +36,11 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
     def rules(self, index: int) -> Rules:
-        """Of one partition: where somebody placed its replicas, it has as many as they said."""
+        """Of one partition: where somebody placed its replicas, it has as many as they said. `min.insync.replicas`
+        asks for no more than there can be, as in Kafka: a partition that could never have enough would never be led."""
         placed = self.placed.get(index)
         count = len(placed.nodes) if placed is not None else self.replication_factor
-        return Rules(count, self.config.min_insync_replicas)
+        return Rules(count, min(self.config.min_insync_replicas, count))
 
     def preferred(self, index: int) -> frozenset[NodeId]:
         """The nodes that new segments of a partition prefer; none if it does not matter."""
