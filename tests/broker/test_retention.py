@@ -42,6 +42,11 @@ def test_a_topic_that_is_only_compacted_loses_nothing_by_age() -> None:
     assert retention_start(segments, OPEN, 0, config(retention_ms="1", cleanup_policy="compact"), 10**15) is None
 
 
+def test_a_topic_without_a_cleanup_policy_loses_nothing_by_age_or_size() -> None:
+    kept = config(retention_ms="1", retention_bytes="1", cleanup_policy="")
+    assert retention_start([sealed(0, 100, 0), sealed(1, 100, 0)], OPEN, 0, kept, 10**15) is None
+
+
 def test_records_without_a_timestamp_are_as_old_as_the_end_of_their_segment() -> None:
     segments = [sealed(0, 100, -1, created_ms=0), sealed(1, 100, -1, created_ms=400)]
     assert retention_start(segments, OPEN, 0, config(retention_ms="500"), 950) == 10

@@ -51,6 +51,23 @@ def test_a_topic_may_be_compacted_and_deleted(text: str) -> None:
     assert config.is_compacted and config.is_deleted
 
 
+def test_a_topic_without_a_cleanup_policy_is_neither_compacted_nor_deleted() -> None:
+    config = parse(cleanup_policy="")
+    assert not config.is_compacted and not config.is_deleted
+
+
+def test_throttled_replicas_are_a_list_all_or_none() -> None:
+    for text, found in (("", set()), ("*", {"*"}), ("0:1, 12:3", {"0:1", "12:3"}), ("0:1," * 9_000 + "0:1", {"0:1"})):
+        config = TopicConfig.parse({"leader.replication.throttled.replicas": text}, DEFAULTS)
+        assert config.leader_replication_throttled_replicas == found
+
+
+def test_keys_of_remote_storage_take_what_asks_for_nothing() -> None:
+    for name in ("remote.log.copy.disable", "remote.log.delete.on.disable"):
+        for value in ("true", "false"):
+            TopicConfig.parse({name: value, "remote.storage.enable": "false"}, DEFAULTS)
+
+
 def test_durability_has_a_short_name_on_input() -> None:
     assert parse(durability="os").durability is Durability.OS
     assert canonical({"durability": "os"}) == {"headwater.durability": "os"}
@@ -71,7 +88,8 @@ def test_durability_has_a_short_name_on_input() -> None:
         ("segment.bytes", "1023", "whole numbers from 1024 up"),
         ("segment.bytes", "2147483648", "whole numbers from 1024 up"),
         ("segment.ms", "0", "whole numbers from 1 up"),
-        ("cleanup.policy", "", "delete, compact"),
+        ("cleanup.policy", ",", "delete, compact"),
+        ("cleanup.policy", "delete,", "delete, compact"),
         ("cleanup.policy", "compact,compact", "without repetition"),
         ("cleanup.policy", "Delete", "delete, compact"),
         ("compression.type", "lzma", "uncompressed, zstd, lz4, snappy, gzip, producer"),
@@ -85,6 +103,10 @@ def test_durability_has_a_short_name_on_input() -> None:
         ("preallocate", "yes", "true or false"),
         ("remote.storage.enable", "true", "only false"),
         ("headwater.durability", "none", "sync, os"),
+        ("leader.replication.throttled.replicas", "0:x", "<partition>:<broker>"),
+        ("leader.replication.throttled.replicas", "*:1", "<partition>:<broker>"),
+        ("follower.replication.throttled.replicas", "*,0:1", "<partition>:<broker>"),
+        ("follower.replication.throttled.replicas", "1:2," * 40_000, "at most 131072 characters"),
     ],
 )
 def test_a_bad_value_is_refused_with_key_value_and_what_is_allowed(name: str, value: str, allowed: str) -> None:

@@ -74,6 +74,27 @@ def test_a_topic_is_created_with_its_configs_and_defaults_for_the_rest(client: C
     assert int(config["segment.bytes"]) > 0
 
 
+@every_client("configs", "produce", "records")
+def test_a_topic_is_created_without_a_cleanup_policy_and_with_keys_of_features_that_it_does_not_use(
+    client: Client,
+) -> None:
+    topic = new_name()
+    asked = {
+        "cleanup.policy": "",
+        "remote.storage.enable": "false",
+        "remote.log.copy.disable": "true",
+        "remote.log.delete.on.disable": "false",
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "*",
+    }
+    client.create_topic(topic, config=asked)
+    wait_until("the topic is listed", lambda: topic in client.topics())
+    found = client.topic_config(topic)
+    assert {name: found[name] for name in asked} == asked
+    client.produce(topic, [Record(b"1"), Record(b"2"), Record(b"3")])
+    assert client.delete_records(topic, 0, 2) == 2
+
+
 @every_client("configs")
 def test_a_topic_config_is_changed(client: Client, new_topic: NewTopic) -> None:
     topic = new_topic()

@@ -6,6 +6,7 @@ sentence what is allowed. Nothing here knows which keys exist.
 
 import enum
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -15,6 +16,8 @@ MAX_LONG: Final = 2**63 - 1
 MAX_VALUE_CHARS: Final = 4_096
 MAX_SHOWN_CHARS: Final = 80
 """How much of a refused value an error message repeats."""
+EVERY_REPLICA: Final = "*"
+_REPLICA = re.compile(r"\d{1,9}:\d{1,9}", re.ASCII)
 
 Value: TypeAlias = bool | int | float | str | frozenset[str]
 
@@ -55,12 +58,13 @@ class ConfigKey:
     broker_name: str | None = None
     """The broker setting that gives a topic's key its default: Kafka's synonym."""
     is_read_only: bool = False
+    max_chars: int = MAX_VALUE_CHARS
 
     def parse(self, text: str | None) -> Value:
         if text is None:
             raise InvalidValue("a value is needed")
-        if len(text) > MAX_VALUE_CHARS:
-            raise InvalidValue(f"at most {MAX_VALUE_CHARS} characters are allowed")
+        if len(text) > self.max_chars:
+            raise InvalidValue(f"at most {self.max_chars} characters are allowed")
         return self.read(text.strip())
 
 
@@ -110,13 +114,25 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def some_of(*words: str) -> Callable[[str], frozenset[str]]:
+    """Any of the words, or none of them."""
+
     def read(text: str) -> frozenset[str]:
+        if not text:
+            return frozenset()
         chosen = [word.strip() for word in text.split(",")]
         if not set(chosen) <= set(words) or len(set(chosen)) != len(chosen):
             raise InvalidValue(f"a list, without repetition, of {', '.join(words)} is allowed")
         return frozenset(chosen)
 
     return read
+
+
+def replicas(text: str) -> frozenset[str]:
+    """<partition>:<broker> with commas between them, EVERY_REPLICA, or nothing."""
+    found = [word.strip() for word in text.split(",")] if text else []
+    if found != [EVERY_REPLICA] and not all(map(_REPLICA.fullmatch, found)):
+        raise InvalidValue("a list of <partition>:<broker>, or * for all, is allowed")
+    return frozenset(found)
 
 
 def words(text: str) -> str:

@@ -15,7 +15,7 @@ from headwater.broker.config_key import ConfigKey, ConfigSource, ConfigType, sho
 from headwater.broker.push_keys import PUSH_KEYS
 from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS
 from headwater.broker.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
-from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
+from headwater.broker.topic_keys import ALIASES, BROKER_NAMES, TOPIC_KEYS
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.queues.group_keys import GROUP_KEYS, GroupKey
 
@@ -155,10 +155,11 @@ def changed(
     _check_unique(name for name, _, _ in changes)
     result = canonical(overrides)
     for given, operation, value in changes:
-        name = canonical_name(given)
         if operation == AlterOperation.DELETE:
-            result.pop(name, None)
+            # Of a name that does not exist, too, as Kafka does: afterwards it is not set.
+            result.pop(ALIASES.get(given, given), None)
             continue
+        name = canonical_name(given)
         if value is None:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic config {name} needs a value.")
         if operation == AlterOperation.SET:
@@ -174,8 +175,13 @@ def changed(
 def _list_with(name: str, current: str, value: str, appended: bool) -> str:
     if TOPIC_KEYS[name].type is not ConfigType.LIST:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"Topic config {name} is no list; it can only be set or deleted.")
-    words = [word.strip() for word in current.split(",")]
-    given = [word.strip() for word in value.split(",")]
+    return list_with(current, value, appended)
+
+
+def list_with(current: str, value: str, appended: bool) -> str:
+    """A list as text with words added, or taken away."""
+    words = [word.strip() for word in current.split(",") if word.strip()]
+    given = [word.strip() for word in value.split(",") if word.strip()]
     if appended:
         return ",".join([*words, *(word for word in given if word not in words)])
     return ",".join(word for word in words if word not in given)

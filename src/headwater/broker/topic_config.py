@@ -47,8 +47,12 @@ class TopicConfig:
     preallocate: bool
     unclean_leader_election_enable: bool
     remote_storage_enable: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
     local_retention_ms: int
     local_retention_bytes: int
+    leader_replication_throttled_replicas: frozenset[str]
+    follower_replication_throttled_replicas: frozenset[str]
     errors_deadletterqueue_group_enable: bool
     durability: Durability
     retention: str

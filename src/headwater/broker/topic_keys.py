@@ -18,6 +18,7 @@ from headwater.broker.config_key import (
     integer,
     one_of,
     ratio,
+    replicas,
     some_of,
 )
 
@@ -35,6 +36,8 @@ ALIASES: Final = {
 """Names that are taken on input only."""
 
 _MIN_SEGMENT_BYTES: Final = 1_024
+_MAX_REPLICAS_CHARS: Final = 128 * 1024
+"""Two such lists fit into one value of the metadata store."""
 _UNUSED: Final = "Accepted for Kafka's tools; "
 
 _LONG, _INT, _BOOLEAN, _STRING = ConfigType.LONG, ConfigType.INT, ConfigType.BOOLEAN, ConfigType.STRING
@@ -54,7 +57,8 @@ _KEYS: Final = (
         "cleanup.policy",
         ConfigType.LIST,
         "delete",
-        "What happens to old segments: delete drops them by age and size, compact keeps the last record of each key.",
+        "What happens to old segments: delete drops them by age and size, compact keeps the last record of each key. "
+        "Nothing: they are kept for ever.",
         some_of("delete", "compact"),
         "log.cleanup.policy",
     ),
@@ -266,6 +270,20 @@ _KEYS: Final = (
         always_false,
     ),
     ConfigKey(
+        "remote.log.copy.disable",
+        _BOOLEAN,
+        "false",
+        _UNUSED + "without remote storage nothing is copied there.",
+        flag,
+    ),
+    ConfigKey(
+        "remote.log.delete.on.disable",
+        _BOOLEAN,
+        "false",
+        _UNUSED + "without remote storage nothing is kept there.",
+        flag,
+    ),
+    ConfigKey(
         "local.retention.ms",
         _LONG,
         "-2",
@@ -280,6 +298,24 @@ _KEYS: Final = (
         _UNUSED + "without remote storage all data is local.",
         integer(-2, MAX_LONG),
         "log.local.retention.bytes",
+    ),
+    ConfigKey(
+        "leader.replication.throttled.replicas",
+        ConfigType.LIST,
+        "",
+        "Replicas, as <partition>:<broker>, that a broker gives to others no faster than its "
+        "leader.replication.throttled.rate; * is all of them.",
+        replicas,
+        max_chars=_MAX_REPLICAS_CHARS,
+    ),
+    ConfigKey(
+        "follower.replication.throttled.replicas",
+        ConfigType.LIST,
+        "",
+        "Replicas, as <partition>:<broker>, that a broker gets from others no faster than its "
+        "follower.replication.throttled.rate; * is all of them.",
+        replicas,
+        max_chars=_MAX_REPLICAS_CHARS,
     ),
     ConfigKey(
         "errors.deadletterqueue.group.enable",

@@ -58,7 +58,7 @@ async def _answer(broker: "Broker", name: str, asked: Message, times: Counter[tu
 def _check_policy(topic: Topic) -> None:
     if topic.is_internal:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic {topic.name} is internal.")
-    if not topic.config.is_deleted:
+    if topic.config.is_compacted and not topic.config.is_deleted:
         raise RequestError(ErrorCode.POLICY_VIOLATION, f"Topic {topic.name} is compacted, not deleted from.")
 
 
