@@ -1,12 +1,13 @@
 """Cutting a few records out of a large batch."""
 
+import random
 import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.broker.thin_batches import SHARE, ThinBatches
+from headwater.broker.thin_batches import MIN_BATCH_BYTES, SHARE, ThinBatches
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcquiredRange
 from headwater.records.batch import Codec, check_crc, parse_header
@@ -54,6 +55,13 @@ def test_many_records_come_in_the_batch_as_it_is() -> None:
 def test_a_small_batch_is_not_worth_cutting() -> None:
     batch = large(50)
     assert ThinBatches().cut(PARTITION, parse_header(batch), batch, [AcquiredRange(500, 500, 1)]) is batch
+
+
+def test_what_is_cut_is_never_larger_than_the_batch() -> None:
+    values = [random.Random(number).randbytes(1_000) for number in range(20)]
+    batch = build_batch([Record(None, value) for value in values * 100], compression=Codec.ZSTD)
+    assert MIN_BATCH_BYTES < len(batch) < 100_000
+    assert ThinBatches().cut(PARTITION, parse_header(batch), batch, [AcquiredRange(0, 199, 1)]) is batch
 
 
 def test_a_batch_that_nobody_can_read_is_sent_as_it_is() -> None:

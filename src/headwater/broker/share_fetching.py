@@ -4,6 +4,9 @@ The wait ends when there is something to take (records were appended, released, 
 `max_wait_ms` is over, or when the client goes. With `min_bytes` above one, records are taken only when that much can be
 read, or the time is over: who takes records early holds them for nothing.
 
+The first batch of an answer may exceed `max_bytes` (KIP-74), so that a large one does not stop its reader for ever;
+every later one fits, whatever partition it is of. A member that leaves no room at all (`max_bytes` 0) gets nothing.
+
 Partitions take turns, and so do members: see `share_queue`.
 """
 
@@ -25,6 +28,8 @@ from headwater.transport.facts import log_fact
 
 MAX_RESPONSE_BYTES = 57_671_680
 """As of a fetch."""
+RANGE_BYTES = 20
+"""What an acquired range adds to an answer."""
 MAX_SPANS = 64
 """Steps in which one partition is read for one fetch."""
 MAX_FRUITLESS_ROUNDS = 16
@@ -60,10 +65,14 @@ class ShareReading:
     batches: dict[Offset, tuple[BatchHeader, Buffer]] = field(default_factory=dict)
     """By base offset: a batch may be read a second time for records further back in it."""
 
-    def add(self, taken: Taken) -> None:
+    def add(self, taken: Taken) -> int:
+        """How many bytes the answer grows by."""
         self.ranges += taken.ranges
+        size = len(taken.ranges) * RANGE_BYTES
         for header, batch in taken.batches:
+            size += 0 if header.base_offset in self.batches else len(batch)
             self.batches[header.base_offset] = (header, batch)
+        return size
 
     def in_order(self) -> tuple[list[AcquiredRange], list[tuple[BatchHeader, Buffer]]]:
         """Ranges and batches by rising offset."""
@@ -82,7 +91,9 @@ class ShareFetching:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + max(limits.max_wait_ms, 0) / 1000
         self._records_left = limits.max_records if limits.max_records > 0 else MAX_RECORDS
-        self._bytes_left = min(max(limits.max_bytes, 0), MAX_RESPONSE_BYTES)
+        self._bytes_left = min(limits.max_bytes, MAX_RESPONSE_BYTES)
+        self._is_first = True
+        """Nothing was taken yet: the next batch may have any size."""
         self._seen: dict[ShareQueue, int] = {}
         self._waiting: asyncio.Future[None] | None = None
         self.readings: dict[PartitionId, ShareReading] = {}
@@ -92,6 +103,9 @@ class ShareFetching:
         try:
             while True:
                 queues = await self._look_up()
+                if self._limits.max_bytes <= 0:
+                    await self._wait_for_nothing()
+                    return self.readings
                 self._seen = {queue: queue.version for queue in queues}
                 is_over = self._loop.time() >= self._deadline
                 could_take = any(queue.can_take() for queue in queues)
@@ -140,7 +154,7 @@ class ShareFetching:
             return ShareReading(code, error.message)
 
     async def _is_enough(self, queues: Sequence[ShareQueue]) -> bool:
-        missing = self._limits.min_bytes
+        missing = min(self._limits.min_bytes, self._bytes_left)
         if missing <= 1:
             return True
         for queue in queues:
@@ -180,19 +194,20 @@ class ShareFetching:
                 await asyncio.sleep(0)  # delayed or filtered out, all of it: others have their turn, too
                 continue
             took = True
-            reading.add(taken)
+            self._is_first = False
             self._records_left -= sum(each.last - each.first + 1 for each in taken.ranges)
-            self._bytes_left -= sum(len(batch) for _, batch in taken.batches)
+            self._bytes_left -= reading.add(taken)
             if self._records_left <= 0 or self._bytes_left <= 0:
                 break
         return took
 
     async def _read(self, queue: ShareQueue, max_bytes: int, max_records: int) -> Span | None:
+        reading = self.readings[queue.key.partition]
         try:
-            return await queue.read(max(max_bytes, 1), max_records)
+            return await queue.read(max_bytes, max_records, must_fit=not self._is_first, sent=reading.batches)
         except StoreError as error:
             log_fact("read_failed", partition=queue.partition.id, error=f"{type(error).__name__}: {error}")
-            self.readings[queue.key.partition].error = ErrorCode.KAFKA_STORAGE_ERROR
+            reading.error = ErrorCode.KAFKA_STORAGE_ERROR
             return None
 
     def _has_news(self) -> bool:
@@ -200,9 +215,16 @@ class ShareFetching:
         told = self._session.told
         return any(reading.error and told.get(each) != reading.error for each, reading in self.readings.items())
 
+    async def _wait_for_nothing(self) -> None:
+        """As long as for records, so that a member that cannot have any does not ask without end. It stands in nobody's
+        way: queues would wake it instead of one that takes."""
+        if not self._has_news():
+            await asyncio.sleep(max(self._deadline - self._loop.time(), 0))
+
     async def _wait(self, queues: Sequence[ShareQueue]) -> None:
         self._waiting = self._loop.create_future()
         for queue in queues:
+            queue.pass_on()  # what is too little for this one may be enough for another
             queue.wait(self)
         timer = self._loop.call_later(max(self._deadline - self._loop.time(), 0), self.wake)
         try:

@@ -13,7 +13,7 @@ transaction has written. Markers are given to nobody.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Container, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -114,15 +114,23 @@ class ShareQueue:
     def lag(self) -> int:
         return self.share.lag(self.partition.high_watermark)
 
+    @property
+    def waiting_count(self) -> int:
+        """Fetches that wait here."""
+        return len(self._waiters)
+
     def can_take(self) -> bool:
         offset = self.share.next_fetch_offset(self._surroundings.now_ms())
         return offset is not None and offset < self.limit and self._is_open
 
     # What members do
 
-    async def read(self, max_bytes: int, max_records: int = MAX_RECORDS) -> Span | None:
-        """What there may be to take: about `max_bytes`, at least one batch, not many more than `max_records` records if
-        all of them are new; None if there is nothing."""
+    async def read(
+        self, max_bytes: int, max_records: int = MAX_RECORDS, *, must_fit: bool = False, sent: Container[Offset] = ()
+    ) -> Span | None:
+        """What there may be to take: batches of at most `max_bytes`, not many more than `max_records` records if all of
+        them are new; None if there is nothing. The first batch may be larger, unless all of them must fit. Those of
+        the base offsets `sent` are with the member already, and take no room."""
         self._follow_log_start()
         offset = self.share.next_fetch_offset(self._surroundings.now_ms())
         limit = self.limit
@@ -135,8 +143,14 @@ class ShareQueue:
         for header, batch in found:
             if header.last_offset >= limit or max_records <= 0:
                 break
+            size = 0 if header.base_offset in sent else len(batch)
+            if size > max_bytes and (batches or must_fit):
+                if not batches:
+                    return None
+                break
             batches.append((header, batch))
             max_records -= header.record_count
+            max_bytes -= size
         end_offset = batches[-1][0].last_offset + 1 if batches else limit
         return Span(offset, end_offset, batches, aborted)
 

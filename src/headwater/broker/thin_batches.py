@@ -69,7 +69,8 @@ class ThinBatches:
             high = bisect_right(laid.deltas, last - header.base_offset)
             parts += laid.data[laid.starts[low] : laid.starts[high]]
             count += high - low
-        return assemble(parts, header._replace(attributes=header.attributes & ~CODEC_MASK, record_count=count))
+        cut = assemble(parts, header._replace(attributes=header.attributes & ~CODEC_MASK, record_count=count))
+        return cut if len(cut) < len(batch) else batch  # compressed well, all of it may be the smaller
 
     def _find(self, partition: PartitionId, header: BatchHeader, batch: Buffer) -> _Laid:
         key = (partition, header.base_offset)
