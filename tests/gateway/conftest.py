@@ -18,6 +18,13 @@ def gateway(headwater_session: Broker) -> Iterator[GatewayThread]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def pushing_gateway(headwater_session: Broker) -> Iterator[GatewayThread]:
+    """One that may push to receivers on this machine."""
+    with serving(headwater_session.bootstrap, private_webhooks=True) as running:
+        yield running
+
+
 @pytest.fixture
 def http(gateway: GatewayThread) -> Iterator[httpx.Client]:
     with client_of(gateway) as client:

@@ -19,12 +19,6 @@ from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
 
 
-@pytest.fixture(scope="module")
-def pushing_gateway(headwater_session: Broker) -> Iterator[GatewayThread]:
-    with serving(headwater_session.bootstrap, private_webhooks=True) as running:
-        yield running
-
-
 @pytest.fixture
 def http(pushing_gateway: GatewayThread) -> Iterator[httpx.Client]:
     with client_of(pushing_gateway) as client:

@@ -42,7 +42,7 @@ def list_queues(
         rows = [
             {
                 "queue": facts.name,
-                "topic": each,
+                "topic": each or None,
                 "state": facts.shown_state,
                 "lag": facts.lag(each),
                 "dead_letters": facts.config.values.get(DEAD_LETTERS, ""),

@@ -16,7 +16,6 @@ from headwater.cli.client import (
     Bootstrap,
     Json,
     admin,
-    explain,
     topic_metadata,
 )
 from headwater.cli.duration import HELP as DURATION_HELP
@@ -36,7 +35,7 @@ from headwater.cli.subscription_facts import (
     subscription,
 )
 from headwater.cli.topic import topic_config
-from headwater.gateway.kafka.blocking import group_configs
+from headwater.cli.unsubscribing import unsubscribe
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -134,14 +133,14 @@ def list_subscriptions(
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """List the subscriptions: groups that have read something, and those that were created."""
+    """List the subscriptions: groups of every kind, whether they were used or created."""
     with admin(bootstrap) as client:
         if topic is not None:
             topic_metadata(client, topic, bootstrap)
         rows = [
             {
                 "subscription": facts.name,
-                "topic": each,
+                "topic": each or None,
                 "kind": facts.kind,
                 "state": facts.shown_state,
                 "lag": facts.lag(each),
@@ -187,18 +186,10 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Unsubscribe: the position is forgotten, and what was kept for it may go."""
-    from confluent_kafka import KafkaException
-
     with admin(bootstrap) as client:
         known(client, name)
         confirm(f"Delete subscription {name} and its position?", yes)
-        (future,) = client.delete_consumer_groups([name], request_timeout=REQUEST_TIMEOUT_S).values()
-        try:
-            future.result()
-        except KafkaException as error:
-            raise explain(error.args[0], bootstrap, group=name) from error
-        # A group's other settings outlive it, as in Kafka; a subscription's do not.
-        alter_group_config(client, name, bootstrap, delete=group_configs(client, [name])[name].own)
+        unsubscribe(client, name, bootstrap)
     say(f"Deleted subscription {name}.")
 
 

@@ -41,6 +41,11 @@ class SubscriptionFacts:
         return self.config.values.get(TOPIC, "")
 
     @property
+    def is_known(self) -> bool:
+        """Settings alone, such as those that outlive a group, make none."""
+        return self.state != UNUSED or self.explicit_topic != ""
+
+    @property
     def topics(self) -> list[str]:
         named = {self.explicit_topic} - {""}
         return sorted(named | {place.topic for place in self.places})
@@ -62,22 +67,24 @@ class SubscriptionFacts:
 
 
 def all_subscriptions(client: "AdminClient") -> list[SubscriptionFacts]:
-    """Every group that has a position or an explicit subscription, by name."""
+    """Every group that there is, and every explicit subscription, by name."""
     listed = list_groups(client)
-    return _facts(client, sorted(listed.keys() | set(configured_groups(client))), listed)
+    found = _facts(client, sorted(listed.keys() | set(configured_groups(client))), listed)
+    return [facts for facts in found if facts.is_known]
 
 
 def readers(client: "AdminClient", topic: str | None) -> Iterator[tuple[SubscriptionFacts, str]]:
-    """Each subscription with each topic that it reads, or with this one alone."""
+    """Each subscription with each topic that it reads, or with this one alone. One that has read nothing yet is there
+    with an empty topic."""
     for facts in all_subscriptions(client):
-        for each in facts.topics:
+        for each in facts.topics or [""]:
             if topic in (None, each):
                 yield facts, each
 
 
 def subscription(client: "AdminClient", name: str) -> SubscriptionFacts | None:
     (found,) = _facts(client, [name], list_groups(client))
-    return found if found.state != UNUSED or found.explicit_topic else None
+    return found if found.is_known else None
 
 
 def _facts(client: "AdminClient", names: list[str], listed: dict[str, ListedGroup]) -> list[SubscriptionFacts]:

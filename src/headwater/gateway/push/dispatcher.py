@@ -23,6 +23,7 @@ from headwater.gateway.subscriptions.group_settings import (
     KIND,
     QUEUE,
     TOPIC,
+    GroupConfig,
     alter_group,
     configured_groups,
     group_configs,
@@ -56,6 +57,13 @@ class _Running:
     wanted: Wanted
     task: asyncio.Task[None]
     pump: Pump | None = None
+    is_ending: bool = False
+
+    def end(self) -> None:
+        """Once: a second cancellation would cut short what the pump gives back, and its leaving of the group."""
+        if not self.is_ending:
+            self.is_ending = True
+            self.task.cancel()
 
 
 class Dispatcher:
@@ -64,6 +72,9 @@ class Dispatcher:
         self._context = context
         self._brokers = context.subscriptions.brokers
         self._running: dict[str, _Running] = {}
+        self._held_off: set[str] = set()
+        self._returning: set[str] = set()
+        """Held off until settings are looked at that were read after this."""
         self._look = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -77,7 +88,7 @@ class Dispatcher:
             finally:
                 looking.cancel()
                 for running in self._running.values():
-                    running.task.cancel()
+                    running.end()
 
     def look_now(self) -> None:
         self._look.set()
@@ -90,16 +101,26 @@ class Dispatcher:
     def pumps(self) -> int:
         return len(self._running)
 
-    async def leave(self, name: str) -> None:
-        """When this returns, nothing of it is pushed here, until it is looked for again."""
-        running = self._running.get(name)
-        if running is not None:
-            running.task.cancel()
-            await asyncio.wait([running.task], timeout=STOP_S)
+    @contextlib.asynccontextmanager
+    async def held_off(self, name: str) -> AsyncIterator[None]:
+        """Within this nothing of it is pushed here, and no member of its group is here."""
+        self._returning.discard(name)
+        self._held_off.add(name)
+        try:
+            running = self._running.get(name)
+            if running is not None:
+                running.end()
+                await asyncio.wait([running.task], timeout=STOP_S)
+            yield
+        finally:
+            self._returning.add(name)
+            self.look_now()
 
     async def _watch(self) -> None:
         while True:
             self._look.clear()
+            self._held_off -= self._returning
+            self._returning.clear()
             try:
                 self._serve(await self._wanted())
             except (BrokerGone, Refused) as error:
@@ -114,27 +135,25 @@ class Dispatcher:
         found: dict[str, Wanted] = {}
         streams = 0
         for name, config in configs.items():
-            is_queue = config.values.get(KIND) == QUEUE
-            settings = push_settings(config.values, is_queue=is_queue)
-            topic = config.values.get(TOPIC, "")
-            if settings is None or settings.stopped or not topic:
+            wanted = _wanted_by(config)
+            if wanted is None:
                 continue
-            streams += not is_queue
+            streams += not wanted.is_queue
             if len(found) >= MAX_PUMPS or streams > MAX_STREAM_PUMPS:
                 log.warning("push_limit_reached pushed=%d not_pushed=%s", len(found), name)
                 continue
-            found[name] = Wanted(topic, is_queue, settings)
+            found[name] = wanted
         return found
 
     def _serve(self, wanted: dict[str, Wanted]) -> None:
         assert self._tasks is not None, "it runs"
         for name, running in list(self._running.items()):
             if wanted.get(name) != running.wanted:
-                running.task.cancel()  # begun again, if it is to be, when it has ended
+                running.end()  # begun again, if it is to be, when it has ended
         for name, each in wanted.items():
-            if name not in self._running:
-                running = _Running(each, self._tasks.create_task(self._push(name, each)))
-                self._running[name] = running
+            if name not in self._running and name not in self._held_off:
+                running = self._running[name] = _Running(each, self._tasks.create_task(self._push(name, each)))
+                running.task.add_done_callback(lambda _, name=name: self._ended(name))  # type: ignore[misc]
 
     async def _push(self, name: str, wanted: Wanted) -> None:
         try:
@@ -149,13 +168,14 @@ class Dispatcher:
             await asyncio.sleep(REFUSED_S)
         except ReceiverGone as error:
             log.info("push_ended subscription=%s reason=%s", name, error)
-            await self._stop(name, str(error))
+            await self._stop(name, wanted, str(error))
         except Exception:
             log.exception("push_failed subscription=%s", name)
             await asyncio.sleep(REST_S)
-        finally:
-            self._running.pop(name, None)
-            self._look.set()
+
+    def _ended(self, name: str) -> None:
+        del self._running[name]
+        self._look.set()
 
     def _source(self, name: str, wanted: Wanted) -> Source:
         member = self._context.subscriptions.members.make(name, wanted.topic, is_queue=wanted.is_queue)
@@ -164,10 +184,20 @@ class Dispatcher:
         assert isinstance(member, StreamMember), "there are two kinds"
         return StreamSource(member)
 
-    async def _stop(self, name: str, reason: str) -> None:
-        """For all gateways, and for good: until somebody sets it up again."""
+    async def _stop(self, name: str, wanted: Wanted, reason: str) -> None:
+        """For all gateways, and for good: until it is set up again. Not if that was done meanwhile, or it was deleted:
+        the reason is one of the receiver that answered."""
         try:
-            await alter_group(self._brokers, name, set={STOPPED: reason[:500]})
+            now = _wanted_by((await group_configs(self._brokers, [name], KEYS))[name])
+            if now is not None and now.settings.url == wanted.settings.url:
+                await alter_group(self._brokers, name, set={STOPPED: reason[:500]})
         except (BrokerGone, Refused) as error:
             log.warning("push_not_stopped subscription=%s error=%s", name, error)
             await asyncio.sleep(REST_S)
+
+
+def _wanted_by(config: GroupConfig) -> Wanted | None:
+    is_queue = config.values.get(KIND) == QUEUE
+    settings = push_settings(config.values, is_queue=is_queue)
+    topic = config.values.get(TOPIC, "")
+    return Wanted(topic, is_queue, settings) if settings is not None and not settings.stopped and topic else None

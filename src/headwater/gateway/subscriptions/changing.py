@@ -1,4 +1,4 @@
-"""Subscriptions made, changed and ended."""
+"""Subscriptions made and changed."""
 
 import time
 from collections.abc import Mapping
@@ -27,14 +27,13 @@ from headwater.gateway.subscriptions.group_settings import (
     SHARE_ORDER,
     TOPIC,
     alter_group,
-    group_configs,
 )
 from headwater.gateway.subscriptions.shapes import SubscriptionChange, SubscriptionIn
 from headwater.model.errors import ErrorCode
 from headwater.model.position import Anchor, place_in
 from headwater.wire.codec import Message
 
-ALTER_SHARE_GROUP_OFFSETS, DELETE_GROUPS = 91, 42
+ALTER_SHARE_GROUP_OFFSETS = 91
 TAKES_LETTERS = "errors.deadletterqueue.group.enable"
 OURS = ("headwater.subscription.", PREFIX)
 """Keys that are not set by their names, but by fields that say more."""
@@ -84,23 +83,6 @@ async def change(context: Context, brokers: Brokers, facts: Facts, asked: Subscr
         setting |= _push(context, asked.push, facts.is_queue, needs_url=not is_pushed)
         deleted.add(STOPPED)
     await alter_group(brokers, facts.name, set=setting, delete=deleted)
-
-
-async def delete(brokers: Brokers, name: str) -> None:
-    """Unsubscribe: the position goes, and the settings with it. A group's members must have left."""
-    patience = Patience()
-    while True:
-        try:
-            answer = await brokers.ask_coordinator(name, DELETE_GROUPS, 2, groups_names=[name])
-            for result in answer.results:
-                if result.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-                    check(result.error_code, None, f"Group {name}")
-            break
-        except (Refused, BrokerGone) as error:
-            await patience.pause(error)
-    # A group's other settings outlive it, as in Kafka; a subscription's do not.
-    own = (await group_configs(brokers, [name]))[name].own
-    await alter_group(brokers, name, delete=own)
 
 
 def _settings(context: Context, asked: SubscriptionIn, is_queue: bool) -> dict[str, str]:

@@ -47,6 +47,11 @@ class Facts:
         return bool(self.config.values.get(TOPIC, ""))
 
     @property
+    def is_known(self) -> bool:
+        """Settings alone, such as those that outlive a group, make none."""
+        return self.state != UNUSED or self.is_explicit
+
+    @property
     def is_queue(self) -> bool:
         return self.kind == QUEUE
 
@@ -64,18 +69,18 @@ class Facts:
 
 
 async def all_facts(context: Context, brokers: Brokers) -> list[Facts]:
-    """Groups that have a position or were subscribed, by name; no more than MAX_LISTED."""
+    """Groups that there are, and explicit subscriptions, by name; no more than MAX_LISTED."""
     listed = {group.name: group for group in await patiently(lambda: list_groups(context))}
     names = sorted(listed.keys() | set(await configured_groups(brokers)))[:MAX_LISTED]
     found = await _facts(context, brokers, names, listed)
-    return [facts for facts in found if facts.lags or facts.is_explicit or facts.state != UNUSED]
+    return [facts for facts in found if facts.is_known]
 
 
 async def find(context: Context, brokers: Brokers, name: str) -> Facts | None:
     groups = await patiently(lambda: list_groups(context))
     listed = {group.name: group for group in groups if group.name == name}
     (facts,) = await _facts(context, brokers, [name], listed)
-    return facts if facts.state != UNUSED or facts.is_explicit else None
+    return facts if facts.is_known else None
 
 
 async def known(context: Context, brokers: Brokers, name: str) -> Facts:

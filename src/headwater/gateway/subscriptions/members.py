@@ -69,6 +69,8 @@ class Members:
         kind, limit = (ShareMember, MAX_QUEUE_MEMBERS) if is_queue else (StreamMember, MAX_STREAM_MEMBERS)
         if sum(isinstance(living.member, kind) for living in self._living.values()) >= limit:
             raise too_busy(f"{limit} subscriptions of this kind are read here at this moment.", 5)
+        if member is not None:
+            self._living[name].task.cancel()  # of a subscription of this name to another topic, which is gone
         member = self.make(name, topic, is_queue=is_queue)
         self._living[name] = _Living(member, self._tasks.create_task(self._live(name, member)))
         return member

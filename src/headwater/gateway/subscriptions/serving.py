@@ -13,7 +13,7 @@ from headwater.gateway.kafka.groups import ListedGroup, members
 from headwater.gateway.kafka.reading import ReadRequest
 from headwater.gateway.problems import Problem
 from headwater.gateway.push.settings import SECRET, push_settings
-from headwater.gateway.subscriptions import changing, shapes
+from headwater.gateway.subscriptions import changing, ending, shapes
 from headwater.gateway.subscriptions.deliveries import DeliveredRecord, Delivery, delivered_record
 from headwater.gateway.subscriptions.facts import UNUSED, Facts, all_facts, known
 from headwater.gateway.subscriptions.members import Member, Members
@@ -21,6 +21,7 @@ from headwater.gateway.subscriptions.redriving import Redriving
 from headwater.gateway.subscriptions.settling import Verdict
 from headwater.gateway.subscriptions.share_member import ShareMember
 from headwater.gateway.subscriptions.stream_member import StreamMember, delivery_of
+from headwater.gateway.subscriptions.turns import Turns
 from headwater.model.position import Anchor, Position
 
 LETTER_BYTES = 4 * 1024 * 1024
@@ -32,6 +33,7 @@ class Serving:
         self.members = Members(context.config, self.brokers)
         self._context = context
         self._redriving = Redriving(context)
+        self._turns = Turns()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -49,25 +51,26 @@ class Serving:
         return await self._shown(await known(self._context, self.brokers, name))
 
     async def create(self, asked: shapes.SubscriptionIn) -> shapes.Subscription:
-        await changing.create(self._context, self.brokers, asked)
+        async with self._turns.of(asked.name):
+            await changing.create(self._context, self.brokers, asked)
         self._changed()
         return await self.describe(asked.name)
 
     async def change(self, name: str, asked: shapes.SubscriptionChange) -> shapes.Subscription:
-        facts = await known(self._context, self.brokers, name)
-        await changing.change(self._context, self.brokers, facts, asked)
+        async with self._turns.of(name):
+            facts = await known(self._context, self.brokers, name)
+            await changing.change(self._context, self.brokers, facts, asked)
         self._changed()
         return await self.describe(name)
 
     async def delete(self, name: str) -> None:
-        await known(self._context, self.brokers, name)
-        await self.members.leave(name)
-        if self._context.pushing is not None:
-            await self._context.pushing.leave(name)
-        try:
-            await changing.delete(self.brokers, name)
-        finally:
-            self._changed()
+        """Whoever reads it here has left before its group goes, and comes back to a subscription that is not there."""
+        async with self._turns.of(name), contextlib.AsyncExitStack() as stack:
+            facts = await known(self._context, self.brokers, name)
+            if self._context.pushing is not None:
+                await stack.enter_async_context(self._context.pushing.held_off(name))
+            await self.members.leave(name)
+            await ending.end(self.brokers, facts)
 
     async def pull(self, name: str, asked: shapes.PullIn, request: Request) -> list[DeliveredRecord]:
         member = await self.member(name)
@@ -118,11 +121,14 @@ class Serving:
         living = self.members.get(name)
         if living is not None:
             return living
-        facts = await known(self._context, self.brokers, name)
-        push = push_settings(facts.config.values, is_queue=facts.is_queue)
-        if push is not None and not push.stopped:
-            raise Problem(409, "Subscription is pushed", f"{name} is pushed to its webhook; make another one to pull.")
-        return self.members.join(name, _topic_of(facts), is_queue=facts.is_queue)
+        async with self._turns.of(name):
+            facts = await known(self._context, self.brokers, name)
+            push = push_settings(facts.config.values, is_queue=facts.is_queue)
+            if push is not None and not push.stopped:
+                raise Problem(
+                    409, "Subscription is pushed", f"{name} is pushed to its webhook; make another one to pull."
+                )
+            return self.members.join(name, _topic_of(facts), is_queue=facts.is_queue)
 
     def as_queue(self, member: Member, name: str) -> ShareMember:
         if not isinstance(member, ShareMember):

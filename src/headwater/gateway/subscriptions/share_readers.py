@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from headwater.gateway.problems import too_busy
+from headwater.gateway.problems import too_busy, unavailable
 from headwater.gateway.subscriptions.deliveries import Delivery, handed_over
 from headwater.gateway.subscriptions.leases import Lease, Leases
 from headwater.gateway.subscriptions.share_link import ShareLink
@@ -46,12 +46,15 @@ class ShareReaders:
         self._readers: deque[_Reader] = deque()
         self._spare: deque[Delivery] = deque()
         self._spare_since_s = 0.0
+        self._has_ended = False
 
     def __len__(self) -> int:
         return len(self._readers)
 
     def check_room(self) -> None:
         """Raises Problem."""
+        if self._has_ended:
+            raise unavailable(f"The reader of {self._group} has ended.")
         if len(self._readers) >= MAX_WAITERS:
             raise too_busy(f"{MAX_WAITERS} requests wait for records of {self._group} already.")
         if not self._leases.room and not self._spare:
@@ -101,7 +104,8 @@ class ShareReaders:
         return untaken
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """Nothing comes any more: those who wait get nothing, and those who come are refused."""
+        self._has_ended = True
         for reader in self._readers:
             if not reader.future.done():
                 reader.future.set_result([])

@@ -1,0 +1,55 @@
+"""A subscription ended: the position goes, and the settings with it.
+
+A group is deleted when it has no members, and whatever joins it afterwards makes it anew. So the push is stopped by a
+setting first, which every gateway sees: none of them begins it again, and those that push it leave. If the group cannot
+be deleted because consumers read it, the push goes on as before.
+"""
+
+import contextlib
+
+from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
+from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.push.settings import STOPPED, URL
+from headwater.gateway.subscriptions.facts import Facts
+from headwater.gateway.subscriptions.group_settings import alter_group, group_configs
+from headwater.model.errors import ErrorCode
+
+DELETE_GROUPS = 42
+DELETING = "the subscription is being deleted"
+OTHERS_S = 10.0
+"""How long other gateways may take to see that they are to leave, and to finish what is under way."""
+
+
+async def end(brokers: Brokers, facts: Facts) -> None:
+    """No member of this gateway may be in the group, nor join it meanwhile. Raises Refused, BrokerGone."""
+    is_pushed = facts.config.values.get(URL, "") != "" and facts.config.values.get(STOPPED, "") in ("", DELETING)
+    if is_pushed:
+        await alter_group(brokers, facts.name, set={STOPPED: DELETING})
+    try:
+        await _delete_group(brokers, facts.name, waits_for_others=is_pushed)
+    except (Refused, BrokerGone):
+        if is_pushed:
+            await alter_group(brokers, facts.name, delete=[STOPPED])
+        raise
+    # A group's other settings outlive it, as in Kafka; a subscription's do not.
+    own = (await group_configs(brokers, [facts.name]))[facts.name].own
+    await alter_group(brokers, facts.name, delete=own)
+    if is_pushed:
+        # A gateway that had read the settings before they changed may have joined since. It leaves when it reads them
+        # again. Members that stay are consumers of their own.
+        with contextlib.suppress(Refused):
+            await _delete_group(brokers, facts.name, waits_for_others=True)
+
+
+async def _delete_group(brokers: Brokers, name: str, *, waits_for_others: bool) -> None:
+    """Nothing if there is none."""
+    patience = Patience(OTHERS_S, also=(ErrorCode.NON_EMPTY_GROUP,)) if waits_for_others else Patience()
+    while True:
+        try:
+            answer = await brokers.ask_coordinator(name, DELETE_GROUPS, 2, groups_names=[name])
+            for result in answer.results:
+                if result.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    check(result.error_code, None, f"Group {name}")
+            return
+        except (Refused, BrokerGone) as error:
+            await patience.pause(error)
