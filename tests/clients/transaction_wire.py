@@ -91,13 +91,17 @@ class Wire:
         return self.answer(api_key, version)
 
     def send(self, api_key: int, version: int, **fields: Any) -> None:
+        self._socket.sendall(self.frame(api_key, version, **fields))
+
+    def frame(self, api_key: int, version: int, **fields: Any) -> bytes:
+        """The next request, to be sent before any other."""
         schema = request_schema(api_key, version)
         self._correlation_id += 1
         frame = bytearray(struct.pack(">hhih", api_key, version, self._correlation_id, -1))
         if schema.is_flexible:
             frame.append(0)
         struct_writer(schema)(frame, Message(**fields))
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        return struct.pack(">i", len(frame)) + frame
 
     def answer(self, api_key: int, version: int) -> Message:
         (size,) = struct.unpack(">i", self._receive(4))

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from test_response_order import NoTraffic, Scripted
+from test_response_order import NoTraffic, Scripted, one_kind
 
 from headwater.transport.connection import Connection
 from headwater.transport.server import Server, ServerLimits
@@ -11,7 +11,7 @@ from headwater.transport.server import Server, ServerLimits
 
 def test_a_connection_that_comes_as_the_server_closes_is_cut_off() -> None:
     async def scenario() -> None:
-        server = Server(Scripted().handle, ServerLimits(), NoTraffic())
+        server = Server(Scripted().handle, ServerLimits(), NoTraffic(), kind_of=one_kind)
         await server.listen("127.0.0.1", 0)
         client, accepted = socket.socketpair()
         await server.close()

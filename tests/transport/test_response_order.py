@@ -1,16 +1,18 @@
-"""Responses leave in the order of their requests, whatever is ready first."""
+"""Responses leave in the order of their requests, whatever is ready first; and a request begins when those before it
+are answered, if they are not of its kind."""
 
 import asyncio
 import contextlib
 import gc
 import logging
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from headwater.transport.connection import Answer, CloseConnection, Connection, Promise
-from headwater.transport.server import Server, ServerLimits
+from headwater.transport.server import KindOf, Server, ServerLimits
 from headwater.wire.codec import MalformedRequest
 
 
@@ -45,13 +47,28 @@ class Scripted:
         return Promise(outcome, lambda _: [name])
 
 
+def one_kind(_: bytearray) -> str:
+    return "any"
+
+
+def vowels_overlap(frame: bytearray) -> str | None:
+    return "vowel" if frame[:1].lower() in b"aeiou" else None
+
+
+async def until(claim: Callable[[], bool]) -> None:
+    while not claim():  # noqa: ASYNC110 - a server has no event for it
+        await asyncio.sleep(0.001)
+
+
 def framed(*names: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(name)) + name for name in names)
 
 
-async def converse(script: Scripted, limits: ServerLimits, requests: list[bytes], finish: list[bytes]) -> list[bytes]:
+async def converse(
+    script: Scripted, limits: ServerLimits, requests: list[bytes], finish: list[bytes], kind_of: KindOf = one_kind
+) -> list[bytes]:
     """Send all requests; when the first `finish` have started, end them in that order; return the responses."""
-    server = Server(script.handle, limits, NoTraffic())
+    server = Server(script.handle, limits, NoTraffic(), kind_of=kind_of)
     host, port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(framed(*requests))
@@ -97,6 +114,82 @@ def test_requests_wait_when_too_many_are_unanswered() -> None:
     asyncio.run(main())
 
 
+def test_a_request_of_another_kind_begins_when_all_before_it_are_answered() -> None:
+    async def main() -> None:
+        script = Scripted()
+        server = Server(script.handle, ServerLimits(), NoTraffic(), kind_of=vowels_overlap)
+        reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
+        writer.write(framed(b"a", b"e", b"b", b"i", b"C", b"o"))
+        seen = bytearray()
+
+        async def start(count: int) -> bytes:
+            async with asyncio.timeout(60):
+                while len(seen) < count:
+                    seen.extend(await script.started.get())
+            await asyncio.sleep(0.01)
+            assert script.started.empty()
+            return bytes(seen)
+
+        assert await start(2) == b"ae"
+        script.outcomes[b"e"].set_result(None)
+        assert await start(2) == b"ae"
+        script.outcomes[b"a"].set_result(None)
+        assert await start(3) == b"aeb"
+        script.outcomes[b"b"].set_result(None)
+        assert await start(4) == b"aebi"
+        script.outcomes[b"i"].set_result(None)
+        assert await start(6) == b"aebiCo"
+        script.outcomes[b"o"].set_result(None)
+        async with asyncio.timeout(60):
+            assert await reader.readexactly(30) == framed(b"a", b"e", b"b", b"i", b"C", b"o")
+        assert server.held_bytes == 0
+        writer.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_requests_that_wait_for_their_turn_are_counted_in_memory_and_number() -> None:
+    async def main() -> None:
+        script = Scripted()
+        server = Server(script.handle, ServerLimits(max_requests_in_flight=4), NoTraffic(), kind_of=lambda _: None)
+        reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
+        size, count = 60_000, 100
+        writer.write(framed(*(bytes([97 + number % 26]) * size for number in range(count))))
+        async with asyncio.timeout(60):
+            await script.started.get()
+            await until(lambda: server.held_bytes >= 5 * size)
+            await asyncio.sleep(0.05)
+            assert server.held_bytes < 12 * size, "what one read brings beyond the limit, and no more"
+            for number in range(count):
+                name = bytes([97 + number % 26])
+                while name not in script.outcomes:
+                    await script.started.get()
+                script.outcomes.pop(name).set_result(None)
+                assert await reader.readexactly(4 + size) == framed(name * size)
+        assert server.held_bytes == 0
+        writer.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_goes_leaves_no_memory_behind() -> None:
+    async def main() -> None:
+        script = Scripted()
+        server = Server(script.handle, ServerLimits(request_memory_bytes=50), NoTraffic(), kind_of=lambda _: None)
+        _, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
+        writer.write(framed(b"a" * 100, b"b" * 100) + b"\0\0\0\x64half")
+        async with asyncio.timeout(60):
+            await script.started.get()
+            writer.transport.abort()
+            await until(lambda: server.is_quiet and not server.held_bytes)
+        assert script.started.empty()
+        await server.close()
+
+    asyncio.run(main())
+
+
 def test_what_is_promised_and_fails_to_render_closes_the_connection() -> None:
     async def main() -> None:
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,7 +197,7 @@ def test_what_is_promised_and_fails_to_render_closes_the_connection() -> None:
         def render(_: "asyncio.Future[None]") -> list[bytes]:
             raise ValueError("a mistake of ours")
 
-        server = Server(lambda *_: Promise(outcome, render), ServerLimits(), NoTraffic())
+        server = Server(lambda *_: Promise(outcome, render), ServerLimits(), NoTraffic(), kind_of=one_kind)
         reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
         writer.write(framed(b"a"))
         await asyncio.sleep(0.05)
@@ -120,7 +213,7 @@ def test_what_is_promised_and_fails_to_render_closes_the_connection() -> None:
 
 def test_what_was_answered_before_a_bad_request_has_left() -> None:
     async def main() -> None:
-        server = Server(Scripted().handle, ServerLimits(), NoTraffic())
+        server = Server(Scripted().handle, ServerLimits(), NoTraffic(), kind_of=one_kind)
         reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
         writer.write(framed(b"A", b"B", b"!", b"C"))
         async with asyncio.timeout(60):
@@ -154,7 +247,7 @@ def test_failures_behind_a_failure_are_neither_reported_nor_counted_again(caplog
         loop.set_exception_handler(lambda _, context: unretrieved.append(context))
         traffic = Counted()
         answers = {b"a": refuse, b"b": fail_when_cancelled}
-        server = Server(lambda _, frame: loop.create_task(answers[bytes(frame)]()), ServerLimits(), traffic)
+        server = Server(lambda _, frame: loop.create_task(answers[bytes(frame)]()), ServerLimits(), traffic, one_kind)
         reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
         writer.write(framed(b"a", b"a", b"b", b"a"))
         async with asyncio.timeout(60):

@@ -8,6 +8,11 @@ and versions, and one of
 
 A `RequestError` that escapes a handler becomes a response with that code at the top, where the response has such a
 field; any other exception is our own mistake: it is logged, answered as UNKNOWN_SERVER_ERROR, and the broker lives on.
+
+Kafka works on one request of a connection at a time, and clients rely on it: what a request asks about includes what
+those before it did. `Api.overlaps` is the exception, for the two APIs that clients pipeline for speed: produces, whose
+batches are appended in the order in which they came, and fetches, which change nothing. Every other request begins when
+all before it on its connection are answered, and holds up those behind it.
 """
 
 import asyncio
@@ -40,6 +45,8 @@ class Api:
     max_version: int
     advertised_min_version: int | None = None
     """What ApiVersions says, where that must differ from what is served."""
+    overlaps: bool = False
+    """Whether requests of this API may be under way at the same time on one connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +88,17 @@ class Dispatcher:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._entries = load_handlers()
+        self._overlapping = frozenset(key for key, entry in self._entries.items() if entry.api.overlaps)
         self._loop = asyncio.get_running_loop()
 
     @property
     def apis(self) -> list[Api]:
         return sorted((entry.api for entry in self._entries.values()), key=lambda api: api.key)
+
+    def kind_of(self, frame: bytearray) -> int | None:
+        """Requests of one kind overlap: the API's key, or None if it does not allow that."""
+        api_key = int.from_bytes(frame[:2], "big")
+        return api_key if api_key in self._overlapping else None
 
     def __call__(self, connection: Connection, frame: bytearray) -> Answer:
         started = time.perf_counter()
@@ -124,12 +137,14 @@ class Dispatcher:
         try:
             response = entry.handle(self._broker, request, context)
             if inspect.iscoroutine(response):
-                return self._loop.create_task(self._finish(entry.api, context, response))
+                finishing = self._loop.create_task(self._finish(entry.api, context, response))
+                finishing.add_done_callback(lambda _: response.close())  # it may be cancelled before it begins
+                return finishing
             return [self._encode(context, response)]
         except Exception as error:
             return [self._encode(context, self._failed(entry.api, context, error))]
 
-    async def _finish(self, api: Api, context: RequestContext, coroutine: Any) -> Pieces:
+    async def _finish(self, api: Api, context: RequestContext, coroutine: Any) -> Pieces | None:
         try:
             return [self._encode(context, await coroutine)]
         except Exception as error:

@@ -202,7 +202,7 @@ class Broker:
             idle_timeout_s=config.idle_timeout_s,
             half_request_timeout_s=config.half_request_timeout_s,
         )
-        return Server(self.dispatcher, limits, self.metrics)
+        return Server(self.dispatcher, limits, self.metrics, self.dispatcher.kind_of)
 
     async def stop(self) -> None:
         """Finish what is under way, flush, and close. Nothing that was acknowledged depends on it."""

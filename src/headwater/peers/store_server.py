@@ -77,7 +77,7 @@ class StoreServer:
         """Answers for the broker of this node."""
         self._secret = secret
         self._donor_options = donor_options or ChannelOptions(call_timeout_s=30.0)
-        self._server = Server(self._handle, limits, traffic)
+        self._server = Server(self._handle, limits, traffic, kind_of=lambda _: "call")  # calls are independent
         self._loop = self._server.loop
         self._sessions: dict[Connection, _Session] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

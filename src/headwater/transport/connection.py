@@ -1,9 +1,10 @@
 """One client connection: frames in, responses out in the order of their requests.
 
-Requests of one connection are started in order and may overlap (a produce that waits for the disk does not hold up
-the next one), but responses leave in order, as the protocol demands.
+A request sees what the requests before it did: it starts when all of them are answered. Only requests of one kind may
+overlap (`Server.kind_of` names the kind): a produce that waits for the disk does not hold up the next produce, but a
+ListOffsets behind it waits. Responses leave in the order of their requests, whatever is ready first.
 
-A connection stops being read while it has too many unanswered requests, while its output waits
+A connection stops being read while it has too many unanswered or waiting requests, while its output waits
 for a slow reader, while the server is over its memory budget, or while it is over its rate. All of a connection's
 state belongs to the event loop that runs it.
 """
@@ -29,6 +30,8 @@ JOIN_BELOW_BYTES = 64 * 1024
 _LENGTH = struct.Struct(">i")
 BAD_REQUESTS = frozenset(("bad_request", "frame_too_large"))
 """Facts that end a connection and are the client's fault: they are counted, too."""
+_FOR_READING_ONLY = frozenset({"memory", "backlog"})
+"""Pauses that keep further bytes out. Requests that are here already go on: finishing them is what frees the memory."""
 
 Pieces: TypeAlias = Sequence[Buffer]
 Answer: TypeAlias = "Pieces | asyncio.Future[Pieces | None] | None"
@@ -66,7 +69,10 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(server.scratch)
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Unanswered] = deque()
+        self._unanswered_kind: Hashable | None = None
+        """Of all unanswered requests, if there are any."""
         self._waiting_frames: deque[bytearray] = deque()
+        self._waiting_bytes = 0
         self._output: list[Buffer] = []
         self._output_bytes = 0
         self._pauses: set[str] = set()
@@ -95,16 +101,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._waiting_frames.clear()
+        self._waiting_bytes = 0
+        self._server.forget(self)
         for entry in self._unanswered:
             if entry.answer is not None:
                 _abandon(entry.answer)
             self._server.release_bytes(entry.frame_bytes)
         self._unanswered.clear()
-        self._waiting_frames.clear()
         self._server.release_bytes(self._pending_bytes)
         self._pending_bytes = 0
-        self._transport = None
-        self._server.forget(self)
         when_closed, self.when_closed = self.when_closed, {}
         for action in when_closed.values():
             action()
@@ -131,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
             if server.max_requests_per_second:
                 self._check_rate(now, len(frames))
             self._waiting_frames.extend(frames)
+            self._waiting_bytes += sum(map(len, frames))
             self._start_requests()
 
     def pause_writing(self) -> None:
@@ -168,19 +176,38 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._unanswered
+        return not self._unanswered and not self._waiting_frames
 
     # In order
 
     def _start_requests(self) -> None:
-        while self._waiting_frames and not self._pauses and self._transport is not None:
-            frame = self._waiting_frames.popleft()
+        server, waiting = self._server, self._waiting_frames
+        while waiting and self._pauses <= _FOR_READING_ONLY and self._transport is not None:
+            frame = waiting[0]
+            kind = server.kind_of(frame)
+            if self._unanswered and (kind is None or kind != self._unanswered_kind):
+                break
+            waiting.popleft()
+            self._waiting_bytes -= len(frame)
+            self._unanswered_kind = kind
             if not self._start(frame):
                 break
-            if len(self._unanswered) >= self._server.max_requests_in_flight:
+            if len(self._unanswered) >= server.max_requests_in_flight:
                 self.pause("in_flight")
         if self._output:
             self._flush()
+        if waiting or self._pending_bytes:
+            self._account_waiting()
+
+    def _account_waiting(self) -> None:
+        """Requests that wait for their turn take memory, and there is a limit to their number."""
+        self._account_pending()
+        if len(self._waiting_frames) >= self._server.max_requests_in_flight:
+            self.pause("backlog")
+        elif "backlog" in self._pauses:
+            self._pauses.discard("backlog")
+            if not self._pauses and self._transport is not None:
+                self._transport.resume_reading()
 
     def _start(self, frame: bytearray) -> bool:
         server = self._server
@@ -238,6 +265,8 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
         if "in_flight" in self._pauses and len(unanswered) < self._server.max_requests_in_flight:
             self.resume("in_flight")
+        elif self._waiting_frames and not unanswered:
+            self._start_requests()
 
     def _write(self, pieces: Pieces) -> None:
         size = sum(map(len, pieces))
@@ -260,8 +289,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.traffic.bytes_out(size)
 
     def _account_pending(self) -> None:
-        """Memory of a frame that is still arriving counts, too."""
-        pending = self._reader.pending_bytes
+        """Memory of a frame that is still arriving, or that waits for its turn, counts, too."""
+        pending = self._reader.pending_bytes + self._waiting_bytes
         change = pending - self._pending_bytes
         if change == 0:
             return

@@ -8,7 +8,7 @@ the others' cost.
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -20,6 +20,8 @@ MAX_SWEEP_INTERVAL_S = 5.0
 BACKLOG = 1024
 
 Handle: TypeAlias = "Callable[[Connection, bytearray], Answer | Promise]"
+KindOf: TypeAlias = Callable[[bytearray], Hashable | None]
+"""The kind of the request in a frame. Requests of one kind overlap on their connection; None overlaps with nothing."""
 
 
 class Traffic(Protocol):
@@ -52,8 +54,9 @@ class ServerLimits:
 
 
 class Server:
-    def __init__(self, handle: Handle, limits: ServerLimits, traffic: Traffic) -> None:
+    def __init__(self, handle: Handle, limits: ServerLimits, traffic: Traffic, kind_of: KindOf) -> None:
         self.handle = handle
+        self.kind_of = kind_of
         self.loop = asyncio.get_running_loop()
         self.scratch = bytearray(SCRATCH_BYTES)
         self.max_request_bytes = limits.max_request_bytes

@@ -17,7 +17,7 @@ from headwater.wire.fetch import TopicResult
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=fetch.KEY, name="Fetch", min_version=fetch.MIN_VERSION, max_version=fetch.MAX_VERSION)
+API = Api(key=fetch.KEY, name="Fetch", min_version=fetch.MIN_VERSION, max_version=fetch.MAX_VERSION, overlaps=True)
 
 
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:

@@ -29,6 +29,7 @@ API = Api(
     min_version=produce.MIN_VERSION,
     max_version=produce.MAX_VERSION,
     advertised_min_version=0,
+    overlaps=True,
 )
 
 _ACKS = (-1, 0, 1)
