@@ -85,12 +85,40 @@ def test_contradictions_are_usage_mistakes(cli: Any, name: str, arguments: tuple
 
 @pytest.mark.parametrize(
     ("start", "seen"),
-    [("beginning", "abcde"), ("3", "de"), ("-2", "de"), ("end", ""), ("1h", "abcde"), ("2099-01-01", "")],
+    [
+        ("beginning", "abcde"),
+        ("3", "de"),
+        ("5", ""),
+        ("9999", ""),
+        ("9" * 18, ""),
+        ("-2", "de"),
+        ("-0", ""),
+        ("-9999", "abcde"),
+        ("end", ""),
+        ("1h", "abcde"),
+        ("2099-01-01", ""),
+    ],
 )
 def test_reading_begins_where_it_is_told(cli: Any, name: str, start: str, seen: str) -> None:
     cli.ok("topic", "create", name)
     cli.ok("produce", name, *"abcde")
     assert cli.ok("consume", name, "--exit-at-end", "--from", start) == "".join(f"{letter}\n" for letter in seen)
+
+
+def test_an_offset_that_a_partition_does_not_hold_begins_at_its_nearest_end(cli: Any, name: str) -> None:
+    cli.ok("topic", "create", name, "--partitions", "2")
+    cli.ok("produce", name, "--partition", "0", *"abcde")
+    cli.ok("produce", name, "--partition", "1", *"xyz")
+    past = cli("consume", name, "--exit-at-end", "--from", "9999")
+    assert (past.exit_code, past.stdout) == (0, "")
+    assert past.stderr == "2 of 2 partitions end before offset 9999, at 5: reading begins at the end.\n"
+    one = cli("consume", name, "--exit-at-end", "--from", "4")
+    assert (one.stdout, one.stderr.split(":")[0]) == ("e\n", "1 of 2 partitions end before offset 4")
+    alone = cli("consume", name, "--exit-at-end", "--from", "9999", "--partition", "1", "--json")
+    assert (alone.stdout, alone.stderr.split(":")[0]) == ("", "The partition ends before offset 9999, at 3")
+    cli.ok("topic", "trim", name, "--before", "3", "--partition", "0", "--yes")
+    before = cli("consume", name, "--exit-at-end", "--from", "1", "--format", "%p %o")
+    assert sorted(before.stdout.splitlines()) == ["0 3", "0 4", "1 1", "1 2"] and before.stderr == ""
 
 
 def test_reading_stops_after_so_many_records(cli: Any, name: str) -> None:

@@ -19,17 +19,18 @@ from headwater.cli.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     Bootstrap,
+    admin,
     client_config,
     explain,
     kafka_problems,
     topic_metadata,
 )
 from headwater.cli.output import Problem, note
-from headwater.cli.position import HELP, parse_position
+from headwater.cli.position import HELP, offset_range, parse_position
 from headwater.cli.record_format import DEFAULT_FORMAT, Render, as_json, compile_format
 from headwater.cli.topic import chosen_partitions
 from headwater.gateway.kafka.blocking import poll_some
-from headwater.model.position import Anchor, Position
+from headwater.model.position import Anchor, Position, place_in
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -89,11 +90,12 @@ def consume(
                 consumer.subscribe([topic])
             else:
                 indexes = chosen_partitions(metadata, partition)
-                consumer.assign(_starting_places(consumer, topic, indexes, position or Position(Anchor.BEGINNING)))
+                start_at = position or Position(Anchor.BEGINNING)
+                consumer.assign(_starting_places(consumer, topic, indexes, start_at, bootstrap))
             if follow and sys.stdout.isatty():
                 note(f"Reading {topic}; Ctrl-C ends.")
             with stop_signals() as is_stopping:
-                for records in _polls(consumer, max_records, follow, is_stopping, bootstrap, topic):
+                for records in _polls(consumer, max_records, follow, is_stopping, bootstrap, topic, group or ""):
                     _write(records, render)
                     if group is not None:
                         for record in records:
@@ -123,7 +125,9 @@ def stop_signals() -> "Iterator[Callable[[], bool]]":
 
 
 def _consumer_config(group: str | None, position: Position | None, follow: bool) -> dict[str, Any]:
-    at_end = position is not None and position.anchor is Anchor.END
+    # A group without a position begins here. Without a group the places are given, and one that retention takes away
+    # while it is read goes on with the oldest record there is.
+    at_end = group is not None and position is not None and position.anchor is Anchor.END
     return {
         # librdkafka wants a group even for reading without one; it is never joined and nothing is committed to it.
         "group.id": group if group is not None else "headwater-cli",
@@ -140,20 +144,42 @@ def _consumer_config(group: str | None, position: Position | None, follow: bool)
 
 
 def _starting_places(
-    consumer: "Consumer", topic: str, indexes: list[int], position: Position
+    consumer: "Consumer", topic: str, indexes: list[int], position: Position, bootstrap: str
 ) -> "list[TopicPartition]":
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     if position.anchor is Anchor.TIME:
         wanted = [TopicPartition(topic, index, position.value) for index in indexes]
-        return list(consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
+        found = list(consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
+        for place in found:
+            if place.error is not None:
+                raise explain(place.error, bootstrap, topic=topic)
+        return found
+    if position.anchor is Anchor.OFFSET:
+        return _at_offset([TopicPartition(topic, index) for index in indexes], position, bootstrap)
     offset = {
         Anchor.BEGINNING: OFFSET_BEGINNING,
         Anchor.END: OFFSET_END,
-        Anchor.OFFSET: position.value,
         Anchor.LAST: OFFSET_TAIL_BASE - position.value,
     }[position.anchor]
     return [TopicPartition(topic, index, offset) for index in indexes]
+
+
+def _at_offset(places: "list[TopicPartition]", position: Position, bootstrap: str) -> "list[TopicPartition]":
+    """The places at one offset, kept within what each partition holds: a consumer that asks for an offset outside of it
+    is sent to the beginning, past the end as well."""
+    from confluent_kafka import TopicPartition
+
+    with admin(bootstrap) as client:
+        held = offset_range(client, places)
+    shorter = [end for _, end in held.values() if end < position.value]
+    if shorter:
+        which = f"{len(shorter)} of {len(held)} partitions end" if len(held) > 1 else "The partition ends"
+        note(
+            f"{which} before offset {position.value}{f', at {max(shorter)}' if len(shorter) == len(held) else ''}: "
+            "reading begins at the end."
+        )
+    return [TopicPartition(*key, place_in(position, *ends, None)) for key, ends in held.items()]
 
 
 def _polls(
@@ -163,6 +189,7 @@ def _polls(
     is_stopping: Callable[[], bool],
     bootstrap: str,
     topic: str,
+    group: str,
 ) -> "Iterator[list[Message]]":
     """Records as they come, until there are enough, or all partitions are at their end and nobody wants to wait."""
     from confluent_kafka import KafkaError
@@ -179,7 +206,7 @@ def _polls(
             elif error.code() == KafkaError._PARTITION_EOF:
                 at_end.add(message.partition())
             elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-                raise explain(error, bootstrap, topic=topic)
+                raise explain(error, bootstrap, topic=topic, group=group)
         if records:
             left -= len(records)
             yield records
