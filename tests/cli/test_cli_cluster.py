@@ -208,7 +208,8 @@ def test_a_question_about_no_cluster_at_all_says_how_to_name_one(
 
 
 def serve(*arguments: str, data: Path) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "serve", "--data", str(data), "--listen", "127.0.0.1:0", "--metrics", "off", *arguments]
+    own = ["--data", str(data), "--listen", "127.0.0.1:0", "--metrics", "off", "--http", "off"]
+    command = [*COMMAND, "serve", *own, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 

@@ -57,6 +57,8 @@ def serving(
 
 
 def refused(*options: str) -> "subprocess.CompletedProcess[str]":
+    # A port of its own: the usual one may be taken.
+    options = options if "--http" in options else (*options, "--http", "off")
     return subprocess.run([*SERVE, *options], capture_output=True, text=True, timeout=60)
 
 
@@ -149,13 +151,33 @@ def test_a_data_directory_has_one_broker(tmp_path: Path) -> None:
     assert "Traceback" not in second.stderr
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--listen", "--http"])
+def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        result = refused("--data", str(tmp_path), "--listen", address, "--metrics", "off")
+        others = ("--listen", "127.0.0.1:0") if option != "--listen" else ()
+        result = refused("--data", str(tmp_path), option, address, "--metrics", "off", *others)
     assert result.returncode == 1
     assert f"headwater: Another program listens on {address}." in result.stderr
-    assert "--listen" in result.stderr and "Traceback" not in result.stderr
+    assert option in result.stderr and "Traceback" not in result.stderr
+    assert result.stdout == "", "there is no banner of a broker that does not serve"
+
+
+def test_an_http_address_of_another_machine_is_named(tmp_path: Path) -> None:
+    listen = ("--data", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics", "off")
+    result = refused(*listen, "--http", "192.0.2.1:8080")
+    assert result.returncode == 1
+    assert "headwater: 192.0.2.1:8080 is not an address of this machine. Choose one with --http" in result.stderr
+
+
+def test_a_token_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('http_token_file = "/does/not/exist"\n')
+    listen = ("--data", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics", "off", "--http", "127.0.0.1:0")
+    result = refused("--config", str(config), *listen)
+    assert result.returncode == 2
+    assert "headwater: http_token_file: /does/not/exist: cannot be read" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_data_directory_that_cannot_be_one_is_named(tmp_path: Path) -> None:

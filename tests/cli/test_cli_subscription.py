@@ -145,7 +145,7 @@ def test_queues_are_listed_and_described(cli: Any, topic: str) -> None:
     assert [row["kind"] for row in cli.json("subscription", "list", topic)] == ["queue", "stream"]
     assert cli.json("queue", "describe", f"{topic}-q")["partitions"][0]["position"] == 0
     refused = cli("queue", "describe", f"{topic}-s")
-    assert refused.exit_code == 1 and f"Queue {topic}-s does not exist." in refused.stderr
+    assert refused.exit_code == 1 and f"{topic}-s is a stream, not a queue." in refused.stderr
 
 
 def test_a_paused_queue_gives_its_workers_nothing(cli: Any, bootstrap: str, topic: str) -> None:

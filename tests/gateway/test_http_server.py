@@ -65,16 +65,9 @@ def test_a_broker_serves_http_and_stops_cleanly(tmp_path: Path) -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_a_port_that_is_taken_is_a_warning_for_a_broker_and_the_end_of_a_gateway(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_the_end_of_a_gateway() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        options = ["--listen", "127.0.0.1:0", "--metrics", "off", "--http", address]
-        with running("serve", "--data", str(tmp_path), *options) as (process, url):
-            assert url == "off"
-            process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=60)
-            assert process.returncode == 0
-        assert "http_unavailable" in errors and "--http" in errors
         alone = subprocess.run([*COMMAND, "gateway", "--http", address], capture_output=True, text=True, timeout=60)
         assert alone.returncode == 1
         assert address in alone.stderr and "Traceback" not in alone.stderr

@@ -243,6 +243,8 @@ def test_a_private_address_is_refused_by_a_gateway_that_was_not_told_to_allow_it
         body = {"name": f"{topic}-x", "topic": topic, "kind": "queue", "push": {"url": "http://127.0.0.1:1/"}}
         refused = client.post("/v1/subscriptions", json=body)
         assert refused.status_code == 400 and "not a public address" in refused.json()["detail"]
+        assert "http_private_webhooks = true" in refused.json()["detail"]
+        assert "`headwater gateway --private-webhooks`" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_a_broker_without_its_etcd_says_so_and_ends(tmp_path: Path, url: str, st
     config = tmp_path / "broker.toml"
     config.write_text(f'metadata = "{url}"')
     command = [sys.executable, "-m", "headwater.cli.main", "serve", "--config", str(config), "--metrics", "off"]
-    command += ["--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    command += ["--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", "--http", "off"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == status
     assert words in done.stderr

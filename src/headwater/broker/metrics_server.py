@@ -59,7 +59,8 @@ class MetricsServer:
             server._server = await asyncio.start_server(server._accept, host, port, limit=MAX_REQUEST_BYTES)
         except OSError as error:
             reason = error.strerror or str(error)
-            log_fact("metrics_unavailable", logging.WARNING, host=host, port=port, reason=reason)
+            advice = "choose another address with --metrics, or --metrics off"
+            log_fact("metrics_unavailable", logging.WARNING, host=host, port=port, reason=reason, advice=advice)
             return None
         server._sampler = asyncio.create_task(server._sample_loop_delay(), name="metrics-loop-delay")
         return server

@@ -4,13 +4,13 @@ confluent-kafka is imported inside functions: help and `headwater serve` start w
 """
 
 import os
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwater.cli.bootstrap import check_bootstrap, no_broker
 from headwater.cli.output import Problem
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 15.0
 
 Bootstrap = Annotated[
@@ -29,8 +28,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
-    """Configuration of any confluent-kafka client, once we know that somebody listens there."""
-    _check_that_somebody_listens(bootstrap)
+    """Configuration of any confluent-kafka client, once we know that a broker listens there."""
+    check_bootstrap(bootstrap)
     quiet = {"log_level": 0, "client.id": "headwater-cli", "error_cb": _ignore}
     return {"bootstrap.servers": bootstrap, **quiet, **more}
 
@@ -67,7 +66,9 @@ def topic_metadata(client: Any, topic: str, bootstrap: str) -> "TopicMetadata":
     return metadata
 
 
-def explain(error: "KafkaError", bootstrap: str, *, topic: str = "", group: str = "") -> Problem:
+def explain(
+    error: "KafkaError", bootstrap: str, *, topic: str = "", group: str = "", partition: int | None = None
+) -> Problem:
     """What a Kafka error means for the person who typed the command."""
     from confluent_kafka import KafkaError
 
@@ -84,8 +85,20 @@ def explain(error: "KafkaError", bootstrap: str, *, topic: str = "", group: str 
             f"{subject} does not exist.",
             "`headwater topic list` shows those that do; `headwater topic create` makes one.",
         )
+    if code == KafkaError._UNKNOWN_PARTITION:
+        return Problem(
+            f"{subject} has no partition {partition}." if partition is not None else f"{subject} lacks a partition.",
+            f"`headwater topic describe {topic or 'TOPIC'}` shows those that it has.",
+        )
+    if code == KafkaError.TOPIC_EXCEPTION and topic:
+        return _bad_name(error, topic)
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return Problem(f"{subject} exists already.", "Change it with `headwater topic alter`.")
+    if code == KafkaError.INCONSISTENT_GROUP_PROTOCOL and group:
+        return Problem(
+            f"Group {group} is of another kind, or its members share out partitions in another way.",
+            "`headwater group list` shows its type; `headwater queue` is for those of type share.",
+        )
     if code == KafkaError.GROUP_ID_NOT_FOUND:
         return Problem(f"{subject} does not exist.", "`headwater group list` shows those that do.")
     if code in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
@@ -94,10 +107,16 @@ def explain(error: "KafkaError", bootstrap: str, *, topic: str = "", group: str 
     return Problem(f"{subject + ': ' if topic or group else ''}{reason.rstrip('.')} ({error.name()}).")
 
 
-def no_broker(bootstrap: str) -> Problem:
-    return Problem(
-        f"No broker answers at {bootstrap}.", "Start one with `headwater serve`, or name another with --bootstrap."
-    )
+def _bad_name(error: "KafkaError", topic: str) -> Problem:
+    """A refused produce does not say what is wrong with a name, as a refused creation does."""
+    from headwater.broker.topic_name import check_topic_name
+    from headwater.model.errors import RequestError
+
+    try:
+        check_topic_name(topic)
+    except RequestError as refused:
+        return Problem(str(refused), "`headwater topic list` shows the names there are.")
+    return Problem(f"Topic {topic}: {error.str().rstrip('.')}.", "`headwater topic list` shows the names there are.")
 
 
 def parse_assignments(pairs: list[str], option: str) -> dict[str, str]:
@@ -113,20 +132,6 @@ def parse_assignments(pairs: list[str], option: str) -> dict[str, str]:
 
 def default_bootstrap() -> str:
     return os.environ.get("HEADWATER_BOOTSTRAP", DEFAULT_BOOTSTRAP)
-
-
-def _check_that_somebody_listens(bootstrap: str) -> None:
-    """librdkafka keeps trying in silence; a refused connection is known at once."""
-    for address in bootstrap.split(","):
-        host, separator, port = address.strip().rpartition(":")
-        if not separator or not host or not port.isdigit():
-            raise Problem(f"--bootstrap {bootstrap!r} is not HOST:PORT.", "For example: 127.0.0.1:9092.", exit_code=2)
-        with (
-            suppress(OSError, OverflowError),
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S),
-        ):
-            return
-    raise no_broker(bootstrap)
 
 
 def _ignore(_: object) -> None:

@@ -3,11 +3,13 @@
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headwater.cli.bootstrap import NoBroker, check_bootstrap
 from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap
 from headwater.cli.output import Problem, say
 
@@ -51,6 +53,8 @@ def gateway(
         host, port = Address.parse(http)
     except ConfigError as error:
         raise Problem(f"--http {http!r}: {error}.", exit_code=2) from error
+    with suppress(NoBroker):  # the gateway waits for one
+        check_bootstrap(bootstrap)
     settings = GatewayConfig(
         bootstrap=bootstrap,
         host=host,

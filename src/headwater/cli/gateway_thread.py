@@ -1,17 +1,14 @@
 """The gateway in the process of a broker: it begins when the broker has begun, and ends before it."""
 
-import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
     from headwater.gateway.server import GatewayThread
 
-log = logging.getLogger(__name__)
-
 
 def start_gateway(broker: "Broker") -> "GatewayThread | None":
-    """None, and a warning with advice, if its address cannot be had: a broker without HTTP still serves."""
+    """None if there is to be none. Raises OSError if its address cannot be had, BadToken if its token is none."""
     config = broker.config
     if config.http is None:
         return None
@@ -20,6 +17,10 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
     from headwater.gateway.config import GatewayConfig
     from headwater.gateway.server import GatewayThread, listen
 
+    if config.http_token_file is not None:
+        from headwater.gateway.security import read_token
+
+        read_token(config.http_token_file)
     host, port = broker.address
     metrics = broker.metrics_address
     settings = GatewayConfig(
@@ -31,15 +32,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
         allowed_hosts=config.http_allowed_hosts,
         private_webhooks=config.http_private_webhooks,
     )
-    try:
-        gateway = GatewayThread(settings, listen(settings), new_event_loop)
-    except OSError as error:
-        log.warning(
-            'http_unavailable address=%s reason="%s" advice="choose another address with --http, or --http off"',
-            config.http,
-            error.strerror or error,
-        )
-        return None
+    gateway = GatewayThread(settings, listen(settings), new_event_loop)
     gateway.start()
     return gateway
 

@@ -20,6 +20,7 @@ from headwater.cli.client import (
 from headwater.cli.departures import DEFAULT_METRICS, departures
 from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, offset_range, parse_position, resolve
+from headwater.cli.share_group import ListedGroup, list_groups, no_such_group
 from headwater.cli.topic import chosen_partitions
 from headwater.gateway.kafka.blocking import committed_places
 
@@ -44,14 +45,11 @@ class Progress:
 
 
 @app.command("list")
-def list_groups(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """List the groups."""
+def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """List the groups. Those of type share are queues: `headwater queue` shows more of them."""
     with admin(bootstrap) as client:
-        listed = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
-        if listed.errors:
-            raise listed.errors[0]
-        groups = sorted(listed.valid, key=lambda group: group.group_id)
-    rows = [{"group": group.group_id, "state": word(group.state), "type": word(group.type)} for group in groups]
+        groups = sorted(list_groups(client).values(), key=lambda group: group.name)
+    rows = [{"group": group.name, "state": group.state, "type": group.kind} for group in groups]
     if json:
         print_json(rows)
         return
@@ -155,9 +153,13 @@ def reset_offsets(
 
     position = parse_position(to, time.time_ns() // 1_000_000)
     with admin(bootstrap) as client:
+        groups = list_groups(client)
+        _check_no_queue(groups.get(group))
         committed = {(place.topic, place.partition): place.offset for place in committed_places(client, group)}
         topics = topic or sorted({name for name, _ in committed})
         if not topics:
+            if group not in groups:
+                raise Problem(f"Group {group} does not exist.", "To place it before it is used, name a --topic.")
             raise Problem(f"Group {group} has read no topic yet.", "Name one with --topic.")
         places = [
             TopicPartition(name, index)
@@ -179,17 +181,27 @@ def reset_offsets(
     print_table(("topic", "partition", "from", "to"), [tuple(row.values()) for row in rows])
 
 
+def _check_no_queue(listed: ListedGroup | None) -> None:
+    if listed is not None and listed.is_share:
+        raise Problem(
+            f"Group {listed.name} is a queue, and has no committed offsets.",
+            "Kafka's tool `kafka-share-groups --reset-offsets` moves it.",
+        )
+
+
 def describe_group(client: "AdminClient", group: str, bootstrap: str) -> Any:
-    from confluent_kafka import ConsumerGroupState, KafkaException
+    from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
     (future,) = client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S).values()
     try:
         described = future.result()
     except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            raise no_such_group(client, group) from error
         raise explain(error.args[0], bootstrap, group=group) from error
     # Older versions of the API describe a group that nobody knows as a dead one.
     if described.state == ConsumerGroupState.DEAD:
-        raise Problem(f"Group {group} does not exist.", "`headwater group list` shows those that do.")
+        raise no_such_group(client, group)
     return described
 
 

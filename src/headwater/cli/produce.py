@@ -97,7 +97,7 @@ def produce(
     header: Annotated[
         list[str], typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
     ] = [],  # noqa: B006
-    partition: Annotated[int, typer.Option("--partition", "-p", help="-1 chooses by key.")] = -1,
+    partition: Annotated[int, typer.Option("--partition", "-p", min=-1, help="-1 chooses by key.")] = -1,
     compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds a record may take to be acknowledged.")] = 30.0,
     json: Json = False,
@@ -138,7 +138,7 @@ def produce(
         finally:
             producer.flush(timeout_s + 1)
     tally.failed += len(producer)
-    _report(tally, topic, bootstrap, time.monotonic() - began, json=json, one_line=bool(values))
+    _report(tally, topic, partition, bootstrap, time.monotonic() - began, json=json, one_line=bool(values))
 
 
 def _send_all(
@@ -168,20 +168,24 @@ def _send_all(
             producer.poll(0)
 
 
-def _report(tally: Tally, topic: str, bootstrap: str, seconds: float, *, json: bool, one_line: bool) -> None:
+def _report(
+    tally: Tally, topic: str, partition: int, bootstrap: str, seconds: float, *, json: bool, one_line: bool
+) -> None:
     if json:
         summary = {"topic": topic, "records": tally.delivered, "failed": tally.failed, "bytes": tally.sent_bytes}
-        offsets = {str(partition): offset for partition, offset in sorted(tally.last_offsets.items())}
+        offsets = {str(index): offset for index, offset in sorted(tally.last_offsets.items())}
         print_json({**summary, "seconds": round(seconds, 3), "last_offsets": offsets})
     elif one_line and tally.delivered == 1:
-        ((partition, offset),) = tally.last_offsets.items()
-        say(f"{topic} partition {partition} offset {offset}")
+        ((written_to, offset),) = tally.last_offsets.items()
+        say(f"{topic} partition {written_to} offset {offset}")
     elif tally.delivered or not tally.failed:
         plural = "s" * (tally.delivered != 1)
         note(f"{tally.delivered} record{plural} to {topic}, {size(tally.sent_bytes)} in {seconds:.1f} s")
     if not tally.failed:
         return
-    reasons = dict.fromkeys(str(explain(error, bootstrap, topic=topic)) for error in tally.failures)
+    reasons = dict.fromkeys(
+        str(explain(error, bootstrap, topic=topic, partition=partition)) for error in tally.failures
+    )
     raise Problem(f"{tally.failed} record{'s' * (tally.failed != 1)} not acknowledged.", " ".join(reasons))
 
 

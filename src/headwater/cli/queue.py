@@ -65,7 +65,9 @@ def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOT
     """Show where a queue is, what is left in it, who works on it, and its settings."""
     with admin(bootstrap) as client:
         facts = subscription(client, name)
-        if facts is None or facts.kind != QUEUE:
+        if facts is not None and facts.kind != QUEUE:
+            raise Problem(f"{name} is a stream, not a queue.", f"`headwater subscription describe {name}` shows it.")
+        if facts is None:
             raise Problem(f"Queue {name} does not exist.", "`headwater queue list` shows those that do.")
         show_subscription(client, facts, bootstrap, json=json)
 

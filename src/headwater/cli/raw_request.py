@@ -2,9 +2,10 @@
 
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from headwater.cli.client import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S
+from headwater.cli.bootstrap import CONNECT_TIMEOUT_S, Address
+from headwater.cli.client import REQUEST_TIMEOUT_S
 from headwater.cli.output import Problem
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ CLIENT_ID = "headwater-cli"
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 FIND_COORDINATOR = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-
-Address: TypeAlias = tuple[str, int]
 
 
 class NoAnswer(Problem):
@@ -57,13 +56,27 @@ def coordinator(client: "AdminClient", name: str, key_type: int = GROUP_KEY) -> 
 
 def check(code: int, reason: str | None, subject: str) -> None:
     """Raise a Problem for an error in an answer."""
-    from confluent_kafka import KafkaError
-
-    if code == KafkaError.NON_EMPTY_GROUP:
-        raise Problem(f"{subject} has members that are running.", "Stop them first.")
     if code:
-        error = KafkaError(code)
-        raise Problem(f"{subject}: {(reason or error.str()).rstrip('.')} ({error.name()}).")
+        raise Problem(*_told(code, reason, subject))
+
+
+def _told(code: int, reason: str | None, subject: str) -> tuple[str, str]:
+    """What happened, and what to do. librdkafka has no words for errors of requests that it does not make."""
+    from headwater.model.errors import ErrorCode
+
+    if code == ErrorCode.NON_EMPTY_GROUP:
+        return f"{subject} has members that are running.", "Stop them first."
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return f"{subject} does not exist.", "`headwater group list` shows those that do."
+    if code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return f"{subject} does not exist.", "`headwater transaction list` shows those that do."
+    if code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+        return f"{subject} has no coordinator now.", "Try it again."
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    return (f"{subject}: {reason.rstrip('.')} ({name})." if reason else f"{subject}: the broker says {name}."), ""
 
 
 def message(**fields: object) -> object:

@@ -151,9 +151,12 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
         raise _explain_start(error, config) from error
     gateway = None
     try:
+        try:
+            gateway = start_gateway(broker)
+        except (OSError, ValueError) as error:
+            raise _explain_gateway(error, config) from error
         if parent_fd is not None:
             _tell_parent(parent_fd, broker, stop_asked)
-        gateway = start_gateway(broker)
         say(_banner(broker, gateway))
         sys.stdout.flush()
         settle_garbage_collector()
@@ -258,7 +261,20 @@ def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
         return Problem(f"The metadata store cannot be used: {error}.", "Check the setting metadata, and that store.")
     if not isinstance(error, OSError):
         return error
-    address, option = _listened(error, config)
+    if error.errno == errno.ENOSPC:
+        return Problem(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
+    if error.filename is not None:
+        return Problem(f"Cannot use {error.filename}: {error.strerror}.", "Choose another directory with --data.")
+    return _explain_address(error, *_listened(error, config))
+
+
+def _explain_gateway(error: OSError | ValueError, config: "BrokerConfig") -> Problem:
+    if isinstance(error, OSError):
+        return _explain_address(error, config.http, "--http, or do without (--http off)")
+    return Problem(f"http_token_file: {error}.", exit_code=2)
+
+
+def _explain_address(error: OSError, address: object, option: str) -> Problem:
     if error.errno == errno.EADDRINUSE:
         return Problem(
             f"Another program listens on {address}.",
@@ -266,11 +282,7 @@ def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
         )
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return Problem(f"{address} is not an address of this machine.", f"Choose one with {option}.")
-    if error.errno == errno.ENOSPC:
-        return Problem(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
-    if error.filename is None:
-        return Problem(f"Cannot listen on {address}: {error.strerror or error}.", f"Choose another with {option}.")
-    return Problem(f"Cannot use {error.filename}: {error.strerror}.", "Choose another directory with --data.")
+    return Problem(f"Cannot listen on {address}: {error.strerror or error}.", f"Choose another with {option}.")
 
 
 def _listened(error: OSError, config: "BrokerConfig") -> tuple[object, str]:

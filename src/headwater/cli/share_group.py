@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headwater.cli.output import Problem
 from headwater.cli.raw_request import ask, brokers, check, coordinator, message
 
 if TYPE_CHECKING:
@@ -19,7 +20,12 @@ SHARE = "share"
 class ListedGroup:
     name: str
     state: str
-    is_share: bool
+    kind: str
+    """Kafka's word: classic, consumer, share or streams."""
+
+    @property
+    def is_share(self) -> bool:
+        return self.kind == SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,17 @@ def list_groups(client: "AdminClient") -> dict[str, ListedGroup]:
         answer = ask(broker, LIST_GROUPS, 5, states_filter=[], types_filter=[])
         check(answer.error_code, None, "The list of groups")
         for group in answer.groups:
-            is_share = group.group_type.lower() == SHARE
-            found[group.group_id] = ListedGroup(group.group_id, _words(group.group_state), is_share)
+            kind = group.group_type.lower() or "unknown"
+            found[group.group_id] = ListedGroup(group.group_id, _words(group.group_state), kind)
     return found
+
+
+def no_such_group(client: "AdminClient", group: str) -> Problem:
+    """For a group that is asked for as a consumer group, and is none."""
+    listed = list_groups(client).get(group)
+    if listed is not None and listed.is_share:
+        return Problem(f"Group {group} is a queue.", f"`headwater queue describe {group}` shows it.")
+    return Problem(f"Group {group} does not exist.", "`headwater group list` shows those that do.")
 
 
 def configured_groups(client: "AdminClient") -> list[str]:

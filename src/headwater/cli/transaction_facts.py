@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headwater.cli.bootstrap import Address
 from headwater.cli.client import REQUEST_TIMEOUT_S
 from headwater.cli.output import Problem
-from headwater.cli.raw_request import TRANSACTION_KEY, Address, ask, brokers, check, coordinator, message
+from headwater.cli.raw_request import TRANSACTION_KEY, ask, brokers, check, coordinator, message
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -16,6 +16,10 @@ IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 MAX_ADDRESSES = 16
 LOOK_UP_S = 5.0
+HOW_TO_ALLOW = (
+    "Private ones are allowed by http_private_webhooks = true in the broker's configuration, "
+    "or `headwater gateway --private-webhooks`"
+)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -84,7 +88,7 @@ class PublicResolver(AbstractResolver):
 def _check_public(address: IpAddress) -> None:
     for each in _meant(address):
         if not each.is_global or each.is_multicast or each.is_reserved:
-            raise RefusedTarget(f"{address} is not a public address, and private_webhooks is not set")
+            raise RefusedTarget(f"{address} is not a public address. {HOW_TO_ALLOW}")
 
 
 def _meant(address: IpAddress) -> list[IpAddress]:

@@ -14,7 +14,7 @@ export async function pipelines(main, { signal }) {
     const { pipelines: found } = await get("/v1/pipelines", signal);
     for (const [name, one] of known) if (!found.some((each) => each.pipeline === name)) { one.element.remove(); known.delete(name); }
     if (found.length === 0) {
-      show(place, panel("None yet", {}, empty("No pipeline has run on this cluster", "A pipeline is a file that names sources, steps and sinks; Spark runs it.", ["headwater pipeline run clicks.yaml"])));
+      show(place, panel("None yet", {}, empty("No pipeline has run on this cluster", "A pipeline is a file that names sources, steps and sinks; Spark runs it.", ["headwater pipeline ready ecommerce --to pipelines", "headwater pipeline run pipelines/ecommerce.toml"])));
       return;
     }
     if (known.size === 0) show(place);
