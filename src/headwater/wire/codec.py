@@ -3,17 +3,18 @@
 A message is one `Message` whatever its version: a request decoded from an old version has the
 fields of the newest with their defaults, and a response is written with the fields that its version has.
 
-A count is refused when
-the rest of the request could not hold that many elements, unknown tagged fields are skipped, and the
-elements of one request are counted against a budget. See docs/decisions/0004-own-codec-over-kio-schemas.md.
+A count is refused when the rest of the request could not hold that many elements, and the elements of one request are
+counted against a budget. Null is refused where the field is not nullable in the version of the message: its handler
+finds None only where that version allows it. Unknown tagged fields are skipped; one that comes twice is refused.
+See docs/decisions/0004-own-codec-over-kio-schemas.md.
 """
 
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headwater.wire.schema import NULL_UUID, Field, Struct
 
@@ -95,9 +96,18 @@ class Cursor:
         if position < self.end and not self.buffer[position]:  # none, as nearly always
             self.position = position + 1
             return
+        for _, size in self.tags():
+            self.take(size)
+
+    def tags(self) -> Iterator[tuple[int, int]]:
+        """Number and size of each tagged field. The caller reads or skips its bytes before it asks for the next."""
+        seen: set[int] = set()
         for _ in range(self.count(self.uvarint(), 2)):
-            self.uvarint()
-            self.take(self.uvarint())
+            tag = self.uvarint()
+            if tag in seen:
+                raise MalformedRequest(f"tagged field {tag} comes twice")
+            seen.add(tag)
+            yield tag, self.uvarint()
 
 
 Read: TypeAlias = Callable[[Cursor], Any]
@@ -152,9 +162,7 @@ def struct_reader(schema: Struct, newest: Struct) -> Callable[[Cursor], Message]
 
 
 def _read_tags(cursor: Cursor, tagged: dict[int | None, tuple[str, Read]], values: dict[str, Any]) -> None:
-    for _ in range(cursor.count(cursor.uvarint(), 2)):
-        tag = cursor.uvarint()
-        size = cursor.uvarint()
+    for tag, size in cursor.tags():
         known = tagged.get(tag)
         if known is None:
             cursor.take(size)
@@ -170,20 +178,34 @@ def _field_reader(field: Field, newest: Field, is_flexible: bool) -> Read:
         newest_struct = newest.type if isinstance(newest.type, Struct) else field.type
         read_struct = struct_reader(field.type, newest_struct)
         if field.is_array:
-            return _array_reader(read_struct, _min_bytes(field.type), is_flexible)
-        if field.is_nullable:
-            return lambda cursor: read_struct(cursor) if cursor.take(1)[0] == 1 else None
-        return read_struct
+            return _array_reader(read_struct, _min_bytes(field.type), field, is_flexible)
+        return _nullable_struct_reader(read_struct, field.name) if field.is_nullable else read_struct
     if field.is_array:
-        element = _primitive_reader(field.type, is_flexible)
-        return _array_reader(element, _min_primitive_bytes(field.type, is_flexible), is_flexible)
-    return _primitive_reader(field.type, is_flexible)
+        element = _primitive_reader(field.type, field, is_flexible, may_be_null=False)
+        return _array_reader(element, _min_primitive_bytes(field.type, is_flexible), field, is_flexible)
+    return _primitive_reader(field.type, field, is_flexible, may_be_null=field.is_nullable)
 
 
-def _array_reader(read_element: Read, min_element_bytes: int, is_flexible: bool) -> Read:
+def _nullable_struct_reader(read_struct: Read, name: str) -> Read:
+    def read(cursor: Cursor) -> Message | None:
+        presence = cursor.take(1)[0]
+        if presence == 1:
+            return cast(Message, read_struct(cursor))
+        if presence != 0xFF:
+            raise MalformedRequest(f"{name} is neither there nor null")
+        return None
+
+    return read
+
+
+def _array_reader(read_element: Read, min_element_bytes: int, field: Field, is_flexible: bool) -> Read:
+    name, may_be_null = field.name, field.is_nullable
+    read_count = _length_reader(_INT32, is_flexible)
+
     def read(cursor: Cursor) -> list[Any] | None:
-        announced = cursor.uvarint() - 1 if is_flexible else _INT32.unpack(cursor.take(4))[0]
+        announced = read_count(cursor)
         if announced < 0:
+            check_null(announced, may_be_null, name)
             return None
         return [read_element(cursor) for _ in range(cursor.count(announced, min_element_bytes))]
 
@@ -194,40 +216,62 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-def _primitive_reader(kafka_type: str, is_flexible: bool) -> Read:
+def check_null(length: int, may_be_null: bool, name: str) -> None:
+    """A negative length says null, if it is -1 and the field may be null; otherwise it is refused."""
+    if length != -1:
+        raise MalformedRequest(f"{name} has the length {length}")
+    if not may_be_null:
+        raise MalformedRequest(f"{name} is null, which it may not be in this version")
+
+
+def _primitive_reader(kafka_type: str, field: Field, is_flexible: bool, may_be_null: bool) -> Read:
+    name = field.name
     if kafka_type in _FIXED:
-        layout = struct.Struct(">" + _FIXED[kafka_type])
-        size, unpack = layout.size, layout.unpack
-        return lambda cursor: unpack(cursor.take(size))[0]
+        return _fixed_reader(struct.Struct(">" + _FIXED[kafka_type]))
     if kafka_type == "uuid":
         return lambda cursor: uuid.UUID(bytes=bytes(cursor.take(16)))
-    read_length = _length_reader(kafka_type, is_flexible)
     if kafka_type == "string":
+        read_length = _length_reader(_INT16, is_flexible)
 
         def read_string(cursor: Cursor) -> str | None:
             length = read_length(cursor)
             if length < 0:
+                check_null(length, may_be_null, name)
                 return None
             try:
                 return str(cursor.take(length), "utf-8")
             except UnicodeDecodeError as error:
-                raise MalformedRequest(f"a string is not UTF-8: {error}") from None
+                raise MalformedRequest(f"{name} is not UTF-8: {error}") from None
 
         return read_string
     assert kafka_type in ("bytes", "records"), f"no reader for {kafka_type}"
+    read_size = _length_reader(_INT32, is_flexible)
 
     def read_bytes(cursor: Cursor) -> bytes | None:
-        length = read_length(cursor)
-        return bytes(cursor.take(length)) if length >= 0 else None
+        size = read_size(cursor)
+        if size < 0:
+            check_null(size, may_be_null, name)
+            return None
+        return bytes(cursor.take(size))
 
     return read_bytes
 
 
-def _length_reader(kafka_type: str, is_flexible: bool) -> Callable[[Cursor], int]:
-    if is_flexible:
-        return lambda cursor: cursor.uvarint() - 1
-    layout = _INT16 if kafka_type == "string" else _INT32
-    return lambda cursor: int(layout.unpack(cursor.take(layout.size))[0])
+def _fixed_reader(layout: struct.Struct) -> Read:
+    """Past the end of the bytes it raises struct.error, which the callers of a reader turn into their own."""
+    size, unpack_from = layout.size, layout.unpack_from
+
+    def read(cursor: Cursor) -> Any:
+        position = cursor.position
+        cursor.position = position + size
+        return unpack_from(cursor.buffer, position)[0]
+
+    return read
+
+
+def _length_reader(layout: struct.Struct, is_flexible: bool) -> Callable[[Cursor], int]:
+    """Of strings, bytes and arrays alike."""
+    return (lambda cursor: cursor.uvarint() - 1) if is_flexible else _fixed_reader(layout)
 
 
 @cache

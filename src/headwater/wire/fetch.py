@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headwater.model.errors import ErrorCode
 from headwater.model.replica import Buffer
-from headwater.wire.codec import Cursor, write_uvarint
+from headwater.wire.codec import Cursor, MalformedRequest, write_uvarint
 from headwater.wire.messages import RequestHeader, response_start
 from headwater.wire.primitives import array_length, string, write_array_length, write_string
 
@@ -117,10 +117,11 @@ def read_request(frame: bytearray, header: RequestHeader) -> FetchRequest:
 
 def _read_tags(cursor: Cursor, replica_id: int) -> int:
     """Of the tagged fields only the replica state (1) matters: a client that claims to be a replica is refused."""
-    for _ in range(cursor.count(cursor.uvarint(), 2)):
-        tag = cursor.uvarint()
-        data = cursor.take(cursor.uvarint())
-        if tag == 1 and len(data) >= _REPLICA_STATE.size:
+    for tag, size in cursor.tags():
+        data = cursor.take(size)
+        if tag == 1:
+            if size <= _REPLICA_STATE.size:
+                raise MalformedRequest(f"a replica's state of {size} bytes")
             replica_id = _REPLICA_STATE.unpack_from(data)[0]
     return replica_id
 

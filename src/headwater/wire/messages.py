@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
+from headwater.wire.codec import Cursor, MalformedRequest, Message, check_null, struct_reader, struct_writer
 from headwater.wire.schema import UnknownMessage, newest_version, request_schema, response_schema
 
 __all__ = ["Message", "MalformedRequest", "RequestHeader", "read_header", "read_body", "write_response"]
@@ -38,6 +38,8 @@ def read_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
     client_id = None
     if client_id_length >= 0:
         client_id = str(cursor.take(client_id_length), "utf-8", "replace")
+    else:
+        check_null(client_id_length, True, "client_id")
     if is_flexible(api_key, api_version):
         cursor.skip_tags()
     return RequestHeader(api_key, api_version, correlation_id, client_id, cursor.position)

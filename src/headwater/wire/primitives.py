@@ -2,20 +2,31 @@
 
 import struct
 
-from headwater.wire.codec import Cursor, MalformedRequest, write_uvarint
+from headwater.wire.codec import Cursor, MalformedRequest, check_null, write_uvarint
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
 def array_length(cursor: Cursor, is_flexible: bool, min_element_bytes: int) -> int:
+    """The number of elements of an array that may not be null."""
     announced = cursor.uvarint() - 1 if is_flexible else _INT32.unpack(cursor.take(4))[0]
-    return cursor.count(max(announced, 0), min_element_bytes)
+    if announced < 0:
+        check_null(announced, False, "an array")
+    return cursor.count(announced, min_element_bytes)
 
 
-def string(cursor: Cursor, is_flexible: bool) -> str | None:
+def string(cursor: Cursor, is_flexible: bool) -> str:
+    text = nullable_string(cursor, is_flexible)
+    if text is None:
+        raise MalformedRequest("a string is null that may not be")
+    return text
+
+
+def nullable_string(cursor: Cursor, is_flexible: bool) -> str | None:
     length = cursor.uvarint() - 1 if is_flexible else _INT16.unpack(cursor.take(2))[0]
     if length < 0:
+        check_null(length, True, "a string")
         return None
     try:
         return str(cursor.take(length), "utf-8")

@@ -9,9 +9,9 @@ import uuid
 from dataclasses import dataclass, field
 
 from headwater.model.errors import ErrorCode
-from headwater.wire.codec import Cursor
+from headwater.wire.codec import Cursor, check_null
 from headwater.wire.messages import RequestHeader, response_start
-from headwater.wire.primitives import array_length, string, write_array_length, write_string
+from headwater.wire.primitives import array_length, nullable_string, string, write_array_length, write_string
 
 KEY = 0
 MIN_VERSION = 3
@@ -70,7 +70,7 @@ def read_request(frame: bytearray, header: RequestHeader) -> ProduceRequest:
     cursor = Cursor(frame, header.body_position)
     version = header.api_version
     is_flexible = version >= _FLEXIBLE
-    transactional_id = string(cursor, is_flexible)
+    transactional_id = nullable_string(cursor, is_flexible)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack(cursor.take(6))
     topics = [_read_topic(cursor, version, is_flexible) for _ in range(array_length(cursor, is_flexible, 6))]
     if is_flexible:
@@ -88,6 +88,8 @@ def _read_topic(cursor: Cursor, version: int, is_flexible: bool) -> TopicData:
     for _ in range(array_length(cursor, is_flexible, 5)):
         (index,) = _INT32.unpack(cursor.take(4))
         size = cursor.uvarint() - 1 if is_flexible else _INT32.unpack(cursor.take(4))[0]
+        if size < 0:
+            check_null(size, True, "records")
         records = cursor.take(size) if size >= 0 else None
         if is_flexible:
             cursor.skip_tags()
