@@ -15,6 +15,7 @@ RESOLVE_TIMEOUT_S = 600
 
 KAFKA_VERSION = "4.3.0"
 KAFKA_BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
+KAFKA_TOOLS = (f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}", "org.slf4j:slf4j-nop:1.7.36")
 KAFKA_CLIENT = (
     f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}",
     "org.slf4j:slf4j-nop:1.7.36",

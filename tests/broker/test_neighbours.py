@@ -1,5 +1,7 @@
 """What a node tells clients of its cluster: whom to ask, who is in sync, and who ought to be."""
 
+from dataclasses import replace
+
 from headwater.broker.neighbours import Neighbours
 from headwater.model.cluster import Node, NodeStore, Role, StoreRecord, StoreState
 from headwater.model.ids import NodeId, SegmentId, StoreId
@@ -67,3 +69,12 @@ def test_a_preferred_node_is_chosen_before_the_own_store() -> None:
     assert known.choose(1, frozenset(), salt) == (store_of(1),)
     assert known.choose(1, frozenset(), salt, frozenset({3})) == (store_of(3),)
     assert set(known.choose(2, frozenset(), salt, frozenset({2, 3}))) == {store_of(2), store_of(3)}
+
+
+def test_a_format_is_everybodys_when_the_last_node_has_it_and_none_is_away() -> None:
+    old, new = node(1), [replace(node(number), state_format=1) for number in (1, 2, 3)]
+    both = {1: ACTIVE, 2: ACTIVE}
+    assert neighbours([old, new[1]], both).state_format == 0
+    assert neighbours([new[1]], both).state_format == 0, "what reads the node that is away?"
+    assert neighbours(new[:2], both).state_format == 1
+    assert neighbours(new[:2], {**both, 3: StoreState.LOST}).state_format == 1

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.broker.node_calls import Claimed, ShareKey, StateWrite
 from headwater.broker.queue_log import QueueLog
-from headwater.broker.share_log import MAX_CHANGES
+from headwater.broker.share_keys import MAX_CHANGES
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.event_bytes import decode

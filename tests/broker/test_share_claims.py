@@ -14,7 +14,8 @@ from two_nodes import until
 
 from headwater.broker.node_calls import ShareKey, StateEntry, StateWrite
 from headwater.broker.server import Broker
-from headwater.broker.share_log import MAX_CHANGES, ShareLog
+from headwater.broker.share_keys import MAX_CHANGES
+from headwater.broker.share_log import ShareLog
 from headwater.broker.share_states import LOAD_WAIT_S
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

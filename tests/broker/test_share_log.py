@@ -10,7 +10,7 @@ from test_share_queues import numbered, produced, queue_broker
 
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.server import Broker
-from headwater.broker.share_log import MAX_CHANGES
+from headwater.broker.share_keys import MAX_CHANGES
 from headwater.broker.share_states import STATE_TOPIC
 from headwater.model.errors import ErrorCode
 from headwater.testing.files import MemoryFiles

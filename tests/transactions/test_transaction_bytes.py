@@ -47,6 +47,7 @@ OPEN = Transaction("t", 5, 3, 2, 4, -1, 60_000, TransactionState.ONGOING, frozen
 @given(events)
 def test_every_event_comes_back_from_its_bytes(event: Event) -> None:
     assert decode(*encode(event)) == event
+    assert encode(event)[0][:2] >= b"\1\0", "Kafka's tools know no keys of such numbers, and skip them"
 
 
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=120))

@@ -20,7 +20,7 @@ from headwater.broker.open_replicas import OpenReplicas
 from headwater.broker.peer_pings import peer_ping
 from headwater.metadata.store import MetaStore
 from headwater.model.clock import Clock
-from headwater.model.cluster import Node, NodeStore, Role
+from headwater.model.cluster import STATE_FORMAT, Node, NodeStore, Role
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId, StoreId, TopicId
 from headwater.model.replica import Durability, Store
@@ -69,6 +69,7 @@ class ClusterMember:
             host, port = self._config.peer_advertise.host, self._config.peer_advertise.port or port
         node = Node(
             self._config.node_id, 0, *client, host, port, rack=self._config.rack, roles=self._config.roles,
+            state_format=STATE_FORMAT,
         )  # fmt: skip
         self.directory = StoreDirectory(
             self._store, self.watch.store_address, secret, options=CHANNELS, on_lost=self._store_lost
@@ -128,6 +129,10 @@ class ClusterMember:
     def address(self, node_id: NodeId) -> Address | None:
         node = self.watch.nodes.get(node_id)
         return Address(node.peer_host, node.peer_port) if node is not None else None
+
+    @property
+    def state_format(self) -> int:
+        return self.neighbours.state_format
 
     async def leave(self) -> None:
         """Before a stop: have others take over what this node leads, as far as that goes in a short while."""

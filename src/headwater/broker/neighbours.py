@@ -25,6 +25,14 @@ class Neighbours:
     def brokers(self) -> list[Node]:
         return [node for node in self.alive() if Role.BROKER in node.roles]
 
+    @property
+    def state_format(self) -> int:
+        """The newest format of internal topics that every node reads. What one that is away reads is not known."""
+        alive = self.alive()
+        stores = (record for record in self.stores.values() if record.state is not StoreState.LOST)
+        away = {record.node_id for record in stores}.difference(node.node_id for node in alive)
+        return 0 if away else min(node.state_format for node in alive)
+
     def find(self, node_id: NodeId) -> Node | None:
         return self.own if node_id == self.own.node_id else self.nodes.get(node_id)
 

@@ -53,6 +53,10 @@ class Peers(Protocol):
     def address(self, node_id: NodeId) -> Address | None:
         """None if the node is not there now."""
 
+    @property
+    def state_format(self) -> int:
+        """The newest format of internal topics that every node reads."""
+
 
 class NodeClient:
     def __init__(self, own_id: NodeId, catalog: Catalog, peers: Peers | None, secret: bytes = b"") -> None:
@@ -69,6 +73,10 @@ class NodeClient:
 
     def is_alive(self, node_id: NodeId) -> bool:
         return node_id == self._own_id or (self._peers is not None and self._peers.address(node_id) is not None)
+
+    def all_read(self, state_format: int) -> bool:
+        """Whether no node of the cluster would fail to read this format of internal topics."""
+        return self._peers is None or self._peers.state_format >= state_format
 
     def leader(self, partition: PartitionId) -> NodeId:
         """Who leads a partition. Raises RequestError while nobody does, or nobody knows of it."""

@@ -1,10 +1,8 @@
 """One partition of `__share_group_state`, the internal topic that remembers what share groups did with their records.
 
-    key    int16 0, string group, uuid topic, int32 partition                a snapshot: the whole state
-           int16 1, string group, uuid topic, int32 partition, int32 slot    a change since the last snapshot
-           int16 2, string group, uuid topic, int32 partition                a claim
-    value  of 0 and 1 an event of `queues/events`, in the bytes of `queues/event_bytes`; of 2 a leader epoch, int32;
-           none: the key is deleted
+    key    a snapshot, a change in its slot, or a claim, of one share partition: `share_keys`
+    value  of a snapshot or a change an event of `queues/events`, in the bytes of `queues/event_bytes`; of a claim a
+           leader epoch, int32; none: the key is deleted
 
 The topic is compacted. Changes since a snapshot have slots of their own, counted from 0, so none of them is lost before
 the next snapshot comes; then their slots are used again, and compaction drops what the snapshot made superfluous. A
@@ -15,13 +13,16 @@ claims the state first, with its leader epoch: from then on a leader of an older
 claim has a ticket, which must come with every write, so that what was sent under an earlier claim and comes late is
 refused, too. Tickets are not stored: when the log moves to another node, everybody claims again.
 
+Keys of older versions are written for as long as a node of the cluster knows no others. Then the next claim of a share
+partition writes what is known of it as one snapshot, and deletes it under its old keys. Records take effect in their
+order, so a state that is partly under the one and partly under the other is whole.
+
 When the log does not take an append, the memory is ahead of the truth: whoever waits is told, and everything is read
 again from the log.
 """
 
 import asyncio
 import struct
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -30,47 +31,75 @@ from typing import TypeVar
 from headwater.broker.node_calls import Claimed, ShareKey, StateEntry, StateWrite
 from headwater.broker.partition import Partition
 from headwater.broker.record_log import RecordLog, Spawn
+from headwater.broker.share_keys import MAX_CHANGES, Kind, StateKey
+from headwater.broker.share_keys import decode as decode_key
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, PartitionId, TopicId
+from headwater.queues.event_bytes import decode as decode_event
+from headwater.queues.event_bytes import encode as encode_event
+from headwater.queues.share_state import ShareState
 from headwater.records.record import Record
 from headwater.transport.facts import log_fact
 
 T = TypeVar("T")
 
-MAX_CHANGES = 500
-"""Changes between two snapshots, and thereby the slots of one share partition."""
 NO_EPOCH: LeaderEpoch = -1
-_SNAPSHOT, _CHANGE, _CLAIM = 0, 1, 2
-_HEAD = struct.Struct(">hh")
-_TAIL = struct.Struct(">16si")
-_SLOT = struct.Struct(">i")
 _EPOCH = struct.Struct(">i")
 
 
 class _Kept:
     """What is known of one share partition."""
 
-    __slots__ = ("changes", "epoch", "slots", "snapshot", "ticket")
+    __slots__ = ("changes", "epoch", "old_slots", "slots", "snapshot", "snapshot_is_old", "ticket")
 
     def __init__(self) -> None:
         self.epoch = NO_EPOCH
         self.ticket = 0
         self.snapshot = b""
         self.changes: list[bytes] = []
-        self.slots = 0
-        """All that were ever used."""
+        self.slots: int | None = None
+        """All that were ever used; None if there is no key at all."""
+        self.old_slots: int | None = None
+        """The same of keys of older versions."""
+        self.snapshot_is_old = False
+
+    def used(self, key: StateKey) -> None:
+        """Something is written under the key."""
+        if key.is_old:
+            self.old_slots = max(self.old_slots or 0, key.slot + 1)
+        else:
+            self.slots = max(self.slots or 0, key.slot + 1)
+
+    def whole(self) -> bytes | None:
+        """A snapshot that has the changes in it; None if there is something that cannot be read."""
+        state = ShareState(0, is_key_ordered=False)
+        try:
+            for value in (self.snapshot, *self.changes) if self.snapshot else ():
+                state.apply(decode_event(value))
+        except ValueError:
+            return None
+        return encode_event(state.snapshot()) if self.snapshot else b""
 
 
 class ShareLog:
     def __init__(
-        self, partition: Partition, clock: Clock, spawn: Spawn, on_loaded: Callable[["ShareLog"], None]
+        self,
+        partition: Partition,
+        clock: Clock,
+        spawn: Spawn,
+        on_loaded: Callable[["ShareLog"], None],
+        all_read_own_keys: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`all_read_own_keys` says whether there is no node left that would not understand the newer keys."""
         self._log = RecordLog(partition, clock, self._lost)
         self._spawn = spawn
         self._on_loaded = on_loaded
         self._kept: dict[ShareKey, _Kept] = {}
         self._tickets = count(1)
+        self._all_read_own_keys = all_read_own_keys
+        self._has_own_keys = False
+        """Somebody wrote the newer keys, and so knew that everybody reads them."""
         self._loaded = asyncio.Event()
 
     async def load(self) -> None:
@@ -138,7 +167,7 @@ class ShareLog:
             changes = 0 if entry.is_snapshot else changes + 1
             if changes > MAX_CHANGES:
                 raise RequestError(ErrorCode.INVALID_REQUEST, f"More than {MAX_CHANGES} changes without a snapshot.")
-        return self._write([_entered(write.key, kept, entry) for entry in entries], None)
+        return self._write([self._entered(write.key, kept, entry) for entry in entries], None)
 
     def forget(self, key: ShareKey, ticket: int) -> "asyncio.Future[None]":
         """The group is gone, and all that is known with it. Raises RequestError."""
@@ -172,16 +201,47 @@ class ShareLog:
 
     def _claim(self, key: ShareKey, kept: _Kept, epoch: LeaderEpoch) -> list[Record]:
         kept.ticket = next(self._tickets)
-        if kept.epoch == epoch:
-            return []
-        kept.epoch = epoch
-        return [Record(_key(_CLAIM, key), _EPOCH.pack(epoch))]
+        is_new, kept.epoch = kept.epoch != epoch, epoch
+        if kept.old_slots is not None and not self._writes_old and (whole := kept.whole()) is not None:
+            return list(self._moved(key, kept, whole))
+        return [self._claim_record(key, kept)] if is_new else []
+
+    def _moved(self, key: ShareKey, kept: _Kept, whole: bytes) -> Iterator[Record]:
+        """All that is known, under the newer keys, and only then the old ones are deleted: the write may be cut off
+        behind any of them."""
+        yield self._claim_record(key, kept)
+        if whole:
+            yield self._entered(key, kept, StateEntry(True, whole))
+        yield from _deletions(key, kept.old_slots, is_old=True)
+        kept.old_slots = None
+
+    def _claim_record(self, key: ShareKey, kept: _Kept) -> Record:
+        name = StateKey(Kind.CLAIM, key, is_old=self._writes_old)
+        kept.used(name)
+        return Record(name.encode(), _EPOCH.pack(kept.epoch))
+
+    def _entered(self, key: ShareKey, kept: _Kept, entry: StateEntry) -> Record:
+        """The record of one event, in the place that is next for its share partition."""
+        is_old = self._writes_old
+        if entry.is_snapshot:
+            name = StateKey(Kind.SNAPSHOT, key, is_old=is_old)
+            kept.snapshot, kept.changes, kept.snapshot_is_old = entry.value, [], is_old
+        else:
+            name = StateKey(Kind.CHANGE, key, len(kept.changes), is_old)
+            kept.changes.append(entry.value)
+        kept.used(name)
+        return Record(name.encode(), entry.value)
+
+    @property
+    def _writes_old(self) -> bool:
+        """Once and for all: who is to read them was there when the first newer key was written."""
+        self._has_own_keys = self._has_own_keys or self._all_read_own_keys()
+        return not self._has_own_keys
 
     def _forgotten(self, key: ShareKey) -> Iterator[Record]:
         kept = self._kept.pop(key)
-        slots = (_key(_CHANGE, key) + _SLOT.pack(slot) for slot in range(kept.slots))
-        for name in (_key(_SNAPSHOT, key), *slots, _key(_CLAIM, key)):
-            yield Record(name, None)
+        yield from _deletions(key, kept.slots, is_old=False)
+        yield from _deletions(key, kept.old_slots, is_old=True)
 
     def _write(self, written: Sequence[Record], result: T) -> "asyncio.Future[T]":
         promise: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -197,39 +257,47 @@ class ShareLog:
     # Reading
 
     def _replay(self, record: Record) -> None:
-        kind, key, slot = _parse_key(record.key or b"")
+        name = decode_key(record.key or b"")
+        self._has_own_keys = self._has_own_keys or not name.is_old
         if record.value is None:
-            if kind == _SNAPSHOT:
-                self._kept.pop(key, None)
+            if name.kind is Kind.SNAPSHOT:
+                self._deleted(name)
             return
-        kept = self._kept.get(key)
+        kept = self._kept.get(name.share)
         if kept is None:
-            kept = self._kept[key] = _Kept()
-        if kind == _CLAIM:
+            kept = self._kept[name.share] = _Kept()
+        kept.used(name)
+        if name.kind is Kind.CLAIM:
             if len(record.value) != _EPOCH.size:
                 raise ValueError(f"a claim of {len(record.value)} bytes")
             kept.epoch = _EPOCH.unpack(record.value)[0]
-        elif kind == _SNAPSHOT:
-            kept.snapshot, kept.changes = record.value, []
-        else:
-            kept.slots = max(kept.slots, slot + 1)
-            if kept.snapshot:
-                kept.changes.append(record.value)
+        elif name.kind is Kind.SNAPSHOT:
+            kept.snapshot, kept.changes, kept.snapshot_is_old = record.value, [], name.is_old
+        elif kept.snapshot:
+            kept.changes.append(record.value)
+
+    def _deleted(self, snapshot: StateKey) -> None:
+        """Of the group's state, or of what older versions wrote of it and is under newer keys now."""
+        kept = self._kept.get(snapshot.share)
+        if kept is None:
+            return
+        if snapshot.is_old and not kept.snapshot_is_old and kept.slots is not None:
+            kept.old_slots = None
+        elif snapshot.is_old or not kept.snapshot_is_old:  # else the old key's deletion follows
+            del self._kept[snapshot.share]
 
 
 def _claimed(kept: _Kept) -> Claimed:
     return Claimed(kept.ticket, kept.snapshot, tuple(kept.changes))
 
 
-def _entered(key: ShareKey, kept: _Kept, entry: StateEntry) -> Record:
-    """The record of one event, in the place that is next for its share partition."""
-    if entry.is_snapshot:
-        kept.snapshot, kept.changes = entry.value, []
-        return Record(_key(_SNAPSHOT, key), entry.value)
-    name = _key(_CHANGE, key) + _SLOT.pack(len(kept.changes))
-    kept.changes.append(entry.value)
-    kept.slots = max(kept.slots, len(kept.changes))
-    return Record(name, entry.value)
+def _deletions(key: ShareKey, slots: int | None, *, is_old: bool) -> Iterator[Record]:
+    if slots is None:
+        return
+    yield Record(StateKey(Kind.SNAPSHOT, key, is_old=is_old).encode(), None)
+    for slot in range(slots):
+        yield Record(StateKey(Kind.CHANGE, key, slot, is_old).encode(), None)
+    yield Record(StateKey(Kind.CLAIM, key, is_old=is_old).encode(), None)
 
 
 def _settle(promise: "asyncio.Future[T]", result: T, error: RequestError | None) -> None:
@@ -240,24 +308,3 @@ def _settle(promise: "asyncio.Future[T]", result: T, error: RequestError | None)
     else:
         promise.set_exception(RequestError(error.code, error.message))
         promise.exception()  # nobody may be waiting
-
-
-def _key(kind: int, key: ShareKey) -> bytes:
-    group = key.group_id.encode()
-    return _HEAD.pack(kind, len(group)) + group + _TAIL.pack(key.partition.topic_id.bytes, key.partition.index)
-
-
-def _parse_key(data: bytes) -> tuple[int, ShareKey, int]:
-    """Kind, share partition, and the slot of a change (-1 for others). Raises ValueError."""
-    try:
-        kind, size = _HEAD.unpack_from(data)
-        if size < 0:
-            raise ValueError("the name of a group has a negative length")
-        group_id = data[_HEAD.size : _HEAD.size + size].decode()
-        topic_id, index = _TAIL.unpack_from(data, _HEAD.size + size)
-        slot = _SLOT.unpack_from(data, _HEAD.size + size + _TAIL.size)[0] if kind == _CHANGE else -1
-    except struct.error as error:
-        raise ValueError(f"the key of {len(data)} bytes is cut off") from error
-    if kind not in (_SNAPSHOT, _CHANGE, _CLAIM) or not -1 <= slot < MAX_CHANGES:
-        raise ValueError(f"a key of kind {kind}, slot {slot} is not known")
-    return kind, ShareKey(group_id, PartitionId(uuid.UUID(bytes=topic_id), index)), slot

@@ -22,6 +22,8 @@ from headwater.model.errors import RequestError
 from headwater.model.ids import LeaderEpoch, PartitionId, TopicId
 
 STATE_TOPIC = "__share_group_state"
+OWN_KEYS = 1
+"""The format of internal topics (model.cluster.STATE_FORMAT) that has the newer keys."""
 LOAD_WAIT_S = 10.0
 """How long a request waits for state that is being read, before it is told to come back."""
 
@@ -115,7 +117,7 @@ class ShareStates:
         return self._catalog.topic(STATE_TOPIC).partition_id(index)
 
     def _open(self, partition: Partition) -> ShareLog:
-        return ShareLog(partition, self._clock, self._spawn, self._loaded)
+        return ShareLog(partition, self._clock, self._spawn, self._loaded, lambda: self._nodes.all_read(OWN_KEYS))
 
     def _loaded(self, log: ShareLog) -> None:
         """A topic may have gone while nobody kept the state."""

@@ -101,6 +101,10 @@ class ByteReader:
         """What a later version, or a field that is mostly absent, added: by number."""
         return {self.varint(): ByteReader(self._take(self.varint())) for _ in range(self._checked(self.varint(), 2))}
 
+    def check_end(self) -> None:
+        if self._position != len(self._data):
+            raise Malformed(f"{len(self._data) - self._position} bytes are left over")
+
     def _checked(self, count: int, min_element_bytes: int) -> int:
         if not 0 <= count * min_element_bytes <= len(self._data) - self._position:
             raise Malformed(f"{count} elements do not fit into what is left")

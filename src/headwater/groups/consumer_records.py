@@ -22,6 +22,7 @@ import struct
 
 from headwater.groups.assignment import Assignment
 from headwater.groups.byte_reader import ByteReader, Malformed
+from headwater.groups.compact_bytes import compact_string, varint
 from headwater.groups.consumer_events import (
     ClassicPart,
     ConsumerEvent,
@@ -140,23 +141,23 @@ def _value(*parts: bytes) -> bytes:
 
 def _member_value(member: ConsumerMemberStored) -> bytes:
     return _value(
-        _string(member.instance_id),
-        _string(member.rack_id),
-        _string(member.client_id),
-        _string(member.client_host),
-        _varint(len(member.topic_names) + 1),
-        *map(_string, member.topic_names),
-        _string(member.topic_regex),
+        compact_string(member.instance_id),
+        compact_string(member.rack_id),
+        compact_string(member.client_id),
+        compact_string(member.client_host),
+        varint(len(member.topic_names) + 1),
+        *map(compact_string, member.topic_names),
+        compact_string(member.topic_regex),
         _INT32.pack(member.rebalance_timeout_ms),
-        _string(member.server_assignor),
+        compact_string(member.server_assignor),
         _tag(_CLASSIC_TAG, _classic(member.classic)) if member.classic is not None else _NO_TAGS,
     )
 
 
 def _classic(classic: ClassicPart) -> bytes:
-    parts = [_INT8.pack(1), _INT32.pack(classic.session_timeout_ms), _varint(len(classic.protocols) + 1)]
+    parts = [_INT8.pack(1), _INT32.pack(classic.session_timeout_ms), varint(len(classic.protocols) + 1)]
     for name, metadata in classic.protocols:
-        parts += [_string(name), _varint(len(metadata) + 1), metadata, _NO_TAGS]
+        parts += [compact_string(name), varint(len(metadata) + 1), metadata, _NO_TAGS]
     return b"".join(parts) + _NO_TAGS
 
 
@@ -187,11 +188,11 @@ def _read_classic(fields: ByteReader) -> ClassicPart | None:
 
 
 def _partitions(assignment: Assignment) -> bytes:
-    parts = [_varint(len(assignment) + 1)]
+    parts = [varint(len(assignment) + 1)]
     for topic_id, indexes in sorted(assignment.items()):
         parts += [
             topic_id.bytes,
-            _varint(len(indexes) + 1),
+            varint(len(indexes) + 1),
             struct.pack(f">{len(indexes)}i", *sorted(indexes)),
             _NO_TAGS,
         ]
@@ -209,21 +210,5 @@ def _read_partitions(fields: ByteReader) -> Assignment:
     return found
 
 
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return b"\x00"
-    data = text.encode()
-    return _varint(len(data) + 1) + data
-
-
 def _tag(number: int, data: bytes) -> bytes:
-    return _varint(1) + _varint(number) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return varint(1) + varint(number) + varint(len(data)) + data

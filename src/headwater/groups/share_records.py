@@ -1,17 +1,21 @@
-"""The bytes of a share group's events, under the key numbers that Kafka gives them.
+"""The bytes of a share group's events: key and value of records in Kafka's public format of `__consumer_offsets`.
 
     key    int16 10, string group, string member                     a member
            int16 11, string group                                    a group
-    value  member   int16 0, string? rack, string client, string host, array of string topics
-           group    int16 0, int32 epoch
+    value  int16 0, then in compact form
+           member   string? rack, string client, string host, array of string topics
+           group    int32 epoch, int64 hash of the topics that the group reads, which is not used here
            none     the key is deleted
 
-The layout of the values is our own. To change it: add a version, keep reading the old ones.
+Older versions wrote values of their own under the same keys: a group ended behind its epoch, a member's texts and
+topics had lengths of two and four bytes. They are read, too: what does not fill the bytes of one form exactly is in the
+other.
 """
 
 import struct
 
 from headwater.groups.byte_reader import ByteReader, Malformed
+from headwater.groups.compact_bytes import compact_string, varint
 from headwater.groups.events import (
     ShareEvent,
     ShareGroupDeleted,
@@ -24,17 +28,21 @@ MEMBER_KEY = 10
 GROUP_KEY = 11
 KEYS = (MEMBER_KEY, GROUP_KEY)
 _VERSION = 0
-_MIN_TOPIC_BYTES = 2
+_OLD_GROUP_BYTES = 2 + 4
+_MIN_TOPIC_BYTES = 1
+_MIN_OLD_TOPIC_BYTES = 2
+_NO_HASH = 0
 
 _INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
+_GROUP = struct.Struct(">hiq")
+_NO_TAGS = b"\x00"
 
 
 def encode(event: ShareEvent) -> tuple[bytes, bytes | None]:
     """Key and value; no value deletes the key."""
     match event:
         case ShareGroupStored(group_id, epoch):
-            return _INT16.pack(GROUP_KEY) + _string(group_id), _INT16.pack(_VERSION) + _INT32.pack(epoch)
+            return _INT16.pack(GROUP_KEY) + _string(group_id), _GROUP.pack(_VERSION, epoch, _NO_HASH) + _NO_TAGS
         case ShareGroupDeleted(group_id):
             return _INT16.pack(GROUP_KEY) + _string(group_id), None
         case ShareMemberStored(group_id, member_id):
@@ -47,13 +55,39 @@ def decode(key: int, reader: ByteReader, value: bytes | None) -> ShareEvent:
     """The event of a record whose key has been read up to its number. Raises Malformed."""
     group_id = reader.string()
     if key == GROUP_KEY:
-        return ShareGroupDeleted(group_id) if value is None else ShareGroupStored(group_id, _open(value).int32())
+        return ShareGroupDeleted(group_id) if value is None else _read_group(group_id, value)
     member_id = reader.string()
     if value is None:
         return ShareMemberDeleted(group_id, member_id)
+    try:
+        return _read_member(group_id, member_id, _open(value))
+    except Malformed:
+        return _read_old_member(group_id, member_id, _open(value))
+
+
+def _read_group(group_id: str, value: bytes) -> ShareGroupStored:
     fields = _open(value)
+    epoch = fields.int32()
+    if len(value) != _OLD_GROUP_BYTES:
+        fields.int64()
+        fields.tags()
+        fields.check_end()
+    return ShareGroupStored(group_id, epoch)
+
+
+def _read_member(group_id: str, member_id: str, fields: ByteReader) -> ShareMemberStored:
+    rack_id = fields.compact_nullable_string()
+    client_id, client_host = fields.compact_string(), fields.compact_string()
+    topics = tuple(fields.compact_string() for _ in range(fields.compact_count(_MIN_TOPIC_BYTES)))
+    fields.tags()
+    fields.check_end()
+    return ShareMemberStored(group_id, member_id, rack_id, client_id, client_host, topics)
+
+
+def _read_old_member(group_id: str, member_id: str, fields: ByteReader) -> ShareMemberStored:
     rack_id, client_id, client_host = fields.nullable_string(), fields.string(), fields.string()
-    topics = tuple(fields.string() for _ in range(fields.count(_MIN_TOPIC_BYTES)))
+    topics = tuple(fields.string() for _ in range(fields.count(_MIN_OLD_TOPIC_BYTES)))
+    fields.check_end()
     return ShareMemberStored(group_id, member_id, rack_id, client_id, client_host, topics)
 
 
@@ -72,17 +106,16 @@ def _member_key(group_id: str, member_id: str) -> bytes:
 def _member_value(member: ShareMemberStored) -> bytes:
     parts = [
         _INT16.pack(_VERSION),
-        _string(member.rack_id),
-        _string(member.client_id),
-        _string(member.client_host),
-        _INT32.pack(len(member.topics)),
-        *map(_string, member.topics),
+        compact_string(member.rack_id),
+        compact_string(member.client_id),
+        compact_string(member.client_host),
+        varint(len(member.topics) + 1),
+        *map(compact_string, member.topics),
+        _NO_TAGS,
     ]
     return b"".join(parts)
 
 
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return _INT16.pack(-1)
+def _string(text: str) -> bytes:
     data = text.encode()
     return _INT16.pack(len(data)) + data

@@ -7,6 +7,7 @@ record is persistent, and says what people decided about it.
 
 import enum
 from dataclasses import dataclass, field
+from typing import Final
 
 from headwater.model.ids import NodeId, StoreId, TopicId
 
@@ -41,6 +42,11 @@ class NodeStore:
     """It restarted with open replicas that may have lost acknowledged bytes."""
 
 
+STATE_FORMAT: Final = 1
+"""What this version reads in internal topics. 1: the state of share groups under keys of our own (decision 0019). A
+format is written when every node of the cluster reads it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     node_id: NodeId
@@ -56,6 +62,8 @@ class Node:
     stores: tuple[NodeStore, ...] = ()
     is_leaving: bool = False
     """It is about to stop and wants others to lead what it leads."""
+    state_format: int = 0
+    """The newest keys and values of internal topics that it reads: see STATE_FORMAT."""
 
     @property
     def store_ids(self) -> tuple[StoreId, ...]:

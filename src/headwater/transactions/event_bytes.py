@@ -9,6 +9,9 @@
 State is a number of `_STATES`, protocol 1 or 2. Ids, epochs and times are -1 where there is none. Topics and indexes
 are sorted, each there once: one state has one form. A kind that is not known is not for us; a version that is not known
 cannot be read. To change the format: write a new version, and keep reading the old ones.
+
+Kafka's tools take the first two bytes of a key for a number. Here it is one from 256 on, which they do not know, and
+skip (docs/decisions/0019).
 """
 
 import struct
