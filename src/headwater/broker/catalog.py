@@ -37,10 +37,19 @@ MAX_PARTITIONS = 100_000
 LED_WITHIN_S = 10.0
 """How long a change waits for its new partitions to be led. They will be, even if nobody waits."""
 LOOK_EVERY_S = 0.02
+REREAD_S = 2.0
+"""How long a question waits for what the metadata says, before it is answered by what is known."""
+MAX_TRIES = 5
+"""To change what others change at the same time."""
 WARN_EVERY_S = 60.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Reread: TypeAlias = Callable[[Sequence[TopicId]], Coroutine[Any, Any, None]]
+"""Take in what the metadata says of these topics now. Raises Unavailable, Unknown."""
+Announce: TypeAlias = Callable[[TopicId], Coroutine[Any, Any, None]]
+"""Return when what was just written of a topic is in force on all nodes that answer soon."""
 
 Spread: TypeAlias = Callable[[int], Sequence[NodeId]]
 """So many leaders for new partitions, spread over the brokers that are alive."""
@@ -83,6 +92,9 @@ class Catalog:
         """Told of each topic that came, grew or went, by its name."""
         self.on_removed: list[Callable[[Topic], None]] = []
         """Told of each topic that went."""
+        self.reread: Reread | None = None
+        self.announce: Announce | None = None
+        """None if no other node changes or serves anything."""
         self._warned_at_s: float | None = None
 
     # Looking up
@@ -269,7 +281,7 @@ class Catalog:
             if validate_only:
                 return None
             stored = keys.Topic(uuid.uuid4(), name, partitions, replication_factor, canonical(overrides))
-            versions = await self._put_heads(stored, 0, leaders or self._spread(partitions))
+            versions = await self._put_heads(stored, 0, 0, leaders or self._spread(partitions))
             key, name_key = keys.topic_key(stored.topic_id), keys.name_key(name)
             txn = await self._metadata.txn(
                 [Is(key, 0), *await self._name_is_free(name)],
@@ -294,12 +306,13 @@ class Catalog:
     @_carried_through
     async def delete(self, topic: Topic) -> None:
         async with self._changes:
-            if self._by_id.get(topic.topic_id) is not topic:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} was deleted already.")
+            if self.reread is not None:
+                await self.reread([topic.topic_id])
+            self._check_known(topic)
             key, name_key = keys.topic_key(topic.topic_id), keys.name_key(topic.name)
             txn = await self._metadata.txn([Is(key, topic.version)], [Del(key), Del(name_key)])
             if not txn.ok:
-                raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} changed meanwhile.")
+                raise _changed_meanwhile(topic.name)
             led = list(topic.partitions())
             self.removed(topic.topic_id)
         leftovers: list[str] = []
@@ -318,6 +331,8 @@ class Catalog:
     @_carried_through
     async def add_partitions(self, topic: Topic, total: int, *, validate_only: bool = False) -> None:
         async with self._changes:
+            if self.reread is not None:
+                await self.reread([topic.topic_id])
             current = topic.partition_count
             if total <= current:
                 raise RequestError(
@@ -328,9 +343,11 @@ class Catalog:
             if validate_only:
                 return
             stored = keys.Topic(topic.topic_id, topic.name, total, topic.replication_factor, dict(topic.overrides))
-            versions = await self._put_heads(stored, current, self._spread(total - current))
-            await self._store_topic(topic, stored)
+            versions = await self._put_heads(stored, topic.version, current, self._spread(total - current))
+            if not await self._store_topic(topic, stored):
+                raise _changed_meanwhile(topic.name)
         await self._lead_new(topic, versions)
+        await self._announce(topic)
 
     @_carried_through
     async def alter_config(
@@ -339,12 +356,28 @@ class Catalog:
         """Change a topic's overrides; they hold from now on. `change` makes the new ones of the old: nobody else's
         change comes in between."""
         async with self._changes:
-            named = canonical(change(dict(topic.overrides)))
-            self._parse(named)
-            if validate_only:
-                return
-            stored = keys.Topic(topic.topic_id, topic.name, topic.partition_count, topic.replication_factor, named)
-            await self._store_topic(topic, stored)
+            for _ in range(MAX_TRIES):
+                named = canonical(change(dict(topic.overrides)))
+                self._parse(named)
+                if validate_only:
+                    return
+                stored = keys.Topic(topic.topic_id, topic.name, topic.partition_count, topic.replication_factor, named)
+                if await self._store_topic(topic, stored):
+                    break
+                if self.reread is not None:
+                    await self.reread([topic.topic_id])  # another node was faster, and its change is to stay
+                self._check_known(topic)
+            else:
+                raise _changed_meanwhile(topic.name)
+        await self._announce(topic)
+
+    async def reread_if_possible(self, topics: Iterable[Topic]) -> None:
+        """What was acknowledged on any node before this call is known here when it returns, unless the metadata is
+        away."""
+        if self.reread is not None:
+            with contextlib.suppress(Unavailable, Unknown, TimeoutError):
+                async with asyncio.timeout(REREAD_S):
+                    await self.reread([topic.topic_id for topic in topics])
 
     # In order
 
@@ -410,8 +443,10 @@ class Catalog:
             log_fact("no_store_has_room", logging.WARNING, reason=reason)
 
     async def _put_heads(
-        self, topic: keys.Topic, first: int, leaders: Sequence[NodeId]
+        self, topic: keys.Topic, version: int, first: int, leaders: Sequence[NodeId]
     ) -> list[tuple[PartitionId, Head, int]]:
+        """Only while the topic has this version: partitions that another node has added meanwhile have heads that
+        tell where their records are."""
         heads = [
             (PartitionId(topic.topic_id, first + place), Head(leader, 0, 0, None))
             for place, leader in enumerate(leaders)
@@ -419,7 +454,10 @@ class Catalog:
         put: list[tuple[PartitionId, Head, int]] = []
         for start in range(0, len(heads), OPERATIONS_PER_TXN):
             step = heads[start : start + OPERATIONS_PER_TXN]
-            versions = await self._txn([Put(keys.head_key(id_), keys.encode(head)) for id_, head in step])
+            operations = [Put(keys.head_key(id_), keys.encode(head)) for id_, head in step]
+            versions = await self._txn(operations, [Is(keys.topic_key(topic.topic_id), version)])
+            if not versions:
+                raise _changed_meanwhile(topic.name)
             put += [(id_, head, versions[keys.head_key(id_)]) for id_, head in step]
         return put
 
@@ -436,23 +474,37 @@ class Catalog:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _store_topic(self, topic: Topic, stored: keys.Topic) -> None:
+    async def _store_topic(self, topic: Topic, stored: keys.Topic) -> bool:
+        """False if somebody else has changed it since it was read."""
         key = keys.topic_key(topic.topic_id)
         txn = await self._metadata.txn([Is(key, topic.version)], [Put(key, keys.encode(stored))])
-        if not txn.ok:
-            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} changed meanwhile.")
-        self.put(stored, txn.versions[key])
+        if txn.ok:
+            self.put(stored, txn.versions[key])
+        return txn.ok
+
+    async def _announce(self, topic: Topic) -> None:
+        if self.announce is not None:
+            await self.announce(topic.topic_id)
+
+    def _check_known(self, topic: Topic) -> None:
+        if self._by_id.get(topic.topic_id) is not topic:
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} was deleted already.")
 
     async def _remove(self, names: Iterable[str]) -> None:
         pending = list(names)
         for start in range(0, len(pending), OPERATIONS_PER_TXN):
             await self._txn([Del(key) for key in pending[start : start + OPERATIONS_PER_TXN]])
 
-    async def _txn(self, operations: Sequence[Operation]) -> dict[str, int]:
+    async def _txn(self, operations: Sequence[Operation], conditions: Sequence[Condition] = ()) -> dict[str, int]:
+        """The new versions; none if a condition did not hold."""
         try:
-            return (await self._metadata.txn([], operations)).versions
+            return (await self._metadata.txn(conditions, operations)).versions
         except (Unavailable, Unknown) as error:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata could not be changed: {error}") from error
+
+
+def _changed_meanwhile(name: str) -> RequestError:
+    return RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} changed meanwhile.")
 
 
 def _by_partition(items: Iterable[KV]) -> dict[PartitionId, dict[SegmentId, tuple[SealedSegment, int]]]:

@@ -14,11 +14,12 @@ from headwater.broker.config import BrokerConfig
 from headwater.broker.controller import Controller
 from headwater.broker.copier import Copier
 from headwater.broker.neighbours import Neighbours
-from headwater.broker.node_client import NodeClient
+from headwater.broker.node_calls import Kind
+from headwater.broker.node_client import Lane, NodeClient
 from headwater.broker.node_session import NodeSession, NodeSessionOptions, cluster_secret
 from headwater.broker.open_replicas import OpenReplicas
 from headwater.broker.peer_pings import peer_ping
-from headwater.metadata.store import MetaStore
+from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.cluster import STATE_FORMAT, Node, NodeStore, Role
 from headwater.model.errors import ErrorCode, RequestError
@@ -35,6 +36,8 @@ from headwater.transport.server import Traffic
 HANDOVER_S = 5.0
 """How long a stop waits for others to take over what this node leads."""
 LOOK_EVERY_S = 0.05
+ANNOUNCE_S = 1.0
+"""How long a change of a topic waits for other nodes to know of it. It holds there soon after, in any case."""
 CHANNELS = ChannelOptions(connect_timeout_s=0.5)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
@@ -88,6 +91,8 @@ class ClusterMember:
     def follow(self, catalog: Catalog, spawn: Spawn) -> None:
         """Tell the catalog what the metadata says, now and whenever it changes; stand for controller."""
         self._catalog = catalog
+        catalog.reread = self.watch.reread_topics
+        catalog.announce = self._announce
         self._open_replicas = OpenReplicas(catalog, self.neighbours)
         spawn(self._open_replicas.run())
         for topic_id in list(self.watch.topics_read.items):
@@ -153,6 +158,13 @@ class ClusterMember:
             self._nodes.close()
         if self._server is not None:
             await self._server.close()
+
+    async def _announce(self, topic_id: TopicId) -> None:
+        """A topic was changed here: the others look, and so does this node, in case an older value is being read."""
+        if self._nodes is not None:
+            await self._nodes.tell_all(Kind.FOLLOW_TOPIC, topic_id.bytes, Lane.BULK, ANNOUNCE_S)
+        with contextlib.suppress(Unavailable, Unknown):
+            await self.watch.reread_topics([topic_id])
 
     # What changes
 

@@ -5,7 +5,7 @@ It is never quite current, so nothing is written because of it except by compare
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from headwater.broker.key_cache import KeyCache
@@ -68,6 +68,10 @@ class ClusterWatch:
         """Return when everything was read once."""
         for cache in self._caches:
             await cache.synced.wait()
+
+    async def reread_topics(self, topic_ids: Iterable[TopicId]) -> None:
+        """What was written of these topics before this call is known when it returns. Raises Unavailable, Unknown."""
+        await self.topics_read.reread(*map(keys.topic_key, topic_ids))
 
     @property
     def is_synced(self) -> bool:

@@ -9,6 +9,7 @@ override goes, because versions are compared and a key that is compared is never
 """
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ from headwater.broker.topic_name import MAX_NAME_CHARS
 from headwater.groups.share import ShareSettings
 from headwater.metadata import keys
 from headwater.metadata.limits import MAX_KEY_BYTES
-from headwater.metadata.store import Is, MetaStore, Put
+from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.queues.group_keys import GROUP_KEYS, ValueType, parse_group_config
 from headwater.queues.settings import QueueSettings
@@ -37,6 +38,8 @@ KIND = "group"
 MAX_CONFIGURED_GROUPS = 100_000
 MAX_REMEMBERED = 10_000
 """Parsed settings that are kept; they are made again when more groups are in use."""
+REFRESH_S: Final = 2.0
+"""How long what begins waits for the metadata."""
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 KNOWN_KEYS: Final = frozenset((*GROUP_KEYS, *SUBSCRIPTION_KEYS, *PUSH_KEYS))
 _NOT_OF_QUEUES: Final = frozenset((*SUBSCRIPTION_KEYS, *PUSH_KEYS))
@@ -53,6 +56,8 @@ class GroupConfigs:
         self._settings: dict[str, QueueSettings] = {}
         self._subscriptions: dict[str, SubscriptionSettings] = {}
         """Of the groups that say something about it."""
+        self._cache: KeyCache[str, dict[str, str]] | None = None
+        """Of what is in the metadata, if other nodes change it, too."""
         self._changes = asyncio.Lock()
         self.watchers: set[Callable[[str], None]] = set()
         """Called with a group's name after its configuration changed."""
@@ -67,10 +72,28 @@ class GroupConfigs:
 
     async def follow(self) -> None:
         """What other nodes change holds here, too. Until cancelled."""
-        cache: KeyCache[str, dict[str, str]] = KeyCache(
+        self._cache = cache = KeyCache(
             self._metadata, keys.config_key(KIND, ""), unquote, json.loads, lambda names: self._follow(cache, names)
         )
         await cache.run()
+
+    async def refresh(self, *group_ids: str) -> None:
+        """What was acknowledged on any node before this call is in force here when it returns: for what begins, and is
+        asked for once. Raises RequestError if the metadata cannot be read."""
+        if self._cache is None:
+            return  # all changes are made here
+        try:
+            async with asyncio.timeout(REFRESH_S):
+                await self._cache.reread(*filter(_is_possible, map(_unchecked_key, group_ids)))
+        except (Unavailable, Unknown, TimeoutError) as error:
+            raise RequestError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The configuration of groups cannot be read now: {error}"
+            ) from error
+
+    async def refresh_if_possible(self, *group_ids: str) -> None:
+        """As `refresh`; what is known holds if the metadata is away."""
+        with contextlib.suppress(RequestError):
+            await self.refresh(*group_ids)
 
     def _follow(self, cache: "KeyCache[str, dict[str, str]]", names: frozenset[str]) -> None:
         for group_id in names:
@@ -147,6 +170,7 @@ class GroupConfigs:
         key = _metadata_key(group_id)
         changes = list(changes)
         async with self._changes:
+            await self.refresh(group_id)
             before = {} if replaces_all else dict(self.overrides(group_id))
             overrides = _changed(before, changes)
             settings, subscription = self._parse(group_id, overrides), parse_subscription(overrides)
@@ -166,6 +190,7 @@ class GroupConfigs:
             self._note_subscription(group_id, subscription)
         for watcher in tuple(self.watchers):
             watcher(group_id)
+        await self.refresh_if_possible(group_id)  # a read that began before must not come behind it
 
     async def unsubscribe(self, group_id: str) -> bool:
         """End an explicit subscription, if the group is one. Its other settings stay, as Kafka's do."""
@@ -208,10 +233,18 @@ class GroupConfigs:
 def _metadata_key(group_id: str) -> str:
     if not group_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "A group's name must not be empty.")
-    key = keys.config_key(KIND, quote(group_id, safe="").replace(".", "%2E"))
-    if len(key) > MAX_KEY_BYTES:
+    key = _unchecked_key(group_id)
+    if not _is_possible(key):
         raise RequestError(ErrorCode.INVALID_REQUEST, "The group's name is too long to be configured.")
     return key
+
+
+def _unchecked_key(group_id: str) -> str:
+    return keys.config_key(KIND, quote(group_id, safe="").replace(".", "%2E"))
+
+
+def _is_possible(key: str) -> bool:
+    return len(key) <= MAX_KEY_BYTES
 
 
 def _changed(overrides: dict[str, str], changes: list[tuple[str, int, str | None]]) -> dict[str, str]:

@@ -2,11 +2,14 @@
 
 The store's watch gives hints; whatever may have changed is read again. So the cache is late by a moment, and may skip
 versions, but is right in the end. While the store cannot be reached it stays as it was.
+
+One read is under way at a time, and taken in before the next begins: so an old value never follows a newer one.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from headwater.metadata.store import KV, MAX_OPS, MetaStore, Resync, Unavailable, Unknown
@@ -17,6 +20,15 @@ RETRY_S: Final = 0.5
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class _Reread:
+    """A read that has not begun: who asks for a key until then shares it."""
+
+    keys: set[str] = field(default_factory=set)
+    is_done: bool = False
+    error: Unavailable | Unknown | None = None
 
 
 class KeyCache(Generic[K, V]):
@@ -38,6 +50,8 @@ class KeyCache(Generic[K, V]):
         self._parse = parse
         self._decode = decode
         self._changed = changed
+        self._reading = asyncio.Lock()
+        self._next = _Reread()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -57,18 +71,33 @@ class KeyCache(Generic[K, V]):
         """What this node has just written itself, so that it need not wait to be told."""
         self._set(name, Versioned(value, version))
 
-    async def reread(self, key: str) -> None:
-        """Somebody else has written it, and the hint may not have come yet."""
-        self._take({key: await self._metadata.get(key)})
+    async def reread(self, *keys: str) -> None:
+        """What anybody wrote before this call is here when it returns: the hint may not have come yet. Many who ask at
+        the same time share a read. Raises Unavailable, Unknown."""
+        reread = self._next
+        reread.keys.update(keys)
+        async with self._reading:
+            if not reread.is_done:
+                self._next = _Reread()
+                try:
+                    await self._take_all(sorted(reread.keys))
+                except (Unavailable, Unknown) as error:
+                    reread.error = error
+                reread.is_done = True
+        if reread.error is not None:
+            raise reread.error
 
     async def _follow(self, hint: set[str] | Resync) -> None:
         """What has changed is read, not everything that is there: while thousands of keys change one after another,
         that would be millions of reads."""
-        if isinstance(hint, Resync) or (len(hint) > MAX_OPS and 2 * len(hint) > len(self.items)):
-            self._replace(await self._metadata.list(self._prefix))
-            self.synced.set()
-            return
-        keys = sorted(hint)
+        async with self._reading:
+            if isinstance(hint, Resync) or (len(hint) > MAX_OPS and 2 * len(hint) > len(self.items)):
+                self._replace(await self._metadata.list(self._prefix))
+                self.synced.set()
+            else:
+                await self._take_all(sorted(hint))
+
+    async def _take_all(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), MAX_OPS):
             some = keys[start : start + MAX_OPS]
             self._take(dict(zip(some, await self._metadata.get_many(some), strict=True)))

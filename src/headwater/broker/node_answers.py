@@ -47,6 +47,7 @@ class NodeAnswers:
             Kind.SHARE_OFFSETS: self._share_offsets,
             Kind.RESET_SHARE: self._reset_share,
             Kind.FORGET_SHARES: self._forget_shares,
+            Kind.FOLLOW_TOPIC: self._follow_topic,
         }
 
     async def answer(self, kind: int, body: Cursor) -> bytes:
@@ -157,6 +158,16 @@ class NodeAnswers:
         except ValueError:
             raise MalformedRequest(f"{topic[:40]} is no id of a topic") from None
         await self._broker.share_admin.forget_here(group_id, topic_id)
+        return b""
+
+    # Topics
+
+    async def _follow_topic(self, body: Cursor) -> bytes:
+        """Another node has changed a topic, and wants to say so."""
+        topic_id = uuid.UUID(bytes=bytes(body.take(16)))
+        node_calls.end(body)
+        if self._broker.catalog.reread is not None:
+            await self._broker.catalog.reread([topic_id])
         return b""
 
     def _led(self, partition: PartitionId) -> Partition:

@@ -33,6 +33,7 @@ class Kind(enum.IntEnum):
     SHARE_OFFSETS = 12
     RESET_SHARE = 13
     FORGET_SHARES = 14
+    FOLLOW_TOPIC = 15
 
 
 _PARTITION: Final = struct.Struct(">16si")

@@ -103,6 +103,16 @@ class NodeClient:
         others = self._peers.node_ids() if self._peers is not None else ()
         return await asyncio.gather(*(self.ask(node_id, kind, body, lane) for node_id in others))
 
+    async def tell_all(self, kind: Kind, body: bytes, lane: Lane, patience_s: float) -> None:
+        """All other brokers, as far as they answer in time: those that do not will find out by themselves."""
+        others = self._peers.node_ids() if self._peers is not None else ()
+        telling = [asyncio.ensure_future(self.ask(node_id, kind, body, lane)) for node_id in others]
+        if telling:
+            _, late = await asyncio.wait(telling, timeout=patience_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*telling, return_exceptions=True)
+
     def refresh(self) -> None:
         """Nodes came or went: connections to where they are no more are closed, and what waits for them fails."""
         for node_id, node in list(self._nodes.items()):

@@ -280,6 +280,7 @@ class ShareCoordinator:
     async def _make_new(
         self, key: ShareKey, partition: Partition, claimed: Claimed, start: Offset | None
     ) -> ShareQueue:
+        await self._group_configs.refresh(key.group_id)
         settings = self._group_configs.settings(key.group_id)
         if start is None:
             start = await _first_offset(partition, settings.offset_reset, self.now_ms())

@@ -18,6 +18,7 @@ API = Api(key=91, name="AlterShareGroupOffsets", min_version=0, max_version=0)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    await broker.group_configs.refresh(request.group_id)
     if broker.group_configs.subscription(request.group_id).is_queue:
         await broker.groups.create_share_group(request.group_id)
     check_idle(broker, request.group_id)

@@ -29,6 +29,7 @@ async def _delete(broker: "Broker", group_id: str) -> Message:
 
 
 async def _forget(broker: "Broker", group_id: str) -> None:
+    await broker.group_configs.refresh(group_id)
     if _has_queues(broker, group_id):
         await broker.share_admin.forget(group_id)
     try:

@@ -6,7 +6,7 @@ INVALID_REQUEST.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.config import Address
@@ -34,6 +34,7 @@ RESOURCES_AT_ONCE = 100
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    await _refresh(broker, request.resources)
     descriptions = _Descriptions(broker, request.include_synonyms, request.include_documentation)
     results = []
     for count, asked in enumerate(request.resources, 1):
@@ -41,6 +42,14 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         if count % RESOURCES_AT_ONCE == 0:
             await asyncio.sleep(0)
     return Message(results=results)
+
+
+async def _refresh(broker: "Broker", resources: Sequence[Message]) -> None:
+    """What was altered through another node is told here, too, as soon as that was acknowledged."""
+    groups = {asked.resource_name for asked in resources if asked.resource_type == ResourceType.GROUP}
+    await broker.group_configs.refresh_if_possible(*groups)
+    topics = {asked.resource_name for asked in resources if asked.resource_type == ResourceType.TOPIC}
+    await broker.catalog.reread_if_possible(filter(None, map(broker.catalog.find, topics)))
 
 
 class _Descriptions:

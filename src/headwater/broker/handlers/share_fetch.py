@@ -28,6 +28,9 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     limits = _limits(request)
     acknowledges = any(asked.acknowledgement_batches for topic in request.topics for asked in topic.partitions)
     session = _session(broker, request, context, acknowledges)
+    is_first = request.share_session_epoch == INITIAL_EPOCH
+    if is_first:
+        await broker.group_configs.refresh_if_possible(request.group_id)
     acknowledging = Acknowledging(broker.shares, request.group_id, request.member_id, may_renew=request.is_renew_ack)
     acknowledging.decide(request.topics)
     readings: dict[PartitionId, ShareReading] = {}
@@ -38,7 +41,6 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         readings = await ShareFetching(broker.shares, broker.catalog, session, limits).run()
     acknowledged = await acknowledging.errors()
     session.told = {partition: reading.error for partition, reading in readings.items() if reading.error}
-    is_first = request.share_session_epoch == INITIAL_EPOCH
     return Message(
         error_code=ErrorCode.NONE,
         error_message=None,

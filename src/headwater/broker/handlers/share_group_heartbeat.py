@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.groups.share import ShareHeartbeat
+from headwater.groups.share import JOIN_EPOCH, ShareHeartbeat
 from headwater.groups.share_assignor import TopicPartition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
@@ -30,6 +30,8 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         context.client_id,
         context.client_host,
     )
+    if request.member_epoch == JOIN_EPOCH:
+        await broker.group_configs.refresh_if_possible(request.group_id)
     settings = broker.group_configs.membership(request.group_id)
     answer = await broker.groups.share_heartbeat(request.group_id, heartbeat, settings)
     assignment = None
