@@ -285,6 +285,12 @@ class GroupCoordinator:
         """Raises GROUP_ID_NOT_FOUND for what is no group of the new protocol."""
         return self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND).shard.described_consumer(group_id)
 
+    def coordinates(self, group_id: str) -> bool:
+        """Whether this node does, as far as it has read what is kept of its groups. Without groups any node does."""
+        if not self._topic.exists:
+            return True
+        return self._topic.keeps(group_id) and self._topic.log(group_id).is_loaded
+
     def departures(self) -> Iterator[Departure]:
         """Who left which group, and why: what is remembered since the start."""
         for log in self._topic:

@@ -4,10 +4,11 @@
     GET /groups?group=NAME    that one
 
     {"groups": [{"group": …, "departures": [{"at_ms": …, "member": …, "instance": …, "client": …, "host": …,
-                                             "reason": …, "explanation": …}]}], "left_out": 0}
+                                             "reason": …, "explanation": …}]}], "left_out": 0, "is_known": true}
 
 Departures are the oldest first. A group remembers its last ones only; a page has at most MAX_SHOWN of all groups, and
-says how many it left out.
+says how many it left out. `is_known` is false if this broker does not coordinate the group that was asked for: then
+another one knows.
 """
 
 import json
@@ -19,7 +20,7 @@ from headwater.groups.departures import Departure
 MAX_SHOWN = 5_000
 
 
-def health_page(departures: Iterable[Departure], only: str | None) -> bytes:
+def health_page(departures: Iterable[Departure], only: str | None, *, is_known: bool = True) -> bytes:
     groups: dict[str, list[dict[str, Any]]] = {}
     shown = left_out = 0
     for each in departures:
@@ -41,4 +42,4 @@ def health_page(departures: Iterable[Departure], only: str | None) -> bytes:
             }
         )
     listed = [{"group": group_id, "departures": found} for group_id, found in groups.items()]
-    return json.dumps({"groups": listed, "left_out": left_out}).encode()
+    return json.dumps({"groups": listed, "left_out": left_out, "is_known": is_known}).encode()

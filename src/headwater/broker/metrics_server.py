@@ -8,14 +8,13 @@ a broker feels slow.
 
 import asyncio
 import contextlib
-import importlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 from urllib.parse import parse_qs
 
 from headwater.broker.metrics import Metrics
-from headwater.broker.metrics_page import CONTENT_TYPE, families, page
+from headwater.broker.metrics_page import CONTENT_TYPE, metrics_text
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.transport.facts import log_fact
 
@@ -119,9 +118,7 @@ class MetricsServer:
                 return _response("400 Bad Request", b"ask for one group or topic\n")
             return await self._answer_about(path, fields)
         async with self._one_page_at_a_time:
-            # The first time this takes 0.1 s, longer than the loop may stand still.
-            await asyncio.to_thread(importlib.import_module, "prometheus_client")
-            text = await asyncio.to_thread(page, families(self._metrics))
+            text = await metrics_text(self._metrics)
         return _response("200 OK", text)
 
     async def _answer_about(self, path: bytes, fields: dict[str, list[str]]) -> bytes:

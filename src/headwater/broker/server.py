@@ -186,8 +186,8 @@ class Broker:
             self._metrics_server = await MetricsServer.start(
                 self.metrics,
                 *self.config.metrics,
-                lambda group: health_page(self.groups.departures(), group),
-                self._segments_page,
+                self.groups_page,
+                self.segments_page,
             )
         log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
@@ -236,7 +236,11 @@ class Broker:
     def metrics_address(self) -> tuple[str, int] | None:
         return self._metrics_server.address if self._metrics_server is not None else None
 
-    async def _segments_page(self, name: str) -> bytes | None:
+    def groups_page(self, group: str | None) -> bytes:
+        is_known = group is None or self.groups.coordinates(group)
+        return health_page(self.groups.departures(), group, is_known=is_known)
+
+    async def segments_page(self, name: str) -> bytes | None:
         topic = self.catalog.find(name)
         return await segments_page(topic, self.metadata, self.neighbours.node_of) if topic is not None else None
 

@@ -13,6 +13,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
     if config.http is None:
         return None
     from headwater.broker.setting import Address
+    from headwater.cli.own_pages import OwnPages
     from headwater.cli.runtime import new_event_loop
     from headwater.gateway.config import GatewayConfig
     from headwater.gateway.server import GatewayThread, listen
@@ -22,17 +23,15 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
 
         read_token(config.http_token_file)
     host, port = broker.address
-    metrics = broker.metrics_address
     settings = GatewayConfig(
         bootstrap=str(Address(_reachable(host), port)),
         host=config.http.host,
         port=config.http.port,
-        broker_pages=str(Address(_reachable(metrics[0]), metrics[1])) if metrics is not None else None,
         token_file=config.http_token_file,
         allowed_hosts=config.http_allowed_hosts,
         private_webhooks=config.http_private_webhooks,
     )
-    gateway = GatewayThread(settings, listen(settings), new_event_loop)
+    gateway = GatewayThread(settings, listen(settings), new_event_loop, OwnPages(broker))
     gateway.start()
     return gateway
 

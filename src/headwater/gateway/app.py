@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from headwater.gateway.broker_pages import BrokerPages
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.console import routes as console
 from headwater.gateway.context import Context
@@ -54,9 +55,9 @@ class Gateway(Starlette):
         await self._gate(super().__call__, scope, receive, send)
 
 
-def build(config: GatewayConfig, parts: Sequence[Part] = PARTS) -> Starlette:
-    """Raises BadToken."""
-    context = Context(config)
+def build(config: GatewayConfig, parts: Sequence[Part] = PARTS, pages: BrokerPages | None = None) -> Starlette:
+    """`pages` are those of the broker in this process, if there is one. Raises BadToken."""
+    context = Context(config, pages)
     context.guard = Guard(config, [path for part in parts for path in part.public])
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ class GatewayConfig:
     port: int = 8080
     """0 takes a free one."""
     broker_pages: str | None = None
-    """host:port of the broker's own page (metrics, groups, segments), where there is one."""
+    """host:port of a broker's own pages (metrics, groups, segments); not for the broker in the same process."""
     token_file: Path | None = None
     """Holds the token that every request must bear; without it nobody is asked."""
     allowed_hosts: tuple[str, ...] = ()

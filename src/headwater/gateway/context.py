@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from headwater.gateway.bodies import Budget
+from headwater.gateway.broker_pages import BrokerPages, PagesOverHttp
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.metrics import Metrics
 
@@ -46,8 +47,10 @@ class Context:
     subscriptions: "Serving"
     pushing: "Dispatcher | None" = None
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, pages: BrokerPages | None = None) -> None:
         self.config = config
+        self.pages = pages or (PagesOverHttp(config.broker_pages) if config.broker_pages is not None else None)
+        """None if there is no broker to ask."""
         self.budget = Budget(config.max_buffered_bytes)
         self.metrics = Metrics()
         self.value_decoder: ValueDecoder | None = None

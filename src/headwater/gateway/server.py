@@ -22,6 +22,8 @@ from headwater.gateway.config import GatewayConfig
 if TYPE_CHECKING:
     import uvicorn
 
+    from headwater.gateway.broker_pages import BrokerPages
+
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 GRACE_S = 5
@@ -54,11 +56,14 @@ class GatewayThread:
         config: GatewayConfig,
         listener: socket.socket,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        pages: "BrokerPages | None" = None,
     ) -> None:
+        """`pages` are those of the broker in this process, if there is one."""
         self._listener = listener
         self.host, self.port = listener.getsockname()[:2]
         self._config = replace(config, port=self.port)
         self._loop_factory = loop_factory
+        self._pages = pages
         self._thread = threading.Thread(target=self._run, name="headwater-gateway", daemon=True)
         self._settled = threading.Event()
         self._stop_asked = threading.Event()
@@ -107,7 +112,7 @@ class GatewayThread:
 
         server = uvicorn.Server(
             uvicorn.Config(
-                build(self._config),
+                build(self._config, pages=self._pages),
                 http=BoundedHttpProtocol,
                 ws=BoundedSocketProtocol,
                 ws_max_size=MAX_SOCKET_MESSAGE_BYTES,

@@ -1,16 +1,17 @@
 """What was written to and read from each topic since the broker started, and what queues have lent to their workers:
 the figures on its metrics page, as JSON.
 
-They are those of the one broker that the gateway is told of; in a cluster the others have their own.
+They are those of the broker in this process, or of the one that the gateway is told of; in a cluster the others have
+their own.
 """
 
 import asyncio
 import time
-import urllib.request
 from collections.abc import Iterable
 
 from msgspec import Struct
 
+from headwater.gateway.broker_pages import page_text
 from headwater.gateway.context import Context
 from headwater.gateway.problems import unavailable
 
@@ -22,13 +23,8 @@ FIELDS = {
 LEASES = "headwater_queue_leases"
 FRESH_S = 1.0
 """A page is asked for once in this time, however many browsers look."""
-TIMEOUT_S = 5.0
-MAX_PAGE_BYTES = 16 * 1024 * 1024
 MAX_TOPICS = 2_000
 MAX_LEASES = 5_000
-
-# The broker's own port is no website: proxies that the environment names are not for it.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class TopicTraffic(Struct):
@@ -53,7 +49,7 @@ class TrafficPage(Struct):
     left_out: int = 0
     """Topics and leases for which there was no room."""
     is_known: bool = True
-    """False if this gateway was told of no broker's metrics address."""
+    """False if there is no broker that this gateway can ask."""
 
 
 class Traffic:
@@ -65,23 +61,16 @@ class Traffic:
 
     async def read(self) -> TrafficPage:
         """Raises Problem (503) if the broker does not answer."""
-        address = self._context.config.broker_pages
-        if address is None:
-            return TrafficPage([], [], is_known=False)
         async with self._one_at_a_time:
             if self._page is None or time.monotonic() - self._asked_s >= FRESH_S:
-                self._page = await self._context.in_thread(_fetch, f"http://{address}/metrics")
+                text = await page_text(self._context, "metrics")
+                self._page = (
+                    TrafficPage([], [], is_known=False)
+                    if text is None
+                    else await self._context.in_thread(traffic_of, text.decode(errors="replace").splitlines())
+                )
                 self._asked_s = time.monotonic()
             return self._page
-
-
-def _fetch(url: str) -> TrafficPage:
-    try:
-        with _opener.open(url, timeout=TIMEOUT_S) as found:
-            text = found.read(MAX_PAGE_BYTES).decode(errors="replace")
-    except OSError:
-        raise unavailable("The broker's metrics page does not answer.") from None
-    return traffic_of(text.splitlines())
 
 
 def traffic_of(lines: Iterable[str]) -> TrafficPage:

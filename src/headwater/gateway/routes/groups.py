@@ -72,7 +72,8 @@ class Group(Struct):
     is counted from the start of the log, and those that nobody leads, whose lag is not counted."""
     members: list[Member]
     partitions: list[Progress]
-    departures: list[Departure]
+    departures: list[Departure] | None
+    """null: not known, because no broker can be asked, or the asked one does not coordinate the group."""
 
 
 def routes(context: Context) -> list[BaseRoute]:
@@ -195,15 +196,15 @@ def _lag(position: int | None, end: int | None) -> int | None:
     return max(end - position, 0) if position is not None and end is not None else None
 
 
-async def _departures(context: Context, group: str) -> list[Departure]:
-    page = await broker_page(context, "groups", group=group)
-    if page is None:
-        return []
+async def _departures(context: Context, group: str) -> list[Departure] | None:
     try:
+        page = await broker_page(context, "groups", group=group)
+        if page is None or not page.get("is_known", True):
+            return None
         return [
             Departure(left["member"], ": ".join(filter(None, (left["reason"], left["explanation"]))), left["at_ms"])
             for each in page["groups"]
             for left in each["departures"]
         ]
-    except (KeyError, TypeError):
-        return []
+    except (Problem, KeyError, TypeError):
+        return None

@@ -144,7 +144,9 @@ def routes(context: Context) -> list[BaseRoute]:
         page = await broker_page(context, "segments", topic=topic)
         if page is None:
             raise Problem(
-                404, "Segments unknown", "No broker tells this gateway about them: name the address of its metrics."
+                404,
+                "Segments unknown",
+                "No broker tells this gateway about them: start it with --metrics and the metrics address of one.",
             )
         return answer(page)
 

@@ -39,7 +39,7 @@ export function sparkline(label, { small = false, points = 45 } = {}) {
     element,
     draw(values) {
       const shown = values.slice(-points).map((value) => value ?? 0);
-      if (shown.length < 2) return;
+      if (shown.length < 2 || values.every((value) => value == null)) return;
       element.removeAttribute("hidden");
       const top = Math.max(...shown, 1e-9);
       const step = 100 / (points - 1);

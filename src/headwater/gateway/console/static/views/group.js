@@ -28,11 +28,12 @@ export async function group(main, { parts: [name], signal }) {
     { label: "In flight", class: "num", cell: (row) => count(row.inFlight) },
     { label: "Lag", class: "num", cell: (row) => lagBar(row) },
   ], { caption: "Positions", key: (row) => `${row.topic}/${row.partition}`, empty: empty("No position yet", "It has not finished any record.") });
+  const noneLeft = h("div");
   const left = table([
     { label: "When", class: "tight", cell: (row) => h("span", { title: time(row.at) }, ago(row.at)) },
     { label: "Member", class: "name", cell: (row) => row.member },
     { label: "Why", cell: (row) => why(row.reason) },
-  ], { caption: "Members that left", key: (row) => `${row.member}@${row.at}`, empty: empty("Nobody left since the broker started") });
+  ], { caption: "Members that left", key: (row) => `${row.member}@${row.at}`, empty: noneLeft });
   const queuePart = h("div");
   show(main, head(name, { where: [h("a", { href: "#/groups" }, "Groups and queues"), " / "], badges }), errors,
     h("div", { class: "stats" }, figures.lag.element, figures.members.element, figures.partitions.element, flight.element),
@@ -49,6 +50,7 @@ export async function group(main, { parts: [name], signal }) {
     const most = Math.max(1, ...found.partitions.map((one) => one.lag ?? 0));
     const lent = queue ? await leases(name, signal) : null;
     positions.update(found.partitions.map((one) => ({ ...one, part: (one.lag ?? 0) / most, inFlight: lent?.get(`${one.topic}/${one.partition}`) })));
+    show(noneLeft, found.departures ? empty("Nobody left since its coordinator started") : empty("Not known", "No broker that this gateway can ask coordinates the group."));
     left.update([...(found.departures ?? [])].sort((a, b) => b.at - a.at));
     const lag = found.partitions.reduce((sum, one) => sum + (one.lag ?? 0), 0);
     lags.push(lag);
@@ -58,7 +60,8 @@ export async function group(main, { parts: [name], signal }) {
     if (!queue) return;
     flight.element.hidden = false;
     const all = lent && [...lent.values()].reduce((sum, records) => sum + records, 0);
-    flight.set(count(all), { unit: "records" });
+    const toldOf = lent && found.partitions.filter((one) => lent.has(`${one.topic}/${one.partition}`)).length;
+    flight.set(count(all), { unit: lent && toldOf < found.partitions.length ? `in ${toldOf} of ${found.partitions.length} partitions` : "records" });
     const subscription = await get(`/v1/subscriptions/${path(name)}`, signal).catch((error) => {
       if (isGone(error)) return null;
       throw error;

@@ -71,6 +71,7 @@ function replicas(row) {
 async function segments(place, { api, facts, signal }) {
   const errors = h("div");
   const choice = h("select", { "aria-label": "Partition" }, h("option", { value: "" }, "All partitions"), facts.partitions.map((one) => h("option", { value: one.partition }, `Partition ${one.partition}`)));
+  const none = h("div");
   const grid = table([
     { label: "Partition", class: "num", cell: (row) => row.partition },
     { label: "Offsets", class: "tight", cell: (row) => `${count(row.start_offset)} – ${row.end_offset === null ? "…" : count(row.end_offset)}` },
@@ -78,13 +79,18 @@ async function segments(place, { api, facts, signal }) {
     { label: "Size", class: "num", cell: (row) => bytes(row.size_bytes) },
     { label: "On nodes", class: "tight", cell: (row) => chips(row.nodes.map((node) => badge(`${node}`))) },
     { label: "Newest record", class: "tight wide-only", cell: (row) => newest(row) },
-  ], { caption: "Segments", key: (row) => `${row.partition}/${row.start_offset}/${row.state}`, empty: empty("No segments told", "The broker that this gateway asks told of none.") });
+  ], { caption: "Segments", key: (row) => `${row.partition}/${row.start_offset}/${row.state}`, empty: none });
   show(place, errors, panel("Segments and where they live", { note: "Sealed ones never change; each partition has one that is open.", tools: [choice] }, grid.element));
   let all = [];
   const draw = () => grid.update(all.filter((row) => choice.value === "" || row.partition === Number(choice.value)));
   choice.addEventListener("change", draw);
   await live(errors, 5000, signal, async () => {
-    all = (await get(`${api}/segments`, signal)).segments;
+    const told = await get(`${api}/segments`, signal).catch((error) => {
+      if (error.status !== 404) throw error;
+      return { segments: [], why: error.message };
+    });
+    show(none, told.why ? empty("Not known", told.why) : empty("No segments told", "The broker that this gateway asks told of none."));
+    all = told.segments;
     draw();
   });
 }

@@ -1,0 +1,33 @@
+"""The pages of the broker in this process, for the gateway beside it: asked on the broker's event loop, whether or not
+it has a metrics address."""
+
+import asyncio
+
+from headwater.broker.metrics_page import metrics_text
+from headwater.broker.server import Broker
+from headwater.metadata.store import Unavailable, Unknown
+
+
+class OwnPages:
+    """Made on the broker's event loop; asked from that of the gateway, which ends before the broker does."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+
+    async def get(self, page: str, **parameters: str) -> bytes | None:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._page(page, parameters), self._loop))
+
+    async def _page(self, page: str, parameters: dict[str, str]) -> bytes | None:
+        """On the broker's loop."""
+        match page:
+            case "metrics":
+                return await metrics_text(self._broker.metrics)
+            case "groups":
+                return self._broker.groups_page(parameters.get("group"))
+            case "segments":
+                try:
+                    return await self._broker.segments_page(parameters["topic"])
+                except (Unavailable, Unknown) as error:
+                    raise OSError(f"the metadata store does not answer: {error}") from None
+        return None
