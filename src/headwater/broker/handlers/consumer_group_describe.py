@@ -6,8 +6,8 @@ Versions 0 and 1: from 1 on it is told which protocol a member speaks.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
 from headwater.groups.views import DescribedConsumer, DescribedPartitions
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
@@ -21,7 +21,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
     return Message(groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)])
 
 
@@ -36,7 +36,7 @@ def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
             group_state="",
             assignor_name="",
             members=(),
-            authorized_operations=operations,
+            authorized_operations=NOT_ASKED,
         )
     return Message(
         error_code=ErrorCode.NONE,

@@ -4,6 +4,7 @@ a broker or a controller; this listener is a broker's.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
@@ -15,9 +16,6 @@ API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2)
 
 BROKERS = 1
 CONTROLLERS = 2
-NOT_ASKED = -(2**31)
-# Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite: all that a cluster knows.
-ALL_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
@@ -35,5 +33,5 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
             Message(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
             for node in broker.neighbours.listed()
         ],
-        cluster_authorized_operations=ALL_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )

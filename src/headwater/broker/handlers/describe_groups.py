@@ -5,6 +5,7 @@ A group that is not known is dead; from version 6 on that is the error GROUP_ID_
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.rebalance import GroupState
 from headwater.groups.views import DescribedMember
@@ -16,13 +17,9 @@ if TYPE_CHECKING:
 
 API = Api(key=15, name="DescribeGroups", min_version=0, max_version=6)
 
-NOT_ASKED = -(2**31)
-# Read, Delete, Describe: all that can be done with a group.
-ALL_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
-
 
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
     asked = dict.fromkeys(request.groups)
     return Message(groups=[_describe(broker, group_id, operations, context.api_version) for group_id in asked])
 
@@ -42,8 +39,10 @@ def _describe(broker: "Broker", group_id: str, operations: int, version: int) ->
         group = broker.groups.described(group_id)
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message
+        answer.authorized_operations = NOT_ASKED
         return answer
     if group.state is GroupState.DEAD and version >= 6:
+        answer.authorized_operations = NOT_ASKED
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         answer.error_message = f"Group {group_id} not found."
     answer.group_state = group.state.value

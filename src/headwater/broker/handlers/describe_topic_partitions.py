@@ -1,12 +1,14 @@
 """DescribeTopicPartitions (75), version 0: partitions of topics, in the order of their names, a page at a time.
 
 A page holds at most as many partitions as asked for, and never more than MAX_PARTITIONS; a cursor in the answer says
-where the next one begins. No topics asked for means all. Lists of replicas are empty, never null: Java's client fails
+where the next one begins. No topics asked for means all. Nobody asks for the operations that are allowed, so they are
+always there. Lists of replicas are empty, never null: Java's client fails
 on null.
 """
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.authorized_operations import ON_TOPIC
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.handlers.metadata import describe
 from headwater.broker.topic_name import check_topic_name
@@ -40,11 +42,13 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
             topic = broker.catalog.topic(name)
         except RequestError as error:
             # An unknown topic takes room, too: the answer stays bounded whatever is asked for.
-            topics.append(Message(error_code=error.code, name=name, topic_id=NULL_UUID, partitions=()))
+            unknown = Message(error_code=error.code, name=name, topic_id=NULL_UUID, partitions=())
+            unknown.topic_authorized_operations = ON_TOPIC
+            topics.append(unknown)
             room -= 1
             continue
         end = min(topic.partition_count, first + room)
-        topics.append(describe(broker, topic, first, end))
+        topics.append(describe(broker, topic, ON_TOPIC, first, end))
         room -= max(0, end - first)
         if end < topic.partition_count:
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=end))

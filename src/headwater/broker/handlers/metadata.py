@@ -1,5 +1,6 @@
-"""Metadata (3): where the partitions are. Versions 0 to 13: null topics mean all (in version 0, none do); from 10 on
-topics may be asked for by id, and since 12 without a name.
+"""Metadata (3): where the partitions are. Versions 0 to 13: null topics mean all (in version 0, none do); from 12 on
+topics may be asked for by id, without a name; versions 10 and 11 have the fields and refuse it, as Kafka does. From 8
+on clients may ask what they are allowed to do with topics, and until 10 with the cluster.
 
 An unknown topic is created here when the broker and the request allow it, as clients expect of their first message.
 """
@@ -7,6 +8,7 @@ An unknown topic is created here when the broker and the request allow it, as cl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.neighbours import Neighbours
 from headwater.broker.topic import Topic
@@ -21,40 +23,67 @@ if TYPE_CHECKING:
 
 API = Api(key=3, name="Metadata", min_version=0, max_version=13)
 
+BY_ID = 12
+"""The first version in which topics have ids instead of names."""
+OF_CLUSTER = range(8, 11)
+"""Versions that say what the client may do with the cluster; later it asks DescribeCluster."""
+
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     asked = request.topics
+    operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
-        topics = [describe(broker, topic) for topic in broker.catalog]
+        topics = [describe(broker, topic, operations) for topic in broker.catalog]
+    elif context.api_version < BY_ID and any(topic.name is None or topic.topic_id != NULL_UUID for topic in asked):
+        return Message(controller_id=-1, topics=[_invalid(topic) for topic in asked])
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics
-        topics = [await _find(broker, topic, may_create) for topic in asked]
+        topics = [await _find(broker, topic, may_create, operations) for topic in asked]
     brokers = [
         Message(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         for node in broker.neighbours.listed()
     ]
-    controller_id = broker.neighbours.controller_id
-    return Message(brokers=brokers, cluster_id=broker.cluster_id, controller_id=controller_id, topics=topics)
+    asks_of_cluster = context.api_version in OF_CLUSTER and request.include_cluster_authorized_operations
+    return Message(
+        brokers=brokers,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.neighbours.controller_id,
+        topics=topics,
+        cluster_authorized_operations=ON_CLUSTER if asks_of_cluster else NOT_ASKED,
+    )
 
 
-async def _find(broker: "Broker", asked: Message, may_create: bool) -> Message:
+def _invalid(asked: Message) -> Message:
+    code = ErrorCode.INVALID_REQUEST
+    return Message(error_code=code, name=asked.name or "", topic_id=asked.topic_id, is_internal=False, partitions=())
+
+
+async def _find(broker: "Broker", asked: Message, may_create: bool, operations: int) -> Message:
     # Who asks by id leaves the name out: null from most clients, empty from Java's.
     name: str | None = asked.name if asked.topic_id == NULL_UUID else None
     try:
         if name is None:
-            return describe(broker, broker.catalog.topic_by_id(asked.topic_id))
+            return describe(broker, broker.catalog.topic_by_id(asked.topic_id), operations)
         topic = broker.catalog.find(name)
         if topic is None:
             if not may_create:
                 broker.catalog.topic(name)
             topic = await broker.create_on_use(name)
-        return describe(broker, topic)
+        return describe(broker, topic, operations)
     except RequestError as error:
-        topic_id = asked.topic_id if name is None else NULL_UUID
-        return Message(error_code=error.code, name=name, topic_id=topic_id, is_internal=False, partitions=())
+        return Message(
+            error_code=error.code,
+            name=name,
+            topic_id=asked.topic_id if name is None else NULL_UUID,
+            is_internal=False,
+            partitions=(),
+            topic_authorized_operations=operations if name is not None else NOT_ASKED,
+        )
 
 
-def describe(broker: "Broker", topic: Topic, first: int = 0, end: int | None = None) -> Message:
+def describe(
+    broker: "Broker", topic: Topic, authorized_operations: int, first: int = 0, end: int | None = None
+) -> Message:
     """The topic with its partitions from `first` to `end`, for every API that tells where partitions are: each
     takes the fields that it has."""
     indexes = range(topic.partition_count)[first:end]
@@ -65,7 +94,7 @@ def describe(broker: "Broker", topic: Topic, first: int = 0, end: int | None = N
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_describe_partition(nodes, topic, index) for index in indexes],
-        topic_authorized_operations=-(2**31),
+        topic_authorized_operations=authorized_operations,
     )
 
 

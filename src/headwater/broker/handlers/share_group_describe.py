@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.handlers.describe_groups import ALL_OPERATIONS, NOT_ASKED
 from headwater.broker.handlers.share_group_heartbeat import assigned_topics
 from headwater.groups.rebalance import GroupState
 from headwater.groups.share import ShareGroup, ShareMember
@@ -18,7 +18,7 @@ API = Api(key=77, name="ShareGroupDescribe", min_version=1, max_version=1)
 
 
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
     return Message(groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)])
 
 
@@ -32,7 +32,7 @@ def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
         assignment_epoch=0,
         assignor_name="",
         members=(),
-        authorized_operations=operations,
+        authorized_operations=NOT_ASKED,
     )
     try:
         if not group_id:
@@ -43,6 +43,7 @@ def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
         return answer
     answer.group_state, answer.assignor_name = group.state.value, NAME
     answer.group_epoch = answer.assignment_epoch = group.epoch
+    answer.authorized_operations = operations
     answer.members = [_member(broker, group, member) for member in group.members.values()]
     return answer
 
