@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headwater.broker.partition import Partition
 from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.segments import OpenSegment, SealedSegment
-from headwater.records.batch import BatchHeader, split
+from headwater.records.batch import BatchHeader, batches
 from headwater.records.record import records
 
 READ_BYTES = 64 * 1024
@@ -57,12 +57,13 @@ async def _batches(
     limit = segment.end if isinstance(segment, SealedSegment) else partition.high_watermark
     offset = start
     while offset < limit:
-        batches = split(await partition.segments.read(segment, offset, limit, READ_BYTES))
-        if not batches:
-            return
-        for header, batch in batches:
+        start = offset
+        # One after the other: the record is mostly in the first, and a read may have hundreds.
+        for header, batch in batches(await partition.segments.read(segment, offset, limit, READ_BYTES)):
             yield header, batch
-        offset = batches[-1][0].last_offset + 1
+            offset = header.last_offset + 1
+        if offset == start:
+            return
 
 
 def _first_in_batch(header: BatchHeader, batch: memoryview, timestamp: int, log_start: Offset) -> Found | None:

@@ -184,14 +184,17 @@ def headers(buf: Buffer) -> Iterator[BatchHeader]:
 
 def split(buf: Buffer) -> list[tuple[BatchHeader, memoryview]]:
     """Batches that lie back to back, each with a view of its bytes. Nothing is copied."""
+    return list(batches(buf))
+
+
+def batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """As `split`, one at a time."""
     view = memoryview(buf)
-    batches = []
     position = 0
     for header in headers(view):
         end = position + header.size_bytes
-        batches.append((header, view[position:end]))
+        yield header, view[position:end]
         position = end
-    return batches
 
 
 def validate(buf: Buffer) -> BatchHeader:

@@ -6,6 +6,7 @@ timestamp  -1 latest, -2 earliest, -3 the record with the largest timestamp, -4 
 With isolation level read_committed nothing at or past the last stable offset is found.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
@@ -27,16 +28,26 @@ LATEST_TIERED = -5
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    topics = []
+    """A partition that is asked for more than once is answered once, with INVALID_REQUEST, as in Kafka: each answer may
+    cost a search."""
+    asked: dict[str, dict[int, list[Message]]] = {}
     for topic in request.topics:
-        partitions = [await _answer(broker, topic.name, asked, request.isolation_level) for asked in topic.partitions]
-        topics.append(Message(name=topic.name, partitions=partitions))
+        by_index = asked.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            by_index.setdefault(partition.partition_index, []).append(partition)
+    topics = []
+    for name, by_index in asked.items():
+        partitions = [await _answer(broker, name, each, request.isolation_level) for each in by_index.values()]
+        topics.append(Message(name=name, partitions=partitions))
     return Message(topics=topics)
 
 
-async def _answer(broker: "Broker", topic: str, asked: Message, isolation_level: int) -> Message:
+async def _answer(broker: "Broker", topic: str, questions: Sequence[Message], isolation_level: int) -> Message:
+    asked = questions[0]
     result = Message(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
     try:
+        if len(questions) > 1:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "A partition has one answer in a response.")
         partition = broker.catalog.topic(topic).partition(asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
         result.offset, result.timestamp, result.leader_epoch = await _search(
