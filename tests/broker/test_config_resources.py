@@ -2,13 +2,10 @@
 
 import pytest
 
-from headwater.broker.config import BrokerConfig
 from headwater.broker.config_key import ConfigSource, ConfigType
 from headwater.broker.config_resources import (
     AlterOperation,
     changed,
-    describe_broker,
-    describe_logger,
     describe_topic,
     replaced,
 )
@@ -28,34 +25,6 @@ def test_a_topic_shows_every_key_with_its_value_and_where_it_comes_from() -> Non
     assert entries["cleanup.policy"].type is ConfigType.LIST
     assert entries["segment.bytes"].source is ConfigSource.DEFAULT_CONFIG
     assert not any(entry.is_read_only for entry in entries.values())
-
-
-def test_a_broker_shows_its_settings_under_kafkas_names_once_each() -> None:
-    config = BrokerConfig.load(None, node_id=3, idle_timeout_s=2, topic={"retention.ms": 7}, auto_create_topics=False)
-    listed = describe_broker(config, "3", "example:9")
-    entries = {entry.name: entry for entry in listed}
-    assert len(entries) == len(listed)
-    assert entries["node.id"].value == entries["broker.id"].value == "3"
-    assert entries["connections.max.idle.ms"].value == "2000"
-    assert entries["auto.create.topics.enable"].value == "false"
-    assert entries["advertised.listeners"].value == "PLAINTEXT://example:9"
-    assert (entries["log.retention.ms"].value, entries["log.retention.ms"].source) == (
-        "7",
-        ConfigSource.STATIC_BROKER_CONFIG,
-    )
-    assert entries["num.partitions"].source is ConfigSource.DEFAULT_CONFIG
-    assert all(entry.is_read_only and entry.doc for entry in listed)
-
-
-def test_another_brokers_number_is_refused_and_no_number_means_nothing_altered() -> None:
-    config = BrokerConfig()
-    assert describe_broker(config, "", "x") == []
-    for name in ("2", "x", "01"):
-        with pytest.raises(RequestError, match="This is broker 1"):
-            describe_broker(config, name, "x")
-    with pytest.raises(RequestError, match="This is broker 1"):
-        describe_logger(config, "7")
-    assert describe_logger(config, "1")[0].name == "headwater"
 
 
 def test_set_and_delete_change_the_keys_they_name() -> None:

@@ -10,9 +10,9 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
+from headwater.broker.carried_through import carried_through as _carried_through
 from headwater.broker.environment import Environment
 from headwater.broker.grouped_writes import GroupedWrites
 from headwater.broker.leadership import Leadership
@@ -43,9 +43,6 @@ MAX_TRIES = 5
 """To change what others change at the same time."""
 WARN_EVERY_S = 60.0
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 Reread: TypeAlias = Callable[[Sequence[TopicId]], Coroutine[Any, Any, None]]
 """Take in what the metadata says of these topics now. Raises Unavailable, Unknown."""
 Announce: TypeAlias = Callable[[TopicId], Coroutine[Any, Any, None]]
@@ -53,19 +50,6 @@ Announce: TypeAlias = Callable[[TopicId], Coroutine[Any, Any, None]]
 
 Spread: TypeAlias = Callable[[int], Sequence[NodeId]]
 """So many leaders for new partitions, spread over the brokers that are alive."""
-
-
-def _carried_through(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A change goes on when whoever asked for it has gone: what the metadata says and what is known here would differ
-    if it ended between the two."""
-
-    @wraps(change)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        task = asyncio.get_running_loop().create_task(change(*args, **kwargs))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
-        return await asyncio.shield(task)
-
-    return run
 
 
 class Catalog:
@@ -187,7 +171,7 @@ class Catalog:
         known = self._by_id.get(stored.topic_id)
         if known is not None and known.version == version:
             return
-        config = self._parse(stored.config)
+        config = TopicConfig.stored(stored.config, self._defaults)
         if known is None:
             topic = Topic(
                 stored.topic_id, stored.name, stored.config, config, version, stored.partitions,
@@ -201,6 +185,14 @@ class Catalog:
             known.partition_count = stored.partitions
             self._configure(known, dict(stored.config), config)
         self._changed(stored.name)
+
+    def default_to(self, defaults: BrokerDefaults) -> None:
+        """The broker's defaults for topics are others from now on."""
+        self._defaults = defaults
+        for topic in self:
+            config = TopicConfig.stored(topic.overrides, defaults)
+            if config != topic.config:
+                self._configure(topic, topic.overrides, config)
 
     def put_head(self, partition: PartitionId, head: Head, version: int) -> None:
         """What the metadata says of a partition."""
@@ -292,7 +284,6 @@ class Catalog:
                 raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name} was just created by somebody else.")
             self.put(stored, txn.versions[key])
         topic = self._by_id[stored.topic_id]
-        assert config == topic.config, "the stored configuration is the one that was asked for"
         await self._lead_new(topic, versions)
         return topic
 

@@ -34,21 +34,38 @@ class Cleaner:
         self._catalog = catalog
         self._config = config
         self._survey = survey
+        self._reconfigured = asyncio.Event()
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._reconfigured.set()
 
     async def run(self) -> None:
         """Until cancelled. Retention and compaction have intervals of their own."""
         clock = self._environment.clock
-        next_retention = clock.monotonic() + self._config.retention_check_interval_ms / 1000
-        next_compaction = clock.monotonic() + self._config.cleaner_interval_ms / 1000
+        retained_at = compacted_at = clock.monotonic()
         while True:
-            await asyncio.sleep(max(min(next_retention, next_compaction) - clock.monotonic(), 0.01))
+            next_retention = retained_at + self._config.retention_check_interval_ms / 1000
+            next_compaction = compacted_at + self._config.cleaner_interval_ms / 1000
+            if not await self._rest(max(min(next_retention, next_compaction) - clock.monotonic(), 0.01)):
+                continue
             if clock.monotonic() >= next_retention:
                 await self.retain()
-                next_retention = clock.monotonic() + self._config.retention_check_interval_ms / 1000
+                retained_at = clock.monotonic()
             if clock.monotonic() >= next_compaction:
                 if self._config.cleaner_enabled:
                     await self.compact()
-                next_compaction = clock.monotonic() + self._config.cleaner_interval_ms / 1000
+                compacted_at = clock.monotonic()
+
+    async def _rest(self, seconds: float) -> bool:
+        """False if the intervals may have become others meanwhile."""
+        self._reconfigured.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reconfigured.wait()
+        except TimeoutError:
+            return True
+        return False
 
     async def retain(self) -> None:
         """Age, size and subscriptions: roll what is old, drop what nobody wants, forget producers that fell silent."""

@@ -105,6 +105,11 @@ class ClusterMember:
             )
             spawn(self.controller.run())
 
+    def configure(self, config: BrokerConfig) -> None:
+        self._config = config
+        if self.controller is not None:
+            self.controller.configure(config.controller_rules)
+
     def find(self, store_id: StoreId) -> Store:
         """The stores of the cluster (broker.environment.Stores)."""
         return self.directory.store(store_id)

@@ -1,4 +1,5 @@
-"""The configuration of one broker: every setting, every default, read once at the start.
+"""The configuration of one broker: every setting, every default, read once at the start. What is not `fixed` can be
+altered afterwards (`broker_settings`).
 
 From a TOML file, whose tables are those of `Section`, and from overrides (the command line, a test) under the same
 names:
@@ -44,46 +45,55 @@ MAX_FILE_BYTES = MIB
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    node_id: int = setting.count(1, "This broker's number in its cluster.", kafka="node.id")
+    node_id: int = setting.count(1, "This broker's number in its cluster.", kafka="node.id", fixed=True)
     data_dir: Path = field(
         default=Path("headwater-data"),
-        metadata=described("Where everything is kept.", setting.path, kafka="log.dirs"),
+        metadata=described("Where everything is kept.", setting.path, kafka="log.dirs", fixed=True),
     )
     listen: Address = field(
         default=Address("127.0.0.1", 9092),
-        metadata=described("The address to accept clients on. Port 0 takes a free one.", setting.address),
+        metadata=described("The address to accept clients on. Port 0 takes a free one.", setting.address, fixed=True),
     )
     advertise: Address | None = field(
         default=None,
-        metadata=described("The address that clients are told; the one listened on, unless given.", setting.address),
+        metadata=described(
+            "The address that clients are told; the one listened on, unless given.", setting.address, fixed=True
+        ),
     )
     metrics: Address | None = field(
         default=Address("127.0.0.1", 9644),
-        metadata=described('The address of the metrics page, or "off".', setting.address_or_off),
+        metadata=described('The address of the metrics page, or "off".', setting.address_or_off, fixed=True),
     )
     http: Address | None = field(
         default=Address("127.0.0.1", 8080),
         metadata=described(
-            'The address of the HTTP interface, the schema registry and the console, or "off".', setting.address_or_off
+            'The address of the HTTP interface, the schema registry and the console, or "off".',
+            setting.address_or_off,
+            fixed=True,
         ),
     )
     http_token_file: Path | None = field(
         default=None,
-        metadata=described("A file with the token that requests over HTTP must bear; without it none.", setting.path),
+        metadata=described(
+            "A file with the token that requests over HTTP must bear; without it none.", setting.path, fixed=True
+        ),
     )
     http_allowed_hosts: tuple[str, ...] = field(
         default=(),
         metadata=described(
             "Names, beside that of the address, under which HTTP clients may reach the gateway; * is any.",
             setting.words,
+            fixed=True,
         ),
     )
     http_private_webhooks: bool = setting.switch(
-        False, "Whether a webhook may be in a private, loopback or link-local range."
+        False, "Whether a webhook may be in a private, loopback or link-local range.", fixed=True
     )
     metadata: str | None = field(
         default=None,
-        metadata=described("URL of the metadata store; a file in the data directory, unless given.", setting.text),
+        metadata=described(
+            "URL of the metadata store; a file in the data directory, unless given.", setting.text, fixed=True
+        ),
     )
     peer_listen: Address | None = field(
         default=None,
@@ -91,6 +101,7 @@ class BrokerConfig:
             'The address that other nodes reach this one on: set, it is part of a cluster. Or "off".',
             setting.address_or_off,
             section=Section.CLUSTER,
+            fixed=True,
         ),
     )
     peer_advertise: Address | None = field(
@@ -99,6 +110,7 @@ class BrokerConfig:
             "The address that other nodes are told; the one listened on, unless given.",
             setting.address,
             section=Section.CLUSTER,
+            fixed=True,
         ),
     )
     roles: tuple[Role, ...] = field(
@@ -108,18 +120,21 @@ class BrokerConfig:
             setting.roles,
             section=Section.CLUSTER,
             kafka="process.roles",
+            kafka_value=setting.with_commas,
+            fixed=True,
         ),
     )
     rack: str | None = field(
         default=None,
         metadata=described(
             "Where the node stands; replicas are spread over racks.", setting.text, section=Section.CLUSTER,
-            kafka="broker.rack",
+            kafka="broker.rack", kafka_value=setting.text_or_nothing, fixed=True,
         ),
     )  # fmt: skip
     session_timeout_s: float = setting.seconds(
-        6.0, "How long the cluster waits for a silent node.", section=Section.CLUSTER, kafka="broker.session.timeout.ms"
-    )
+        6.0, "How long the cluster waits for a silent node.", section=Section.CLUSTER,
+        kafka="broker.session.timeout.ms", fixed=True,
+    )  # fmt: skip
     default_replication_factor: int = setting.count(
         3,
         "Replicas of a topic whose creator does not say; fewer, if there are fewer stores.",
@@ -137,16 +152,39 @@ class BrokerConfig:
         600.0,
         "How long a store may be away before its segments are copied elsewhere. Longer than a restart takes.",
         section=Section.CLUSTER,
+        kafka="headwater.store.lost.after.ms",
     )
     repair_bytes_per_s: int = setting.count(
         50 * MIB, "How fast the controller has segments copied, in all.", least=1, most=MAX_LONG,
-        section=Section.CLUSTER,
+        section=Section.CLUSTER, kafka="headwater.repair.bytes.per.second",
     )  # fmt: skip
+    leader_throttle_bytes_per_s: int = setting.count(
+        MAX_LONG,
+        "How fast the node gives away replicas that are throttled: those of leader.replication.throttled.replicas.",
+        most=MAX_LONG,
+        section=Section.CLUSTER,
+        kafka="leader.replication.throttled.rate",
+    )
+    follower_throttle_bytes_per_s: int = setting.count(
+        MAX_LONG,
+        "How fast the node gets replicas that are throttled: those of follower.replication.throttled.replicas.",
+        most=MAX_LONG,
+        section=Section.CLUSTER,
+        kafka="follower.replication.throttled.rate",
+    )
+    alter_log_dirs_bytes_per_s: int = setting.count(
+        MAX_LONG,
+        "Accepted for Kafka's tools; a node has one directory, and nothing moves between several.",
+        most=MAX_LONG,
+        section=Section.CLUSTER,
+        kafka="replica.alter.log.dirs.io.max.bytes.per.second",
+    )
     durability: Durability = field(
         default=Durability.SYNC,
         metadata=described(
             "What an acknowledgement promises unless the topic says: sync survives a power cut, os the process's end.",
             setting.durability,
+            fixed=True,
         ),
     )
     auto_create_topics: bool = setting.switch(
@@ -158,7 +196,7 @@ class BrokerConfig:
     topic: Mapping[str, str] = field(
         default_factory=dict,
         hash=False,
-        metadata=described("Defaults for topics, under Kafka's names.", setting.topic_values),
+        metadata=described("Defaults for topics, under Kafka's names.", setting.topic_values, fixed=True),
     )
 
     max_connections: int = setting.count(
@@ -179,8 +217,9 @@ class BrokerConfig:
         kafka="queued.max.request.bytes",
     )
     max_requests_per_second: int = setting.count(
-        0, "Requests of one connection in a second; 0 sets no limit.", section=Section.LIMITS
-    )
+        0, "Requests of one connection in a second; 0 sets no limit.", section=Section.LIMITS,
+        kafka="headwater.max.requests.per.second",
+    )  # fmt: skip
     idle_timeout_s: float = setting.seconds(
         600.0,
         "A connection without traffic is closed after this.",
@@ -188,8 +227,9 @@ class BrokerConfig:
         kafka="connections.max.idle.ms",
     )
     half_request_timeout_s: float = setting.seconds(
-        30.0, "A request that began to arrive must be complete after this.", section=Section.LIMITS
-    )
+        30.0, "A request that began to arrive must be complete after this.", section=Section.LIMITS,
+        kafka="headwater.half.request.timeout.ms",
+    )  # fmt: skip
 
     group_min_session_timeout_ms: int = setting.count(
         6_000,
@@ -259,6 +299,7 @@ class BrokerConfig:
         least=1,
         section=Section.GROUPS,
         kafka="offsets.topic.num.partitions",
+        fixed=True,
     )
 
     share_max_size: int = setting.count(
@@ -317,6 +358,7 @@ class BrokerConfig:
         least=1,
         section=Section.GROUPS,
         kafka="share.coordinator.state.topic.num.partitions",
+        fixed=True,
     )
     dead_letter_auto_create: bool = setting.switch(
         True,
@@ -354,11 +396,13 @@ class BrokerConfig:
         least=1,
         section=Section.TRANSACTIONS,
         kafka="transaction.state.log.num.partitions",
+        fixed=True,
     )
 
     tail_cache_bytes: int = setting.count(
-        64 * MIB, "Memory for the newest batches of all partitions.", most=MAX_LONG, section=Section.STORAGE
-    )
+        64 * MIB, "Memory for the newest batches of all partitions.", most=MAX_LONG, section=Section.STORAGE,
+        kafka="headwater.tail.cache.bytes",
+    )  # fmt: skip
     producer_id_expiration_ms: int = setting.count(
         86_400_000,
         "How long an idempotent producer that falls silent is remembered.",
@@ -403,7 +447,7 @@ class BrokerConfig:
             if value is not None:
                 values[name] = _read("configuration", _known("configuration", name), value)
         config = cls(**values)
-        config._check(str(path) if path is not None else "configuration")
+        config.check(str(path) if path is not None else "configuration")
         return config
 
     @property
@@ -435,7 +479,8 @@ class BrokerConfig:
             overrides.setdefault(DURABILITY, self.durability.value)
         return BrokerDefaults(overrides)
 
-    def _check(self, where: str) -> None:
+    def check(self, where: str) -> None:
+        """What no setting can say by itself. Raises ConfigError."""
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(f"{where}: group_min_session_timeout_ms is above group_max_session_timeout_ms")
         if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
@@ -463,6 +508,8 @@ class BrokerConfig:
 
 
 SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(BrokerConfig)}
+BY_KAFKA_NAME = {each.kafka_name: name for name, each in SETTINGS.items() if each.kafka_name is not None}
+"""From the name that administrators know to the field."""
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

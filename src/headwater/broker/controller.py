@@ -85,6 +85,13 @@ class Controller:
     def suspected(self) -> frozenset[NodeId]:
         return self._pings.suspected
 
+    def configure(self, rules: ControllerRules) -> None:
+        """Other rules from now on."""
+        self._rules = rules
+        if self._term is not None:
+            self._term.planner.configure(rules, self._clock.monotonic())
+            self._wake.set()
+
     async def run(self) -> None:
         """Until cancelled."""
         await self._cluster.synced()

@@ -64,7 +64,8 @@ class GroupCoordinator:
         self._catalog = catalog
         self._clock = clock
         self._spawn = spawn
-        self._settings = _settings(config)
+        self._settings = GroupSettings()
+        self.configure(config)
         self._topics = TopicTable()
         for topic in catalog:
             self._topic_changed(topic.name)
@@ -78,6 +79,19 @@ class GroupCoordinator:
         """Told of each member that a share group loses, with the group first."""
         self.is_durable: Callable[[str], bool] = lambda group_id: False
         """Whether a group keeps its positions however long nobody reads."""
+
+    def configure(self, config: BrokerConfig) -> None:
+        """From now on. Sessions that run are as long as they were promised to be, and the next ones are new."""
+        settings = self._settings
+        settings.min_session_timeout_ms = config.group_min_session_timeout_ms
+        settings.max_session_timeout_ms = config.group_max_session_timeout_ms
+        settings.initial_rebalance_delay_ms = config.group_initial_rebalance_delay_ms
+        settings.max_members = config.group_max_size
+        settings.offsets_retention_ms = config.offsets_retention_minutes * 60_000
+        settings.consumer_session_timeout_ms = config.group_consumer_session_timeout_ms
+        settings.consumer_heartbeat_interval_ms = config.group_consumer_heartbeat_interval_ms
+        settings.consumer_max_members = config.group_consumer_max_size
+        settings.migration_policy = MigrationPolicy(config.group_consumer_migration_policy)
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
@@ -421,17 +435,3 @@ def _positions(logs: Iterable[GroupLog]) -> Iterator[GroupPosition]:
         for group_id in log.shard.group_ids():
             for topic, partition, committed in list(log.shard.offsets(group_id)):
                 yield GroupPosition(group_id, topic, partition, committed.offset)
-
-
-def _settings(config: BrokerConfig) -> GroupSettings:
-    return GroupSettings(
-        min_session_timeout_ms=config.group_min_session_timeout_ms,
-        max_session_timeout_ms=config.group_max_session_timeout_ms,
-        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        max_members=config.group_max_size,
-        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        consumer_max_members=config.group_consumer_max_size,
-        migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
-    )

@@ -51,7 +51,7 @@ class DeadLetters:
     def __init__(self, catalog: Catalog, config: BrokerConfig, clock: Clock, nodes: NodeClient) -> None:
         self._catalog = catalog
         self._partitions = PartitionClient(catalog, nodes)
-        self._config = config
+        self.config = config
         self._clock = clock
 
     async def write(self, queue: ShareQueue, letters: Sequence[DeadLetter], logged: "asyncio.Future[None]") -> None:
@@ -120,11 +120,11 @@ class DeadLetters:
     async def _topic(self, name: str, replication_factor: int) -> Topic:
         topic = self._catalog.find(name)
         if topic is None:
-            if not self._config.dead_letter_auto_create:
+            if not self.config.dead_letter_auto_create:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Dead-letter topic {name} does not exist.")
             try:
                 topic = await self._catalog.create(
-                    name, self._config.default_partitions, {GROUP_ENABLE: "true"}, replication_factor=replication_factor
+                    name, self.config.default_partitions, {GROUP_ENABLE: "true"}, replication_factor=replication_factor
                 )
             except RequestError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

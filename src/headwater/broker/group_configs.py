@@ -62,6 +62,11 @@ class GroupConfigs:
         self.watchers: set[Callable[[str], None]] = set()
         """Called with a group's name after its configuration changed."""
 
+    def configure(self, config: BrokerConfig) -> None:
+        """What groups get that do not say otherwise is something else from now on."""
+        self._config = config
+        self._settings.clear()
+
     async def load(self) -> None:
         prefix = keys.config_key(KIND, "")
         for kv in await self._metadata.list(prefix):

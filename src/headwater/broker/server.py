@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 from headwater.broker.admissions import Admissions
+from headwater.broker.broker_loggers import BrokerLoggers
+from headwater.broker.broker_settings import BrokerSettings
 from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.cluster_member import ClusterMember
@@ -76,6 +78,7 @@ class Broker:
     nodes: NodeClient
     producer_ids: ProducerIds
     schema_gate: SchemaGate
+    settings: BrokerSettings
     share_admin: ShareAdmin
     shares: ShareCoordinator
     subscriptions: Subscriptions
@@ -85,7 +88,9 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
+        """What is in force: administrators may alter it while the broker runs."""
         self.clock = clock
+        self.loggers = BrokerLoggers()
         self.refusals = Refusals()
         self.metrics = Metrics()
         self.fetch_sessions = FetchSessions()
@@ -131,6 +136,9 @@ class Broker:
             )
         self._metadata = metadata = await open_metadata(self.config.metadata_url)
         self.cluster_id = await _cluster_id(metadata)
+        self.settings = BrokerSettings(metadata, self.config)
+        await self.settings.load()
+        self.config = self.settings.current
         self.tail_cache = TailCache(self.config.tail_cache_bytes)
         stores = await self._join(metadata)
         environment = Environment(
@@ -139,7 +147,7 @@ class Broker:
         )  # fmt: skip
         self.producer_ids = ProducerIds(metadata)
         self.catalog = Catalog(
-            metadata, environment, self.config.topic_defaults, self._spread, self.config.internal_replication
+            metadata, environment, self.settings.topic_defaults, self._spread, self.config.internal_replication
         )
         await self.catalog.load(is_alone=self.member is None)
         if self.member is not None:
@@ -154,6 +162,7 @@ class Broker:
         if self.member is not None:
             self.nodes = self.member.client(self.catalog)
             self.spawn(self.group_configs.follow())
+            self.spawn(self.settings.follow())
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
         self.groups.is_durable = lambda group_id: self.group_configs.subscription(group_id).is_explicit
         self.groups.start()
@@ -176,11 +185,13 @@ class Broker:
         self.cleaner = Cleaner(environment, self.catalog, self.config, self.subscriptions.survey)
         self.spawn(self.cleaner.run())
         self.dispatcher = Dispatcher(self)
-        self._server = self._new_server()
+        self._server = Server(self.dispatcher, self._limits(), self.metrics, self.dispatcher.kind_of)
         self.address = await self._server.listen(*self.config.listen, self._bound)
         if self.member is None:
             host, port = self.advertised
             self.neighbours.own = replace(self.neighbours.own, host=host, port=port)
+        self._configure()
+        self.settings.watchers.append(self._configure)
         watch_broker(self)
         if self.config.metrics is not None:
             self._metrics_server = await MetricsServer.start(
@@ -191,9 +202,23 @@ class Broker:
             )
         log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
-    def _new_server(self) -> Server:
+    def _configure(self) -> None:
+        """The settings may be others: whoever keeps some of them gets the new ones."""
+        self.config = config = self.settings.current
+        self.tail_cache.resize(config.tail_cache_bytes)
+        self.catalog.default_to(self.settings.topic_defaults)
+        self.group_configs.configure(config)
+        self.groups.configure(config)
+        self.shares.configure(config)
+        self.transactions.configure(config)
+        self.cleaner.configure(config)
+        self.server.limit(self._limits())
+        if self.member is not None:
+            self.member.configure(config)
+
+    def _limits(self) -> ServerLimits:
         config = self.config
-        limits = ServerLimits(
+        return ServerLimits(
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             max_request_bytes=config.max_request_bytes,
@@ -202,7 +227,6 @@ class Broker:
             idle_timeout_s=config.idle_timeout_s,
             half_request_timeout_s=config.half_request_timeout_s,
         )
-        return Server(self.dispatcher, limits, self.metrics, self.dispatcher.kind_of)
 
     async def stop(self) -> None:
         """Finish what is under way, flush, and close. Nothing that was acknowledged depends on it."""

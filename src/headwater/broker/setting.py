@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwater.broker.config_key import MAX_INT, ConfigType
+from headwater.broker.config_key import MAX_INT, MAX_LONG, MAX_VALUE_CHARS, ConfigType, InvalidValue, flag, integer
 from headwater.model.cluster import Role
 from headwater.model.replica import Durability
 
@@ -58,7 +58,21 @@ class Setting:
     type: ConfigType
     kafka_name: str | None
     """Under which name a Kafka administrator finds it."""
-    kafka_value: Callable[[Any], str]
+    kafka_value: Callable[[Any], str | None]
+    """As an administrator sees it; None: nothing is set."""
+    from_kafka: Callable[[str], object]
+    """From an administrator's text to what `read` takes. Raises InvalidValue."""
+    is_fixed: bool
+    """Read at the start and never again: it cannot be altered while the broker runs."""
+
+    def parse(self, text: str) -> Any:
+        """From an administrator's text. Raises ConfigError with what is allowed."""
+        if len(text) > MAX_VALUE_CHARS:
+            raise ConfigError(f"at most {MAX_VALUE_CHARS} characters are allowed")
+        try:
+            return self.read(self.from_kafka(text.strip()))
+        except InvalidValue as problem:
+            raise ConfigError(str(problem)) from None
 
 
 def described(
@@ -68,10 +82,12 @@ def described(
     section: Section = Section.TOP,
     type: ConfigType = ConfigType.STRING,
     kafka: str | None = None,
-    kafka_value: Callable[[Any], str] = str,
+    kafka_value: Callable[[Any], str | None] = str,
+    from_kafka: Callable[[str], object] = str,
+    fixed: bool = False,
 ) -> dict[str, Setting]:
     """The metadata of a field of the configuration's dataclass."""
-    return {"setting": Setting(section, doc, read, type, kafka, kafka_value)}
+    return {"setting": Setting(section, doc, read, type, kafka, kafka_value, from_kafka, fixed)}
 
 
 def count(
@@ -82,17 +98,23 @@ def count(
     most: int = MAX_INT,
     section: Section = Section.TOP,
     kafka: str | None = None,
+    fixed: bool = False,
 ) -> Any:
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise ConfigError(f"a whole number from {least} to {most} is needed")
         return value
 
-    about = described(doc, read, section=section, type=ConfigType.LONG, kafka=kafka)
+    about = described(
+        doc, read, section=section, type=ConfigType.INT if most <= MAX_INT else ConfigType.LONG, kafka=kafka,
+        from_kafka=integer(least, most), fixed=fixed,
+    )  # fmt: skip
     return field(default=default, metadata=about)
 
 
-def seconds(default: float, doc: str, *, section: Section = Section.TOP, kafka: str | None = None) -> Any:
+def seconds(
+    default: float, doc: str, *, section: Section = Section.TOP, kafka: str | None = None, fixed: bool = False
+) -> Any:
     """Kafka's name for it counts milliseconds."""
 
     def read(value: object) -> float:
@@ -100,17 +122,25 @@ def seconds(default: float, doc: str, *, section: Section = Section.TOP, kafka: 
             raise ConfigError("a number of seconds above 0 is needed")
         return float(value)
 
-    about = described(doc, read, section=section, type=ConfigType.LONG, kafka=kafka, kafka_value=_milliseconds)
+    about = described(
+        doc, read, section=section, type=ConfigType.LONG, kafka=kafka, kafka_value=_milliseconds,
+        from_kafka=lambda text: integer(1, MAX_LONG)(text) / 1000, fixed=fixed,
+    )  # fmt: skip
     return field(default=default, metadata=about)
 
 
-def switch(default: bool, doc: str, *, section: Section = Section.TOP, kafka: str | None = None) -> Any:
+def switch(
+    default: bool, doc: str, *, section: Section = Section.TOP, kafka: str | None = None, fixed: bool = False
+) -> Any:
     def read(value: object) -> bool:
         if not isinstance(value, bool):
             raise ConfigError("true or false is needed")
         return value
 
-    about = described(doc, read, section=section, type=ConfigType.BOOLEAN, kafka=kafka, kafka_value=_lower)
+    about = described(
+        doc, read, section=section, type=ConfigType.BOOLEAN, kafka=kafka, kafka_value=_lower, from_kafka=flag,
+        fixed=fixed,
+    )  # fmt: skip
     return field(default=default, metadata=about)
 
 
@@ -182,6 +212,16 @@ def topic_values(value: object) -> dict[str, str]:
         else:
             raise ConfigError(f"{name} must be a text, a number, true or false, or a list of texts")
     return flat
+
+
+def with_commas(value: object) -> str:
+    """A list as administrators see it."""
+    assert isinstance(value, tuple), "a setting with several values has a tuple of them"
+    return ",".join(map(str, value))
+
+
+def text_or_nothing(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _lower(value: object) -> str:

@@ -85,6 +85,13 @@ class ShareCoordinator:
         self._group_configs.watchers.add(self._reconfigure)
         self.spawn(self._alarm.run(self._expire))
 
+    def configure(self, config: BrokerConfig) -> None:
+        """Other settings of the broker. What they are for groups is in `group_configs` by now."""
+        self.sessions.limit = config.share_max_sessions
+        self._dead_letters.config = config
+        for group_id in tuple(self._queues):
+            self._reconfigure(group_id)
+
     def stop(self) -> None:
         """From now on connections are lost because the broker goes: that says nothing about who held them."""
         self._is_stopping = True

@@ -55,7 +55,7 @@ class ShareSession:
 
 class ShareSessions:
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._sessions: dict[SessionKey, ShareSession] = {}
 
     def __len__(self) -> int:
@@ -67,10 +67,8 @@ class ShareSessions:
     def open(self, group_id: str, member_id: str) -> ShareSession:
         """A new session, in place of the one that the member may have had."""
         key = (group_id, member_id)
-        if key not in self._sessions and len(self._sessions) >= self._limit:
-            raise RequestError(
-                ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"There are {self._limit} share sessions already."
-            )
+        if key not in self._sessions and len(self._sessions) >= self.limit:
+            raise RequestError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"There are {self.limit} share sessions already.")
         session = self._sessions[key] = ShareSession(group_id, member_id)
         return session
 

@@ -35,6 +35,11 @@ class TailCache:
         while self.size_bytes > self._budget_bytes or len(self._order) > MAX_BATCHES:
             self.size_bytes -= self._order.popleft().pop_oldest()
 
+    def resize(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        while self.size_bytes > self._budget_bytes:
+            self.size_bytes -= self._order.popleft().pop_oldest()
+
     def clear(self, tail: "Tail") -> None:
         while size := tail.pop_oldest():
             self.size_bytes -= size

@@ -1,6 +1,6 @@
 """The configuration of one topic, parsed: what its overrides say, and the broker's defaults for all else.
 
-    the topic's own value  >  the broker's configuration file  >  the default in `TOPIC_KEYS`
+    the topic's own value  >  what was altered for the broker, or for all  >  its file  >  the default in `TOPIC_KEYS`
 
 An override that does not parse never becomes a TopicConfig, so whoever holds one need not check anything.
 """
@@ -79,6 +79,20 @@ class TopicConfig:
         if not overrides:
             return defaults.topic
         values = {**defaults.values, **_parse_all(canonical(overrides))}
+        _check_lags(values)
+        return _from_values(values)
+
+    @classmethod
+    def stored(cls, overrides: Mapping[str, str], defaults: "BrokerDefaults") -> "TopicConfig":
+        """Of overrides that were accepted once. The defaults beside them may have changed since, and then what the
+        topic says itself stands."""
+        if not overrides:
+            return defaults.topic
+        values = {**defaults.values, **_parse_all(canonical(overrides))}
+        least, most = _LAGS
+        if values[least] > values[most]:  # type: ignore[operator] # both are numbers
+            stronger = least if least in overrides else most
+            values[least] = values[most] = values[stronger]
         return _from_values(values)
 
 
@@ -87,7 +101,9 @@ class BrokerDefaults:
     """What a topic without a word of its own gets. Build one per broker."""
 
     overrides: Mapping[str, str] = field(default_factory=dict)
-    """The broker's own choices, under the topic's key names."""
+    """The choices of the broker's file, under the topic's key names."""
+    altered: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = ()
+    """What administrators chose for the broker and for all brokers, under the same names, what wins first."""
     values: Mapping[str, Value] = field(init=False, repr=False)
     topic: TopicConfig = field(init=False, repr=False)
 
@@ -95,6 +111,9 @@ class BrokerDefaults:
         """Raises RequestError(INVALID_CONFIG), as for a topic."""
         overrides = canonical(self.overrides)
         values = {key.name: key.parse(key.default) for key in TOPIC_KEYS.values()} | _parse_all(overrides)
+        for _, chosen in reversed(self.altered):
+            values |= _parse_all(chosen)
+        _check_lags(values)
         object.__setattr__(self, "overrides", overrides)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "topic", _from_values(values))
@@ -105,7 +124,8 @@ class Candidate:
     """One place where a key's value may come from."""
 
     name: str
-    value: str
+    value: str | None
+    """None: nothing is set."""
     source: ConfigSource
 
 
@@ -116,6 +136,7 @@ def candidates(name: str, overrides: Mapping[str, str], defaults: BrokerDefaults
     if name in overrides:
         found.append(Candidate(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
     broker_name = key.broker_name or name
+    found += [Candidate(broker_name, chosen[name], source) for source, chosen in defaults.altered if name in chosen]
     if name in defaults.overrides:
         found.append(Candidate(broker_name, defaults.overrides[name], ConfigSource.STATIC_BROKER_CONFIG))
     found.append(Candidate(broker_name, key.default, ConfigSource.DEFAULT_CONFIG))
@@ -157,8 +178,11 @@ def _parse_all(overrides: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
-def _from_values(values: Mapping[str, Value]) -> TopicConfig:
-    lag_ms, longest_lag_ms = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+_LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
+
+
+def _check_lags(values: Mapping[str, Value]) -> None:
+    lag_ms, longest_lag_ms = (values[name] for name in _LAGS)
     assert isinstance(lag_ms, int) and isinstance(longest_lag_ms, int), "both lags are numbers"
     if lag_ms > longest_lag_ms:
         raise RequestError(
@@ -166,6 +190,9 @@ def _from_values(values: Mapping[str, Value]) -> TopicConfig:
             f"Invalid value '{lag_ms}' for topic config min.compaction.lag.ms: "
             f"at most max.compaction.lag.ms, which is {longest_lag_ms}, is allowed.",
         )
+
+
+def _from_values(values: Mapping[str, Value]) -> TopicConfig:
     typed: dict[str, object] = {**values, DURABILITY: Durability(values[DURABILITY])}
     return TopicConfig(**{attribute: typed[name] for attribute, name in _ATTRIBUTES.items()})  # type: ignore[arg-type]
 

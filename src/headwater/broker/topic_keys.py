@@ -339,6 +339,7 @@ _KEYS: Final = (
         "When records go: time, as retention.ms and retention.bytes say; consumed, also as soon as every subscription "
         "is through with them.",
         one_of("time", "consumed"),
+        "headwater.retention",
     ),
     ConfigKey(
         "headwater.subscription.retention.limit.ms",
@@ -346,6 +347,7 @@ _KEYS: Final = (
         "2592000000",
         "How old a record may become that only a subscription's own retention keeps; -1 sets no limit.",
         _ms_or_forever,
+        "headwater.subscription.retention.limit.ms",
     ),
     ConfigKey(
         SCHEMA_VALIDATION,
@@ -353,6 +355,7 @@ _KEYS: Final = (
         "false",
         "Whether a value must have the id of a schema that is registered for the topic: subject <topic>-value.",
         flag,
+        SCHEMA_VALIDATION,
     ),
     ConfigKey(
         KEY_SCHEMA_VALIDATION,
@@ -360,6 +363,7 @@ _KEYS: Final = (
         "false",
         "Whether a key must have the id of a schema that is registered for the topic: subject <topic>-key.",
         flag,
+        KEY_SCHEMA_VALIDATION,
     ),
 )
 

@@ -62,13 +62,16 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._clock = clock
         self._spawn = spawn
-        self._settings = TransactionSettings(
-            max_timeout_ms=config.transaction_max_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms
-        )
+        self._settings = TransactionSettings()
+        self.configure(config)
         self._topic: StateTopic[TransactionLog] = StateTopic(
             catalog, STATE_TOPIC, config.transaction_state_topic_partitions, self._open, spawn
         )
         self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
+
+    def configure(self, config: BrokerConfig) -> None:
+        self._settings.max_timeout_ms = config.transaction_max_timeout_ms
+        self._settings.id_expiration_ms = config.transactional_id_expiration_ms
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""

@@ -32,8 +32,11 @@ class MigrationPolicy(enum.Enum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupSettings:
+    """One object for all groups of a coordinator. The operator may change values while it runs: decisions look at them,
+    events that were decided do not."""
+
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000

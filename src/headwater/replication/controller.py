@@ -46,9 +46,15 @@ class ControllerPlanner:
         self.copies = CopyLedger(rules.copy_bytes_per_s, rules.copy_retry_s)
         """Whoever carries out a Copy reports to it."""
         self._elections = Elections(rules.recovery_s, rules.max_recovery_s)
-        self._repair = Repair(Limits(rules.max_copies, rules.dead_store_s), self.copies)
+        self._repair = Repair(_limits(rules), self.copies)
         self._brokers: tuple[NodeId, ...] = ()
         self._brokers_since = float("-inf")
+
+    def configure(self, rules: ControllerRules, now: float) -> None:
+        """Other rules from now on."""
+        self.rules = rules
+        self.copies.limit(rules.copy_bytes_per_s, now)
+        self._repair.limits = _limits(rules)
 
     def plan(self, view: ClusterView, now: float) -> list[Action]:
         """What to do now, the most urgent first."""
@@ -112,6 +118,10 @@ class ControllerPlanner:
             if len(moves) == self.rules.max_moves:
                 break
         return moves
+
+
+def _limits(rules: ControllerRules) -> Limits:
+    return Limits(rules.max_copies, rules.dead_store_s)
 
 
 def _led(view: ClusterView) -> Counter[NodeId]:

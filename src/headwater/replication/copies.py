@@ -30,6 +30,11 @@ class CopyLedger:
         self._debt_bytes = 0.0
         self._debt_at = 0.0
 
+    def limit(self, bytes_per_s: int, now: float) -> None:
+        """What was asked for so far is paid at the rate before."""
+        self._debt_bytes, self._debt_at = self.debt_bytes(now), now
+        self._bytes_per_s = bytes_per_s
+
     @property
     def running(self) -> int:
         return sum(state is CopyState.RUNNING for state in self._states.values())

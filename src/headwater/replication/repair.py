@@ -54,7 +54,7 @@ class Repair:
     """Remembers since when each store is away."""
 
     def __init__(self, limits: Limits, ledger: CopyLedger) -> None:
-        self._limits = limits
+        self.limits = limits
         self._ledger = ledger
         self._away_since: dict[StoreId, float] = {}
 
@@ -72,7 +72,7 @@ class Repair:
         under_way: list[Action] = []
         drops: list[Action] = []
         short: dict[int, list[_Case]] = {}
-        enough = self._limits.max_copies * TRIED_PER_COPY
+        enough = self.limits.max_copies * TRIED_PER_COPY
         announced = 0
         for key, item in view.sealed.items():
             policy = policies.of(key[0])
@@ -94,7 +94,7 @@ class Repair:
                 short[verdict.living].append(case)
             elif len(drops) < MAX_DROPS:
                 drops.append(_drop(case, view))
-        slots = max(self._limits.max_copies - self._ledger.running, 0)
+        slots = max(self.limits.max_copies - self._ledger.running, 0)
         by_urgency = [case for _, some in sorted(short.items()) for case in some]
         return [*_with_few_copies(under_way, slots), *drops, *self._announce(by_urgency, announced, view, now)]
 
@@ -102,7 +102,7 @@ class Repair:
         if facts.state is StoreState.LOST:
             return Standing.LOST
         if not facts.is_alive:
-            is_short_absence = now - self._away_since.get(store, now) < self._limits.dead_store_s
+            is_short_absence = now - self._away_since.get(store, now) < self.limits.dead_store_s
             return Standing.RESTING if is_short_absence and facts.state is StoreState.ACTIVE else Standing.DEAD
         return Standing.SOUND if facts.state is StoreState.ACTIVE else Standing.LEAVING
 
@@ -121,9 +121,9 @@ class Repair:
         return Copy(partition, sealed, version, target, case.donors) if case.donors else None
 
     def _announce(self, short: Sequence[_Case], announced: int, view: ClusterView, now: float) -> Iterator[Action]:
-        free = self._limits.max_copies - announced
+        free = self.limits.max_copies - announced
         planned_bytes = 0
-        for case in short[: self._limits.max_copies * TRIED_PER_COPY]:
+        for case in short[: self.limits.max_copies * TRIED_PER_COPY]:
             if free <= 0 or not self._ledger.has_budget(planned_bytes, now):
                 return
             target = self._target(case, view, now)

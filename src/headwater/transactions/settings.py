@@ -6,8 +6,11 @@ MAX_EXPIRED_AT_ONCE = 1_000
 """Transactional ids that one look for idle ones forgets; the next look goes on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransactionSettings:
+    """One object for all shards of a coordinator. The operator may change values while it runs: decisions look at
+    them, events that were decided do not."""
+
     max_timeout_ms: int = 900_000
     """The longest time that a producer may ask for before its open transaction is aborted."""
     id_expiration_ms: int = 7 * 24 * 3_600_000

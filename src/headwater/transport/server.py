@@ -59,25 +59,33 @@ class Server:
         self.kind_of = kind_of
         self.loop = asyncio.get_running_loop()
         self.scratch = bytearray(SCRATCH_BYTES)
-        self.max_request_bytes = limits.max_request_bytes
-        self.max_requests_per_second = limits.max_requests_per_second
-        self.max_requests_in_flight = limits.max_requests_in_flight
-        self.trusts_strangers = limits.handshake_timeout_s is None
         self.traffic = traffic
         self.facts = SparseLog(self.loop.time)
-        self._limits = limits
-        shortest_s = min(
-            limits.idle_timeout_s, limits.half_request_timeout_s, limits.handshake_timeout_s or limits.idle_timeout_s
-        )
-        self._sweep_interval_s = min(shortest_s / 4, MAX_SWEEP_INTERVAL_S)
+        self._sweep: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self.limit(limits)
         self._connections: set[Connection] = set()
         self._serial = 0
         self._per_ip: Counter[str] = Counter()
         self._held_bytes = 0
         self._short_of_memory: set[Connection] = set()
         self._listener: asyncio.Server | None = None
-        self._sweep: asyncio.TimerHandle | None = None
-        self._is_closed = False
+
+    def limit(self, limits: ServerLimits) -> None:
+        """From now on. Connections that are there stay, even if they are too many."""
+        self._limits = limits
+        self.max_request_bytes = limits.max_request_bytes
+        self.max_requests_per_second = limits.max_requests_per_second
+        self.max_requests_in_flight = limits.max_requests_in_flight
+        self.trusts_strangers = limits.handshake_timeout_s is None
+        shortest_s = min(
+            limits.idle_timeout_s, limits.half_request_timeout_s, limits.handshake_timeout_s or limits.idle_timeout_s
+        )
+        self._sweep_interval_s = min(shortest_s / 4, MAX_SWEEP_INTERVAL_S)
+        if self._sweep is not None and not self._is_closed:
+            self._sweep.cancel()
+            self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
+            self._read_who_waits()
 
     async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> tuple[str, int]:
         """Start to accept; return the address, with the port that was given when 0 was asked for. `bound` is a socket
@@ -157,6 +165,9 @@ class Server:
     def release_bytes(self, size: int) -> None:
         self._held_bytes -= size
         assert self._held_bytes >= 0, "no more memory is given back than was held"
+        self._read_who_waits()
+
+    def _read_who_waits(self) -> None:
         if self._short_of_memory and self._held_bytes <= self._limits.request_memory_bytes:
             waiting, self._short_of_memory = self._short_of_memory, set()
             for connection in waiting:

@@ -100,7 +100,7 @@ def _describe_configs(broker: "Broker", topic: Topic | None) -> list[Message]:
     overrides = topic.overrides if topic is not None else {}
     return [
         Message(name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False)
-        for entry in describe_topic(overrides, broker.config.topic_defaults)
+        for entry in describe_topic(overrides, broker.settings.topic_defaults)
     ]
 
 

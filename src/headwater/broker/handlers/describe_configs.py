@@ -13,8 +13,6 @@ from headwater.broker.config import Address
 from headwater.broker.config_resources import (
     ConfigEntry,
     ResourceType,
-    describe_broker,
-    describe_logger,
     describe_overrides,
     describe_topic,
     refuse_kind,
@@ -60,7 +58,7 @@ class _Descriptions:
         self._broker = broker
         self._with_synonyms = with_synonyms
         self._with_documentation = with_documentation
-        self._defaults = broker.config.topic_defaults
+        self._defaults = broker.settings.topic_defaults
         self._unaltered = self._messages(describe_topic({}, self._defaults))
         self._answered: set[tuple[int, str]] = set()
 
@@ -93,11 +91,13 @@ class _Descriptions:
                 altered = describe_overrides(broker.catalog.topic(name).overrides, self._defaults)
                 return {**self._unaltered, **self._messages(altered)}
             case ResourceType.BROKER:
-                return self._messages(describe_broker(broker.config, name, str(Address(*broker.advertised))))
+                truths = {"default.replication.factor": str(broker.default_replication_factor)}
+                return self._messages(broker.settings.describe(name, str(Address(*broker.advertised)), truths))
             case ResourceType.GROUP:
                 return self._messages(broker.group_configs.describe(name))
             case ResourceType.BROKER_LOGGER:
-                return self._messages(describe_logger(broker.config, name))
+                broker.settings.check_number(name)
+                return self._messages(broker.loggers.describe())
         raise refuse_kind(resource_type)
 
     def _messages(self, entries: Iterable[ConfigEntry]) -> dict[str, Message]:
@@ -111,9 +111,16 @@ def _message(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) 
         read_only=entry.is_read_only,
         config_source=entry.source,
         is_sensitive=False,
-        synonyms=[Message(name=found.name, value=found.value, source=found.source) for found in entry.candidates]
-        if with_synonyms
-        else (),
+        synonyms=_synonyms(entry) if with_synonyms else (),
         config_type=entry.type,
         documentation=entry.doc if with_documentation else None,
     )
+
+
+def _synonyms(entry: ConfigEntry) -> list[Message]:
+    """What is not set has none, as in Kafka."""
+    return [
+        Message(name=found.name, value=found.value, source=found.source)
+        for found in entry.candidates
+        if found.value is not None
+    ]

@@ -21,11 +21,11 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
     wanted = set(request.resource_types) or set(ResourceType)
     if not wanted <= set(ResourceType):
         return Message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
-    node = str(broker.config.node_id)
+    brokers = [str(node.node_id) for node in broker.neighbours.brokers()]
     names = {
         ResourceType.TOPIC: sorted(topic.name for topic in broker.catalog),
-        ResourceType.BROKER: [node],
-        ResourceType.BROKER_LOGGER: [node],
+        ResourceType.BROKER: brokers,
+        ResourceType.BROKER_LOGGER: brokers,
         ResourceType.GROUP: broker.group_configs.names(),
     }
     found = [
