@@ -177,7 +177,7 @@ def test_requests_that_wait_for_their_turn_are_counted_in_memory_and_number() ->
 def test_a_client_that_goes_leaves_no_memory_behind() -> None:
     async def main() -> None:
         script = Scripted()
-        server = Server(script.handle, ServerLimits(request_memory_bytes=50), NoTraffic(), kind_of=lambda _: None)
+        server = Server(script.handle, ServerLimits(), NoTraffic(), kind_of=lambda _: None)
         _, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
         writer.write(framed(b"a" * 100, b"b" * 100) + b"\0\0\0\x64half")
         async with asyncio.timeout(60):
