@@ -4,6 +4,9 @@ Too little means fewer than `min_bytes` over all partitions of the request. The 
 when `max_wait_ms` is over, or when the client goes. What is in memory is read at once; only older data waits for
 the store. Nothing here costs more than a few steps for each partition, however many records it returns.
 
+Partitions are read in the order in which they were asked for. The first batch of the response is sent however large it
+is, so that every consumer gets on; all later ones fit into the limits of the response and of their partition (KIP-74).
+
 With isolation level read_committed all of this holds of what is stable: below the last stable offset. The answer then
 names the aborted transactions, for the client to leave out.
 """
@@ -50,23 +53,31 @@ class Fetching:
         self._waiting: asyncio.Future[None] | None = None
         self._watched: list[Partition] = []
         self._missing_bytes = 0
+        self._leaves_out = False
+        """Whether the response has no room for something that could be read. Waiting does not change that."""
 
     def read_memory(self) -> list[Reading] | None:
         """An answer without waiting for anything, or None if one of the two waits is needed."""
-        readings, size, cold = self._read_tails()
-        if cold:
-            return None
+        readings, size = [], 0
+        for asked in self._partitions:
+            reading = self._look_up(asked)
+            readings.append(reading)
+            room = self._room(reading, size)
+            if room > 0:
+                found = self._read_tail(reading, room)
+                if found is None:
+                    return None
+                size += self._fill(reading, *found, size)
         if size >= self._min_bytes or self._has_error(readings) or self._loop.time() >= self._deadline:
             return readings
         return None
 
     async def run(self) -> list[Reading]:
         while True:
-            readings, size, cold = self._read_tails()
-            if cold:
-                size = await self._read_stores(readings, cold, size)
+            readings, size = await self._read()
             time_left = self._deadline - self._loop.time()
-            if size >= self._min_bytes or time_left <= 0 or self._has_error(readings) or self._is_cut_off(readings):
+            is_cut_off = self._leaves_out or self._ends_with_segment(readings)
+            if size >= self._min_bytes or is_cut_off or time_left <= 0 or self._has_error(readings):
                 return readings
             await self._wait(readings, self._min_bytes - size, time_left)
 
@@ -79,30 +90,22 @@ class Fetching:
 
     # In order
 
-    def _read_tails(self) -> tuple[list[Reading], int, list[Reading]]:
-        """Everything that is in memory, its size, and the partitions whose data is not."""
-        readings: list[Reading] = []
-        cold: list[Reading] = []
+    async def _read(self) -> tuple[list[Reading], int]:
+        """Everything that there is, and its size."""
+        readings = [self._look_up(asked) for asked in self._partitions]
         size = 0
-        for asked in self._partitions:
-            reading = self._look_up(asked)
-            readings.append(reading)
-            partition = reading.partition
-            if partition is None or asked.asked.fetch_offset >= self._end(partition):
-                continue
-            room = self._room(asked, size)
+        self._leaves_out = False
+        for reading in readings:
+            room = self._room(reading, size)
             if room <= 0:
                 continue
-            if self._is_committed_only:
-                stable = partition.read_stable_tail(asked.asked.fetch_offset, room)
-                found, aborted = stable if stable is not None else (None, [])
-            else:
-                found, aborted = partition.read_tail(asked.asked.fetch_offset, room), []
+            found = self._read_tail(reading, room)
+            if found is None and self._leaves_out:
+                continue  # at most one read from the store is in vain; clients ask for their partitions in turn
             if found is None:
-                cold.append(reading)
-            else:
-                size += _fill(reading.result, found, aborted)
-        return readings, size, cold
+                found = await self._read_store(reading, room)
+            size += self._fill(reading, *found, size)
+        return readings, size
 
     def _end(self, partition: Partition) -> Offset:
         """What is from here on is not for this reader yet."""
@@ -123,31 +126,52 @@ class Fetching:
             return Reading(asked, None, result)
         return Reading(asked, partition, result)
 
-    def _room(self, asked: SessionPartition, size: int) -> int:
-        """How much of a partition still fits. The first batch of a response is sent however large it is."""
-        left = min(asked.asked.max_bytes, self._max_bytes - size)
-        return max(left, _SMALLEST_READ_BYTES) if size == 0 else left
+    def _room(self, reading: Reading, size: int) -> int:
+        """How much of a partition still fits; 0 if there is nothing to read."""
+        partition, asked = reading.partition, reading.asked.asked
+        if partition is None or asked.fetch_offset >= self._end(partition):
+            return 0
+        if size == 0:
+            return max(min(asked.max_bytes, self._max_bytes), _SMALLEST_READ_BYTES)
+        self._leaves_out = self._leaves_out or size >= self._max_bytes
+        return min(asked.max_bytes, self._max_bytes - size)
 
-    async def _read_stores(self, readings: list[Reading], cold: list[Reading], size: int) -> int:
-        for reading in cold:
-            partition = reading.partition
-            assert partition is not None, "only a known partition has data"
-            room = self._room(reading.asked, size)
-            if room <= 0:
-                continue
-            aborted: list[Aborted] = []
-            try:
-                if self._is_committed_only:
-                    found, aborted = await partition.read_stable(reading.asked.asked.fetch_offset, room)
-                else:
-                    found = await partition.read(reading.asked.asked.fetch_offset, room)
-            except StoreError as error:
-                log_fact("read_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
-                reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                continue
-            if len(found):
-                size += _fill(reading.result, [found], aborted)
-        return size
+    def _read_tail(self, reading: Reading, room: int) -> tuple[list[Buffer], Sequence[Aborted]] | None:
+        """Batches in memory, at least one, or None if they are not there."""
+        partition, offset = reading.partition, reading.asked.asked.fetch_offset
+        assert partition is not None, "only a known partition has data"
+        if self._is_committed_only:
+            return partition.read_stable_tail(offset, room)
+        found = partition.read_tail(offset, room)
+        return None if found is None else (found, ())
+
+    async def _read_store(self, reading: Reading, room: int) -> tuple[list[Buffer], Sequence[Aborted]]:
+        partition, offset = reading.partition, reading.asked.asked.fetch_offset
+        assert partition is not None, "only a known partition has data"
+        aborted: Sequence[Aborted] = ()
+        try:
+            if self._is_committed_only:
+                found, aborted = await partition.read_stable(offset, room)
+            else:
+                found = await partition.read(offset, room)
+        except StoreError as error:
+            log_fact("read_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
+            reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return [], ()
+        return ([found] if len(found) else []), aborted
+
+    def _fill(self, reading: Reading, found: list[Buffer], aborted: Sequence[Aborted], size: int) -> int:
+        """Put what was read behind the `size` bytes that the answer has; return by how much it grew. One batch was read
+        at least; if it does not fit, it is left for a fetch in which it is the first."""
+        found_bytes = sum(map(len, found))
+        if size and found_bytes > min(reading.asked.asked.max_bytes, self._max_bytes - size):
+            self._leaves_out = True
+            return 0
+        reading.result.records = found
+        reading.result.size_bytes = found_bytes
+        if aborted:
+            reading.result.aborted = [(entry.producer_id, entry.first_offset) for entry in aborted]
+        return found_bytes
 
     async def _wait(self, readings: list[Reading], missing_bytes: int, seconds: float) -> None:
         if any(self._has_more(reading.partition, reading.result) for reading in readings if reading.partition):
@@ -175,7 +199,7 @@ class Fetching:
     def _watchers(self, partition: Partition) -> set[Watcher]:
         return partition.stable_watchers if self._is_committed_only else partition.watchers
 
-    def _is_cut_off(self, readings: list[Reading]) -> bool:
+    def _ends_with_segment(self, readings: list[Reading]) -> bool:
         """Whether some data ends before its partition does: with its segment. The rest is not worth a wait, because
         waiting does not bring it."""
         for reading in readings:
@@ -188,12 +212,3 @@ class Fetching:
     @staticmethod
     def _has_error(readings: list[Reading]) -> bool:
         return any(reading.result.error_code for reading in readings)
-
-
-def _fill(result: PartitionResult, found: list[Buffer], aborted: Sequence[Aborted]) -> int:
-    """Put what was read into the answer; return its size."""
-    result.records = found
-    result.size_bytes = sum(map(len, found))
-    if aborted:
-        result.aborted = [(entry.producer_id, entry.first_offset) for entry in aborted]
-    return result.size_bytes
