@@ -37,7 +37,8 @@ def test_a_node_is_registered_until_it_closes_and_its_store_for_ever(tmp_path: P
             assert await registered(metadata) == []
             found = await metadata.get(keys.store_key(store_of(1)))
             assert found is not None
-            assert keys.decode_store(found.value) == StoreRecord(store_of(1), 1)
+            node = session.node
+            assert keys.decode_store(found.value) == StoreRecord(store_of(1), 1, host=node.host, port=node.port)
 
     asyncio.run(scenario())
 
@@ -168,13 +169,15 @@ def test_a_node_that_leaves_says_so_once(tmp_path: Path) -> None:
 def test_a_disk_that_moved_belongs_to_its_new_node_and_stays_what_it_was(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata:
-            record = StoreRecord(store_of(1), 7, StoreState.DRAINING)
+            record = StoreRecord(store_of(1), 7, StoreState.DRAINING, "elsewhere", 1, "rack", away_since_ms=5)
             await metadata.txn([], [Put(keys.store_key(store_of(1)), keys.encode(record))])
             session = a_session(metadata, this_node(1))
             await session.start()
             found = await metadata.get(keys.store_key(store_of(1)))
             assert found is not None
-            assert keys.decode_store(found.value) == StoreRecord(store_of(1), 1, StoreState.DRAINING)
+            node = session.node
+            expected = StoreRecord(store_of(1), 1, StoreState.DRAINING, node.host, node.port)
+            assert keys.decode_store(found.value) == expected
             await session.close()
 
     asyncio.run(scenario())

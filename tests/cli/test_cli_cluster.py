@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def test_a_cluster_is_started_used_grown_hurt_healed_and_stopped(tmp_path: Path)
         plan = up.plan
         assert f"bootstrap   {plan.bootstrap}" in up.said
         assert f"metadata    sqlite:{tmp_path}/metadata.db" in up.said
+        assert f"console     {plan.console}" in up.said
         said = headwater("produce", "--bootstrap", plan.bootstrap, "greetings", "hello")
         assert "greetings partition 0 offset 0" in said
         found = up.status()
@@ -122,12 +124,21 @@ def test_a_cluster_is_started_used_grown_hurt_healed_and_stopped(tmp_path: Path)
         assert "Killed node-2" in headwater("cluster", "kill", "2", "--data", str(tmp_path))
         wait_until("its end is told", lambda: "node-2 ended: SIGKILL" in up.said)
         assert f"headwater cluster restart 2 --data {tmp_path}" in up.said
+        wait_until("it is missed", lambda: up.status()["nodes"][1]["down_since_ms"] is not None)
+        said = headwater("cluster", "status", "--data", str(tmp_path))
+        assert ": 2 of 3 nodes, controller" in said
+        assert re.search(rf"^ *2 +down since 20\d\d-\S+ +{plan.nodes[1].address} +west +0 ", said, re.MULTILINE), said
+        assert plan.console is not None
+        with urllib.request.urlopen(f"{plan.console}/v1/cluster", timeout=PATIENCE_S) as answer:
+            (lost,) = [node for node in json.load(answer)["nodes"] if not node["is_up"]]
+        assert (lost["node_id"], lost["rack"], lost["leads"], lost["size_bytes"]) == (2, "west", 0, None)
         assert "Restarted node-2" in headwater("cluster", "restart", "2", "--data", str(tmp_path))
         headwater("cluster", "status", "--data", str(tmp_path), "--wait", "60")
         assert "no 'nine'" in headwater("cluster", "restart", "nine", "--data", str(tmp_path), status=1)
 
+        assert "2 of" not in headwater("cluster", "status", "--data", str(tmp_path)), "it is back"
         started = children(up.process.pid)
-        assert len(started) == 3
+        assert len(started) == 4
         assert up.interrupt() == 0, up.said
         assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
     assert "does not run" in headwater("cluster", "add", "--data", str(tmp_path), status=1)
@@ -143,7 +154,7 @@ def test_a_cluster_with_etcd_stops_its_nodes_first_and_comes_back_as_it_was(tmp_
         cluster_id = up.status()["cluster_id"]
         assert up.interrupt() == 0, up.said
         stopped = re.findall(r"^(\S+): stopped", up.said, re.MULTILINE)
-        assert stopped == ["node-2", "node-1", "etcd"]
+        assert stopped == ["console", "node-2", "node-1", "etcd"]
     with Up(tmp_path, "--no-logs", terminal=True) as up:
         assert up.status()["cluster_id"] == cluster_id
         said = headwater("consume", "--bootstrap", up.plan.bootstrap, "greetings", "--exit-at-end")
@@ -166,7 +177,7 @@ def test_a_node_that_cannot_start_ends_the_start_with_its_reason(tmp_path: Path)
 
 
 def test_the_plan_of_a_cluster_survives_the_file(tmp_path: Path) -> None:
-    plan = LocalPlan((2379, 2380), 3, "os", (LocalNode(1, 9092), LocalNode(4, 9100, "broker", "east")))
+    plan = LocalPlan((2379, 2380), 3, "os", (LocalNode(1, 9092), LocalNode(4, 9100, "broker", "east")), 8080)
     save_plan(tmp_path, plan)
     assert load_plan(tmp_path) == plan
     grown = plan.grown("store", None)

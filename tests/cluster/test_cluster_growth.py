@@ -11,6 +11,7 @@ from raw_request_to import ask_node
 from small_cluster import SEGMENT_BYTES, SmallCluster, filling
 from typer.testing import CliRunner
 
+from headwater.cli.cluster_facts import ask_brokers
 from headwater.cli.main import app
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
@@ -172,6 +173,12 @@ def test_a_replica_that_is_away_is_shown_and_comes_back_by_itself(cluster: Small
     cluster.wait_until("three are wanted", lambda: sorted(cluster.partition("t").replicas) == [1, 2, 3])
     short = [(it.topic, it.partition, it.in_sync, it.wanted, it.problem) for it in cluster.facts().problems]
     assert short == [("t", 0, (1, 2), 3, "under-replicated")]
+    cluster.wait_until("it is known since when it is gone", lambda: cluster.facts().nodes[2].down_since_ms is not None)
+    away = cluster.facts().nodes[2]
+    assert (away.node, away.is_up, away.leads, away.in_sync) == (3, False, 0, 0)
+    assert away.address == cluster.nodes[3].bootstrap
+    by_kafka = ask_brokers(",".join(cluster.nodes[number].bootstrap for number in (1, 2)))
+    assert [(it.node, it.is_up, it.address) for it in by_kafka.nodes if not it.is_up] == [(3, False, away.address)]
     cluster.nodes[3].start()
     cluster.wait_until("three are in sync", lambda: sorted(cluster.partition("t").isrs) == [1, 2, 3])
     cluster.wait_until("all is well", lambda: cluster.facts().is_healthy)

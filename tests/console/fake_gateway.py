@@ -43,6 +43,8 @@ class FakeGateway:
         self.redriven: list[dict[str, Any]] = []
         self.is_broken = False
         """Whether everything below /v1 answers 503."""
+        self.lost_node_since_ms: int | None = None
+        """Since when node 3 is gone, if it is."""
         self.at_most = 10_000
         """Records in one answer, whatever was asked for: the real one has a limit in bytes."""
         if not is_empty:
@@ -192,8 +194,11 @@ class FakeGateway:
         nodes = [
             {"node_id": number, "host": f"node-{number}.shop.example", "port": 9092, "rack": f"rack-{number % 2}"}
             | {"leads": 14 + number, "replicas": 40, "size_bytes": (8 + number) * 10**9}
+            | {"is_up": True, "down_since_ms": None}
             for number in (1, 2, 3)
         ]
+        if self.lost_node_since_ms is not None:
+            nodes[2] |= {"is_up": False, "down_since_ms": self.lost_node_since_ms, "leads": 0, "size_bytes": None}
         told = {"cluster_id": "k3yQx0v2RzmHbS9tZ1aWcA", "controller": 2, "nodes": nodes}
         return JSONResponse({**told, "under_replicated": 1 if self.topics else 0, "offline": 0})
 

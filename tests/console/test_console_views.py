@@ -55,6 +55,17 @@ def test_the_overview_shows_rates_lag_and_what_needs_a_look(open_page: OpenPage,
     expect(page.locator("#cluster")).to_have_text("k3yQx0v2RzmHbS9tZ1aWcA")
 
 
+def test_a_node_that_is_gone_is_a_row_that_says_so(open_page: OpenPage) -> None:
+    gateway = FakeGateway()
+    gateway.lost_node_since_ms = 1_750_000_000_000
+    with served(gateway.app()) as address:
+        for view in ("#/", "#/nodes"):
+            page = open_page(f"{address}/{view}")
+            expect(page.locator(".stat", has_text="Nodes")).to_contain_text("2 of 3")
+            row = page.locator("tr", has_text="node-3.shop.example")
+            expect(row).to_contain_text(re.compile("Node 3 down since 2025-06-1"))
+
+
 def test_an_empty_cluster_says_what_to_try(open_page: OpenPage) -> None:
     with served(FakeGateway(is_empty=True).app()) as address:
         page = open_page(f"{address}/")

@@ -6,7 +6,8 @@ out of date, none of its transaction is written, and each is tried by itself.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from headwater.broker.cluster_watch import ClusterWatch
@@ -14,7 +15,7 @@ from headwater.broker.controller_election import Mandate
 from headwater.broker.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put
-from headwater.model.cluster import Reassignment
+from headwater.model.cluster import Reassignment, StoreState
 from headwater.model.ids import PartitionId
 from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, Copy, FinishReassignment, MoveLeader
@@ -73,6 +74,19 @@ class ActionWriter:
     async def place(self, partition: PartitionId, wanted: Reassignment, version: int) -> bool:
         """Say where the replicas of a partition are to be; False if somebody else has said so meanwhile."""
         return await self._one(self._reassignment(partition, wanted, version))
+
+    async def note_absences(self, now_ms: int) -> None:
+        """Which stores are without their node, and since when: for people who look. A node that is back says so
+        itself; of one that was back faster than this was written, it is taken back."""
+        living = {store for node in self._cluster.nodes.values() for store in node.store_ids}
+        stores = self._cluster.stores_read
+        for store_id, item in list(stores.items.items()):
+            is_away = store_id not in living and item.value.state is not StoreState.LOST
+            if is_away == (item.value.away_since_ms is not None):
+                continue
+            record = replace(item.value, away_since_ms=now_ms if is_away else None)
+            note = partial(stores.note, store_id, record)
+            await self._one(_Write(keys.store_key(store_id), item.version, keys.encode(record), note, stores.reread))
 
     async def _move_together(self, moves: Sequence[MoveLeader]) -> frozenset[PartitionId]:
         writes = [self._move(move) for move in moves]

@@ -34,7 +34,7 @@ class ClusterWatch:
     def __init__(self, metadata: MetaStore) -> None:
         tell = self._tell
         self._nodes: KeyCache[str, Node] = KeyCache(metadata, keys.NODES, str, keys.decode_node, self._nodes_changed)
-        self._stores: KeyCache[StoreId, StoreRecord] = KeyCache(
+        self.stores_read: KeyCache[StoreId, StoreRecord] = KeyCache(
             metadata, keys.STORES, StoreId, keys.decode_store, lambda _: tell(ClusterChange(stores=True))
         )
         self.topics_read: KeyCache[TopicId, Topic] = KeyCache(
@@ -84,7 +84,7 @@ class ClusterWatch:
 
     @property
     def stores(self) -> Mapping[StoreId, StoreRecord]:
-        return {store_id: item.value for store_id, item in self._stores.items.items()}
+        return {store_id: item.value for store_id, item in self.stores_read.items.items()}
 
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
@@ -125,7 +125,7 @@ class ClusterWatch:
         KeyCache[PartitionId, Reassignment],
         KeyCache[str, Controller],
     ]:
-        return self._nodes, self._stores, self.topics_read, self.heads, self.reassignments, self._controllers
+        return self._nodes, self.stores_read, self.topics_read, self.heads, self.reassignments, self._controllers
 
     def _nodes_changed(self, _names: frozenset[str]) -> None:
         by_age = sorted((item.value for item in self._nodes.items.values()), key=lambda node: node.epoch)

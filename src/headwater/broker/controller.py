@@ -188,6 +188,7 @@ class Controller:
             self._term = ControllerTerm(mandate, self._metadata, self._cluster, self._rules)
         self._term.check()
         await self._carry_out(self._term, self._plan(self._term))
+        await self._term.writer.note_absences(self._clock.now_ms())
 
     def _plan(self, term: ControllerTerm) -> list[Action]:
         now = self._clock.monotonic()

@@ -46,6 +46,17 @@ class Neighbours:
         """Whom clients are told of: the brokers, and the controller, which they ask for what only it decides."""
         return [node for node in self.alive() if Role.BROKER in node.roles or node.node_id == self.controller_id]
 
+    def away(self) -> list[StoreRecord]:
+        """The nodes that are gone and should not be, each by a record of a store that it has: those that were to be
+        emptied may go."""
+        here = {node.node_id for node in self.alive()}
+        gone = {
+            record.node_id: record
+            for record in self.stores.values()
+            if record.state is StoreState.ACTIVE and record.node_id not in here
+        }
+        return [record for _, record in sorted(gone.items())]
+
     def in_sync_nodes(self, head: Head) -> list[NodeId]:
         """The nodes whose stores hold the open segment; the leader comes first, whether it is one of them or not."""
         stores = head.open.replicas if head.open is not None else ()

@@ -22,7 +22,6 @@ from headwater.metadata import keys
 from headwater.metadata.store import Del, Has, Is, MetaStore, Put, Session, Unavailable, Unknown
 from headwater.model.cluster import Node, NodeStore, StoreRecord
 from headwater.model.errors import RequestError
-from headwater.model.ids import NodeId
 from headwater.transport.facts import log_fact
 
 RETRY_S: Final = 0.5
@@ -138,7 +137,7 @@ class NodeSession:
     async def _register(self) -> None:
         stores = tuple(self._look_at_stores())
         for store in stores:
-            await _register_store(self._metadata, store, self._node.node_id)
+            await _register_store(self._metadata, store, self._node)
         epoch = await take_block(self._metadata, "node-epoch", 1)
         self._node = replace(self._node, epoch=epoch, stores=stores)
         session = await self._metadata.session(self._options.ttl_s)
@@ -192,15 +191,18 @@ async def cluster_secret(metadata: MetaStore) -> bytes:
     raise Unavailable("the secret of the cluster could not be stored")
 
 
-async def _register_store(metadata: MetaStore, store: NodeStore, node_id: NodeId) -> None:
+async def _register_store(metadata: MetaStore, store: NodeStore, node: Node) -> None:
     """A store that is new becomes active; a disk that moved has another node now. What was decided about it stays."""
     key = keys.store_key(store.store_id)
     for _ in range(MAX_TRIES):
         found = await metadata.get(key)
         known = keys.decode_store(found.value) if found is not None else None
-        if known is not None and known.node_id == node_id:
+        record = replace(
+            known or StoreRecord(store.store_id, node.node_id), node_id=node.node_id, host=node.host, port=node.port,
+            rack=node.rack, away_since_ms=None,
+        )  # fmt: skip
+        if record == known:
             return
-        record = replace(known, node_id=node_id) if known is not None else StoreRecord(store.store_id, node_id)
         with contextlib.suppress(Unknown):
             await metadata.txn([Is(key, found.version if found is not None else 0)], [Put(key, keys.encode(record))])
     raise Unavailable(f"store {store.store_id} could not be registered")

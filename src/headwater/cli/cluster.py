@@ -58,6 +58,9 @@ def up(
     racks: Annotated[str | None, typer.Option(help="Names, with commas: nodes stand in them in turn.")] = None,
     durability: Annotated[str, typer.Option(help="sync or os, as in `headwater serve`.")] = "sync",
     logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Show what the processes say.")] = True,
+    console: Annotated[
+        bool, typer.Option("--console/--no-console", help="HTTP in one more process: REST, registry and console.")
+    ] = True,
 ) -> None:
     """Start a cluster on this machine, until Ctrl-C.
 
@@ -72,9 +75,12 @@ def up(
     plan = load_plan(data)
     if plan is None:
         names = racks.split(",") if racks else []
-        plan = new_plan(nodes, replicas, use_etcd, port, [name.strip() for name in names], durability)
+        plan = new_plan(
+            nodes, replicas, use_etcd, port, [name.strip() for name in names], durability, has_console=console
+        )
     else:
         note(f"The cluster of {len(plan.nodes)} nodes in {data} starts again, as it was.")
+        plan = plan.with_free_console()
     with cluster_view(with_logs=logs) as audience:
         asyncio.run(LocalCluster(data, plan, audience).run())
 
@@ -151,7 +157,7 @@ def status(
         if plan is not None and data is not None:
             broker, url, count = broker or plan.bootstrap, url or plan.metadata_url(data), len(plan.nodes)
         found = _facts(broker or default_bootstrap(), url)
-        return found, found.is_healthy and len(found.nodes) >= count
+        return found, found.is_healthy and found.nodes_up >= count
 
     facts, is_well = _waited(look, wait)
     if json:

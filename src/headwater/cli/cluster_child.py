@@ -204,6 +204,26 @@ class NodeChild(Child):
         return path
 
 
+class GatewayChild(Child):
+    """`headwater gateway` beside the nodes: it goes on when any of them is killed."""
+
+    def __init__(self, directory: Path, plan: LocalPlan, emit: Emit) -> None:
+        super().__init__("console", directory / "logs" / "console.log", emit)
+        self._bootstrap = plan.bootstrap
+        self._port = plan.http_port
+
+    async def _launch(self) -> None:
+        process = await self._spawn(self._command())
+        while not await asyncio.to_thread(_answers, f"http://{HOST}:{self._port}/healthz", b"ok"):
+            if process.returncode is not None:
+                raise await self._gave_up()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _command(self) -> list[str]:
+        gateway = [sys.executable, "-m", "headwater.cli.main", "gateway", "--bootstrap", self._bootstrap]
+        return [*_ends_with_its_parent(), *gateway, "--http", f"{HOST}:{self._port}", "--log-level", "warning"]
+
+
 class EtcdChild(Child):
     """One member of etcd: enough for a local cluster, as a machine that is gone takes the nodes with it."""
 
@@ -227,9 +247,8 @@ class EtcdChild(Child):
                 "Install it (Debian: etcd-server), or start a new cluster with --sqlite in another --data.",
             )
         client, peer = (f"http://{HOST}:{port}" for port in self._ports)
-        setpriv = shutil.which("setpriv")
         return [
-            *([setpriv, "--pdeathsig=TERM"] if setpriv is not None else []),
+            *_ends_with_its_parent(),
             binary,
             "--name=local",
             f"--data-dir={self._data}",
@@ -245,14 +264,25 @@ class EtcdChild(Child):
         ]
 
     def _is_healthy(self) -> bool:
-        import urllib.request
+        return _answers(f"http://{HOST}:{self._ports[0]}/health", b'"health":"true"')
 
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(f"http://{HOST}:{self._ports[0]}/health", timeout=1.0) as answer:
-                return b'"health":"true"' in answer.read(1024)
-        except OSError:
-            return False
+
+def _answers(url: str, word: bytes) -> bool:
+    """Whether a page is there, and says so."""
+    import urllib.request
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=1.0) as answer:
+            return word in answer.read(1024)
+    except OSError:
+        return False
+
+
+def _ends_with_its_parent() -> list[str]:
+    """What to put before the command of a program that does not notice it by itself."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig=TERM"] if setpriv is not None else []
 
 
 def find_etcd() -> str | None:

@@ -30,6 +30,9 @@ class NodeFacts:
     free_bytes: int | None = None
     roles: tuple[str, ...] | None = None
     is_leaving: bool = False
+    is_up: bool = True
+    down_since_ms: int | None = None
+    """None while it is up, or if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,14 @@ class ClusterFacts:
         return len(self.problems) - self.under_replicated
 
     @property
+    def nodes_up(self) -> int:
+        return sum(node.is_up for node in self.nodes)
+
+    @property
     def is_healthy(self) -> bool:
-        """Every partition has a leader and all its replicas."""
-        return bool(self.nodes) and self.controller >= 0 and not self.problems and not self.takeovers
+        """Every node is up, and every partition has a leader and all its replicas."""
+        are_up = 0 < len(self.nodes) == self.nodes_up
+        return are_up and self.controller >= 0 and not self.problems and not self.takeovers
 
 
 # By the Kafka protocol
@@ -117,8 +125,11 @@ def ask_brokers(bootstrap: str) -> ClusterFacts:
     for broker in sorted(cluster.brokers, key=lambda broker: int(broker.broker_id)):
         node = NodeFacts(
             broker.broker_id, f"{broker.host}:{broker.port}", broker.rack, broker.broker_id == cluster.controller_id,
-            leads[broker.broker_id], in_sync[broker.broker_id],
+            leads[broker.broker_id], in_sync[broker.broker_id], is_up=not broker.is_fenced,
         )  # fmt: skip
+        if broker.is_fenced:
+            nodes.append(node)
+            continue
         try:
             nodes.append(_with_space(node, (broker.host, broker.port)))
         except NoAnswer:
@@ -137,7 +148,7 @@ def _first_answer(addresses: Sequence[tuple[str, int]]) -> "tuple[Message, Messa
                 address, METADATA, 12, topics=None, allow_auto_topic_creation=False,
                 include_topic_authorized_operations=False,
             )  # fmt: skip
-            return metadata, ask(address, DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False)
+            return metadata, ask(address, DESCRIBE_CLUSTER, 2, include_fenced_brokers=True)
         except NoAnswer as error:
             problem = error
     assert problem is not None, "there is at least one address"
@@ -218,18 +229,30 @@ async def read_metadata(metadata: "MetaStore") -> ClusterFacts:
     for segment in sealed:
         segments.update(segment.replicas)
         size_bytes.update(dict.fromkeys(segment.replicas, segment.size_bytes))
+    up = [
+        NodeFacts(
+            number, f"{node.host}:{node.port}", node.rack, number == controller_id, leads[number], in_sync[number],
+            free_bytes=sum(store.free_bytes for store in node.stores) if node.stores else None,
+            roles=tuple(node.roles), is_leaving=node.is_leaving,
+        )
+        for number, node in nodes.items()
+    ]  # fmt: skip
+    down: dict[int, NodeFacts] = {}
+    for record in records:
+        number, store = record.node_id, record.store_id
+        is_missed = record.state == "active" or segments[store] or opened[store]
+        if number not in nodes and record.state != "lost" and is_missed:
+            known = down.get(number)
+            down[number] = NodeFacts(
+                number, f"{record.host}:{record.port}" if record.host else "-", record.rack, False, leads[number],
+                in_sync[number], size_bytes[store] + ((known.used_bytes or 0) if known is not None else 0),
+                is_up=False, down_since_ms=record.away_since_ms,
+            )  # fmt: skip
     return ClusterFacts(
         keys.decode_cluster(found.value).cluster_id,
         controller_id,
         len(heads),
-        tuple(
-            NodeFacts(
-                number, f"{node.host}:{node.port}", node.rack, number == controller_id, leads[number], in_sync[number],
-                free_bytes=sum(store.free_bytes for store in node.stores) if node.stores else None,
-                roles=tuple(node.roles), is_leaving=node.is_leaving,
-            )
-            for number, node in sorted(nodes.items())
-        ),
+        tuple(sorted((*up, *down.values()), key=lambda node: node.node)),
         tuple(problems),
         tuple(
             StoreFacts(
@@ -247,7 +270,7 @@ def together(by_kafka: ClusterFacts, by_metadata: ClusterFacts) -> ClusterFacts:
     """What brokers say of the space they use; everything else as the metadata has it."""
     used = {node.node: node for node in by_kafka.nodes}
     nodes = tuple(
-        replace(node, used_bytes=used[node.node].used_bytes) if node.node in used else node
+        replace(node, used_bytes=used[node.node].used_bytes) if node.is_up and node.node in used else node
         for node in by_metadata.nodes
     )
     return replace(by_metadata, nodes=nodes, cannot_tell=by_kafka.cannot_tell)

@@ -50,6 +50,13 @@ class LocalPlan:
     """Of a topic whose creator does not say."""
     durability: str
     nodes: tuple[LocalNode, ...]
+    http_port: int | None = None
+    """Of REST, schema registry and console; None if it has none."""
+
+    @property
+    def console(self) -> str | None:
+        """Its address."""
+        return f"http://{HOST}:{self.http_port}" if self.http_port is not None else None
 
     @property
     def bootstrap(self) -> str:
@@ -59,6 +66,11 @@ class LocalPlan:
         if self.etcd_ports is None:
             return f"sqlite:{directory.resolve() / 'metadata.db'}"
         return f"etcd://{HOST}:{self.etcd_ports[0]}/{PREFIX}"
+
+    def with_free_console(self) -> "LocalPlan":
+        """At another port if another program has taken that of the console meanwhile."""
+        is_taken = self.http_port is not None and not is_free(self.http_port)
+        return replace(self, http_port=free_port()) if is_taken else self
 
     def grown(self, roles: str | None, rack: str | None) -> "LocalPlan":
         """With one node more, under the next number, at the port after the last if that one is free."""
@@ -85,6 +97,7 @@ def load_plan(directory: Path) -> LocalPlan | None:
             replicas=int(plain["replicas"]),
             durability=str(plain["durability"]),
             nodes=tuple(LocalNode(**node) for node in plain["nodes"]),
+            http_port=int(plain["http_port"]) if plain.get("http_port") is not None else None,
         )
     except FileNotFoundError:
         return None

@@ -42,6 +42,7 @@ def rows(sight: Sight) -> list[tuple[str, ...]]:
                 replicas.update(owners[store] for store in item.value.open.replicas if store in owners)
     drawn = []
     addresses = {node.name: node.address for node in sight.plan.nodes}
+    addresses["console"] = sight.plan.console or ""
     for child in sight.children:
         node = nodes.get(child.name)
         cells = [child.name, child.state, addresses.get(child.name, sight.metadata_url)]
@@ -62,6 +63,7 @@ def welcome(sight: Sight) -> list[str]:
         f"A cluster of {len(nodes)} nodes is up.",
         f"  {'bootstrap':<12}{sight.plan.bootstrap}",
         f"  {'metadata':<12}{sight.metadata_url}",
+        f"  {'console':<12}{sight.plan.console or 'none'}",
         f"  {'try':<12}headwater produce --bootstrap {nodes[0].address} greetings hello",
         f"  {'stop':<12}Ctrl-C",
     ]

@@ -1,8 +1,8 @@
-"""A whole cluster on this machine, as child processes: etcd if it is there, and the nodes.
+"""A whole cluster on this machine, as child processes: etcd if it is there, the nodes, and the console.
 
-The start: etcd, then all nodes at once. The stop goes the other way, and the nodes one after the other: each hands over
-what it leads, as long as there is somebody to take it. A process that ends by itself is shown and left alone, until
-somebody asks to have it started again.
+The start: etcd, then all others at once. The stop goes the other way, and the nodes one after the other: each hands
+over what it leads, as long as there is somebody to take it. A process that ends by itself is shown and left alone,
+until somebody asks to have it started again.
 """
 
 import asyncio
@@ -13,20 +13,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.cli.cluster_child import Child, EtcdChild, NodeChild, find_etcd
+from headwater.cli.cluster_child import Child, EtcdChild, GatewayChild, NodeChild, find_etcd
 from headwater.cli.cluster_control import taking_orders
 from headwater.cli.cluster_files import LocalNode, LocalPlan, locked, save_plan
 from headwater.cli.output import Problem
-from headwater.transport.ports import free_ports
+from headwater.transport.ports import free_ports, is_free
 
 if TYPE_CHECKING:
     from headwater.broker.cluster_watch import ClusterWatch
 
 SHOW_EVERY_S: Final = 0.5
+DEFAULT_HTTP_PORT: Final = 8080
+"""Of the console, if it is free and the nodes have their usual ports, too."""
 
 
 def new_plan(
-    count: int, replicas: int | None, use_etcd: bool | None, port: int, racks: list[str], durability: str
+    count: int,
+    replicas: int | None,
+    use_etcd: bool | None,
+    port: int,
+    racks: list[str],
+    durability: str,
+    *,
+    has_console: bool = True,
 ) -> LocalPlan:
     """Raises Problem if it cannot be."""
     if durability not in ("sync", "os"):
@@ -39,13 +48,14 @@ def new_plan(
             "etcd is not installed.", "Debian: etcd-server; and pip install 'headwater[etcd]'. Or use --sqlite."
         )
     is_etcd = find_etcd() is not None if use_etcd is None else use_etcd
-    free = free_ports(count + 2)
-    ports = [port + number for number in range(count)] if port else free[2:]
+    free = free_ports(count + 3)
+    ports = [port + number for number in range(count)] if port else free[3:]
     members = tuple(
         LocalNode(number, ports[number - 1], rack=racks[(number - 1) % len(racks)] if racks else None)
         for number in range(1, count + 1)
     )
-    return LocalPlan((free[0], free[1]) if is_etcd else None, wanted, durability, members)
+    http_port = (DEFAULT_HTTP_PORT if port and is_free(DEFAULT_HTTP_PORT) else free[2]) if has_console else None
+    return LocalPlan((free[0], free[1]) if is_etcd else None, wanted, durability, members, http_port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,7 @@ class LocalCluster:
         if plan.etcd_ports is not None:
             self._etcd = EtcdChild(directory, plan.etcd_ports, audience.say)
         self._nodes = [NodeChild(directory, plan, node, audience.say) for node in plan.nodes]
+        self._console = GatewayChild(directory, plan, audience.say) if plan.http_port is not None else None
         self._watch: ClusterWatch | None = None
         self._changes = asyncio.Lock()
         self._stop_asked = asyncio.Event()
@@ -101,7 +112,8 @@ class LocalCluster:
 
     @property
     def _children(self) -> list[Child]:
-        return [*([self._etcd] if self._etcd is not None else []), *self._nodes]
+        console = [self._console] if self._console is not None else []
+        return [*([self._etcd] if self._etcd is not None else []), *self._nodes, *console]
 
     @property
     def _sight(self) -> Sight:
@@ -111,8 +123,8 @@ class LocalCluster:
         if self._etcd is not None:
             await self._launch(self._etcd)
         async with asyncio.TaskGroup() as group:
-            for node in self._nodes:
-                group.create_task(self._launch(node))
+            for child in (*self._nodes, *([self._console] if self._console is not None else [])):
+                group.create_task(self._launch(child))
 
     async def _launch(self, child: Child) -> None:
         await child.start()

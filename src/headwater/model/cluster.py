@@ -79,6 +79,12 @@ class StoreRecord:
     store_id: StoreId
     node_id: NodeId
     state: StoreState = StoreState.ACTIVE
+    host: str = ""
+    port: int = -1
+    rack: str | None = None
+    """Where its node was reached by clients when it last registered: what is left of a node that is gone."""
+    away_since_ms: int | None = None
+    """When the controller noticed that its node was gone; None while it is there, or nobody has noticed."""
 
 
 @dataclass(frozen=True, slots=True)

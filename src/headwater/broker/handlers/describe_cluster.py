@@ -1,5 +1,6 @@
 """DescribeCluster (60): the brokers and who controls them. Versions 0 to 2: from 1 on the client says whether it asks
-a broker or a controller; this listener is a broker's.
+a broker or a controller; this listener is a broker's. From 2 on it may ask for fenced brokers, too (KIP-1073): nodes
+that are gone, and whose stores are missed.
 """
 
 from typing import TYPE_CHECKING
@@ -23,15 +24,21 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         raise RequestError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker's listener, not a controller's.")
     if request.endpoint_type != BROKERS:
         raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Endpoint type {request.endpoint_type} is unknown.")
+    brokers = [
+        Message(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
+        for node in broker.neighbours.listed()
+    ]
+    if request.include_fenced_brokers:
+        brokers += [
+            Message(broker_id=it.node_id, host=it.host, port=it.port, rack=it.rack, is_fenced=True)
+            for it in broker.neighbours.away()
+        ]
     return Message(
         error_code=ErrorCode.NONE,
         error_message=None,
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
         controller_id=broker.neighbours.controller_id,
-        brokers=[
-            Message(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
-            for node in broker.neighbours.listed()
-        ],
+        brokers=brokers,
         cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )

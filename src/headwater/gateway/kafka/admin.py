@@ -21,8 +21,10 @@ from headwater.gateway.kafka.brokers import Address
 from headwater.gateway.kafka.errors import problem_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.gateway.problems import Problem, unavailable
+from headwater.wire.codec import Message
 
 DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 1
+DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION = 60, 2
 INTERNAL_PREFIX = "__"
 DEFAULT = -1
 
@@ -56,8 +58,15 @@ class Admin:
             raise unavailable("The cluster names no broker.")
         return [(broker.host, broker.port) for _, broker in sorted(found.items())]
 
-    async def cluster(self) -> Any:
-        return await self._future("", self.client.describe_cluster)
+    async def cluster(self) -> Message:
+        """As DescribeCluster tells it, with the nodes that are gone and missed (fenced)."""
+        failure = unavailable("The cluster names no broker.")
+        for broker in await self.brokers():
+            try:
+                return await raw.ask(broker, DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, include_fenced_brokers=True)
+            except Problem as problem:
+                failure = problem
+        raise failure
 
     async def topic(self, topic: str) -> Any:
         """One topic, with its id."""
@@ -113,16 +122,16 @@ class Admin:
         """Bytes on disk by partition, of its largest replica. A broker that does not tell is left out."""
         sizes: dict[Place, int] = {}
         for broker in brokers:
-            for place, size in (await self.sizes_at(broker)).items():
+            for place, size in (await self.sizes_at(broker) or {}).items():
                 sizes[place] = max(size, sizes.get(place, 0))
         return sizes
 
-    async def sizes_at(self, broker: Address) -> dict[Place, int]:
-        """What one broker has on its disk."""
+    async def sizes_at(self, broker: Address) -> dict[Place, int] | None:
+        """What one broker has on its disk; None if it does not answer."""
         try:
             answer = await raw.ask(broker, DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=None)
         except Problem:
-            return {}
+            return None
         return {
             (topic.name, partition.partition_index): partition.partition_size
             for directory in answer.results or ()

@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 
 from headwater.gateway.context import Context
 from headwater.gateway.openapi import answer, operation
+from headwater.wire.codec import Message
 
 
 class Node(Struct):
@@ -16,11 +17,16 @@ class Node(Struct):
     host: str
     port: int
     rack: str | None
+    is_up: bool
+    """Otherwise it is gone, and its store is missed."""
+    down_since_ms: int | None
+    """None while it is up, or if that is not known."""
     leads: int
     """Partitions."""
     replicas: int
-    size_bytes: int
-    """On its disk."""
+    """Of partitions that it holds or, while it is down, is to hold."""
+    size_bytes: int | None
+    """On its disk; None if it does not tell."""
 
 
 class Cluster(Struct):
@@ -33,29 +39,35 @@ class Cluster(Struct):
     """Partitions that nobody leads."""
 
 
+async def _size_bytes(context: Context, node: Message) -> int | None:
+    held = await context.admin.sizes_at((node.host, node.port)) if not node.is_fenced else None
+    return sum(held.values()) if held is not None else None
+
+
 def routes(context: Context) -> list[BaseRoute]:
     async def describe_cluster(request: Request) -> Response:
         described = await context.admin.cluster()
         metadata = await context.admin.metadata()
         partitions = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
-        addresses = [(node.host, node.port) for node in described.nodes]
-        sizes = await asyncio.gather(*(context.admin.sizes_at(address) for address in addresses))
+        sizes = await asyncio.gather(*(_size_bytes(context, node) for node in described.brokers))
         nodes = [
             Node(
-                node.id,
+                node.broker_id,
                 node.host,
                 node.port,
                 node.rack or None,
-                sum(partition.leader == node.id for partition in partitions),
-                sum(node.id in partition.replicas for partition in partitions),
-                sum(held.values()),
+                not node.is_fenced,
+                None,
+                sum(partition.leader == node.broker_id for partition in partitions),
+                sum(node.broker_id in partition.replicas for partition in partitions),
+                held,
             )
-            for node, held in zip(described.nodes, sizes, strict=True)
+            for node, held in zip(described.brokers, sizes, strict=True)
         ]
         return answer(
             Cluster(
                 described.cluster_id,
-                described.controller.id if described.controller is not None else None,
+                described.controller_id if described.controller_id >= 0 else None,
                 sorted(nodes, key=lambda node: node.node_id),
                 sum(len(partition.isrs) < len(partition.replicas) for partition in partitions),
                 sum(partition.leader < 0 for partition in partitions),

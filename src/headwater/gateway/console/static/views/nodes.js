@@ -2,7 +2,7 @@
 
 import { each, get, isGone } from "../api.js";
 import { h, link, path, show } from "../dom.js";
-import { bytes, count } from "../format.js";
+import { bytes, count, time } from "../format.js";
 import { badge, chips, empty, head, live, panel, stat, table } from "../widgets.js";
 
 const TOPICS_SHOWN = 40;
@@ -12,7 +12,7 @@ export async function nodes(main, { signal }) {
   const errors = h("div");
   const figures = { nodes: stat("Nodes"), controller: stat("Controller"), under: stat("Under-replicated partitions"), offline: stat("Partitions without a leader") };
   const grid = table([
-    { label: "Node", class: "tight", cell: (row) => ["Node ", row.node_id, row.isController && [" ", badge("controller", "accent")]] },
+    { label: "Node", class: "tight", cell: (row) => ["Node ", row.node_id, row.isController && [" ", badge("controller", "accent")], downBadge(row)] },
     { label: "Address", class: "mono", cell: (row) => `${row.host}:${row.port}` },
     { label: "Rack", class: "tight wide-only", cell: (row) => row.rack ?? "–" },
     { label: "Leads", class: "num", cell: (row) => share(row.leads, row.most) },
@@ -30,7 +30,7 @@ export async function nodes(main, { signal }) {
     const [cluster, listed] = await Promise.all([get("/v1/cluster", signal), get("/v1/topics", signal)]);
     const most = Math.max(1, ...cluster.nodes.map((node) => node.leads));
     grid.update(cluster.nodes.map((node) => ({ ...node, most, isController: node.node_id === cluster.controller })));
-    figures.nodes.set(count(cluster.nodes.length));
+    figures.nodes.set(...nodesUp(cluster));
     figures.controller.set((cluster.controller ?? -1) >= 0 ? `Node ${cluster.controller}` : "nobody", { state: (cluster.controller ?? -1) >= 0 ? "" : "warn" });
     figures.under.set(count(cluster.under_replicated), { state: cluster.under_replicated ? "warn" : "" });
     figures.offline.set(count(cluster.offline), { state: cluster.offline ? "bad" : "" });
@@ -39,6 +39,19 @@ export async function nodes(main, { signal }) {
     const found = await each(some, (topic) => get(`/v1/topics/${path(topic.name)}`, signal).catch((error) => { if (isGone(error)) return null; throw error; }));
     leaders.update(found.filter(Boolean));
   });
+}
+
+// "3", or "3 of 4" if one is down.
+export function nodesUp(cluster) {
+  const up = cluster.nodes.filter((node) => node.is_up).length;
+  const all = cluster.nodes.length;
+  return up === all ? [count(all), {}] : [`${count(up)} of ${count(all)}`, { state: "bad" }];
+}
+
+export function downBadge(node) {
+  if (node.is_up) return null;
+  const since = node.down_since_ms === null ? "" : ` since ${time(node.down_since_ms)}`;
+  return [" ", badge(`down${since}`, "bad")];
 }
 
 function led(one) {

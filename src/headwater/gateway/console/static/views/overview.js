@@ -5,6 +5,7 @@ import { h, link, show } from "../dom.js";
 import { bytes, count, rate } from "../format.js";
 import { latest, watchRates } from "../rates.js";
 import { badge, empty, head, live, notice, panel, sparkline, stat, stateBadge, table } from "../widgets.js";
+import { downBadge, nodesUp } from "./nodes.js";
 
 const BUSIEST = 8;
 const MOST_LAG = 8;
@@ -34,7 +35,7 @@ export async function overview(main, { signal }) {
     { label: "Lag", class: "num", cell: (row) => count(row.lag) },
   ], { caption: "Groups by lag", empty: empty("No groups yet", "A group appears when somebody reads with its name.", ["headwater consume orders --group billing"]) });
   const nodeTable = table([
-    { label: "Node", class: "tight", cell: (row) => ["Node ", row.node_id, row.isController && [" ", badge("controller", "accent")]] },
+    { label: "Node", class: "tight", cell: (row) => ["Node ", row.node_id, row.isController && [" ", badge("controller", "accent")], downBadge(row)] },
     { label: "Address", class: "mono", cell: (row) => `${row.host}:${row.port}` },
     { label: "Leads", class: "num", cell: (row) => count(row.leads) },
     { label: "Replicas", class: "num", cell: (row) => count(row.replicas) },
@@ -69,7 +70,8 @@ export async function overview(main, { signal }) {
     const [cluster, listed] = await Promise.all([get("/v1/cluster", signal), get("/v1/groups", signal)]);
     nodeTable.update(cluster.nodes.map((node) => ({ ...node, isController: node.node_id === cluster.controller })));
     manyNodes = cluster.nodes.length > 1;
-    health.nodes.set(count(cluster.nodes.length), { unit: (cluster.controller ?? -1) >= 0 ? `controller ${cluster.controller}` : "" });
+    const [up, { state }] = nodesUp(cluster);
+    health.nodes.set(up, { state, unit: (cluster.controller ?? -1) >= 0 ? `controller ${cluster.controller}` : "" });
     health.under.set(count(cluster.under_replicated), { state: cluster.under_replicated ? "warn" : "" });
     health.offline.set(count(cluster.offline), { state: cluster.offline ? "bad" : "" });
     const total = listed.groups.reduce((sum, group) => sum + (group.lag ?? 0), 0);
