@@ -1,12 +1,12 @@
-"""How much one share fetch brings: the limit in bytes, and what may exceed it (KIP-74)."""
+"""How much one share fetch brings: the limit in bytes, and what may exceed it (KIP-74); its part, while others wait."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 from local_broker import Client
-from share_members import Fetched, Member, on_loop
-from test_share_queues import produced, queue_broker
+from share_members import Fetched, Member, configure, on_loop
+from test_share_queues import numbered, produced, queue_broker
 
 from headwater.broker.server import Broker
 from headwater.testing.files import MemoryFiles
@@ -103,6 +103,45 @@ async def test_who_wants_more_than_there_is_keeps_it_from_nobody(tmp_path: Path)
         assert (await waiting).offsets == [0]
         assert not in_vain.done()
         in_vain.cancel()
+
+
+@on_loop
+async def test_members_that_wait_divide_what_comes(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        members = [await Member.joined(broker, "t") for _ in range(6)]
+        fetches = [asyncio.create_task(each.fetch(wait_ms=60_000, mode=0)) for each in members]
+        await until_waiting(broker, 6)
+        await produced(client, *numbered(3_000))
+        fetched = [await each for each in fetches]
+        assert sorted(len(each.offsets) for each in fetched) == [333] * 4 + [334] * 2
+        offsets = [offset for each in fetched for offset in each.offsets]
+        assert sorted(offsets) == list(range(2_000)), "as many as may be lent"
+
+
+@on_loop
+async def test_small_bursts_reach_every_member(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        members = [await Member.joined(broker, "t") for _ in range(4)]
+        fetches = [asyncio.create_task(each.fetch(wait_ms=60_000, max_records=2, mode=0)) for each in members]
+        await until_waiting(broker, 4)
+        await produced(client, *numbered(20))
+        assert [len((await each).offsets) for each in fetches] == [2, 2, 2, 2], "no more than was asked for"
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@on_loop
+async def test_whole_batches_go_to_who_is_alone_or_if_the_group_says_so(tmp_path: Path, is_alone: bool) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        members = [await Member.joined(broker, "t") for _ in range(1 if is_alone else 4)]
+        if not is_alone:
+            await configure(client, headwater_share_fair="false")
+        fetches = [asyncio.create_task(each.fetch(wait_ms=60_000, max_records=10, mode=0)) for each in members]
+        await until_waiting(broker, len(members))
+        await produced(client, *numbered(500))
+        assert (await fetches[0]).offsets == list(range(500))
+        for each in fetches[1:]:
+            assert not each.done()
+            each.cancel()
 
 
 async def until_waiting(broker: Broker, count: int = 1) -> None:

@@ -219,11 +219,11 @@ async def test_acknowledgements_come_with_a_fetch(tmp_path: Path) -> None:
 @on_loop
 async def test_the_limit_of_records_is_strict_or_rounded_to_batches(tmp_path: Path) -> None:
     async with queue_broker(tmp_path) as (broker, client):
-        strict, rounded = [await Member.joined(broker, "t") for _ in range(2)]
+        member = await Member.joined(broker, "t")
         await produced(client, *numbered(10))
         await produced(client, *numbered(10))
-        assert (await strict.fetch(wait_ms=1000, max_records=3)).offsets == [0, 1, 2]
-        assert (await rounded.fetch(max_records=3, mode=0)).offsets == list(range(3, 10))
+        assert (await member.fetch(wait_ms=1000, max_records=3)).offsets == [0, 1, 2]
+        assert (await member.fetch(max_records=3, mode=0)).offsets == list(range(3, 10))
 
 
 @on_loop

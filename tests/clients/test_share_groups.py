@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ShareConsumer
 from judged import Client, NewTopic, Record
 from share_workers import ACCEPT, REJECT, RELEASE, ConfluentWorker, JavaWorker, Lent, Worker, configure
 
@@ -108,6 +109,47 @@ def test_eight_workers_on_two_partitions_all_work(
                 seen.update(record.value for record in records)
     assert set(seen) == {b"%d" % number for number in range(count)}
     assert set(seen.values()) == {1}, "each record was handled once"
+
+
+@beyond_kafka
+def test_a_burst_goes_to_all_workers_that_wait(
+    bootstrap: str, new_topic: NewTopic, confluent: Client, group: str
+) -> None:
+    """Apache Kafka lends all of it to one."""
+    topic, count = new_topic(), 3_000
+    configure(bootstrap, group, share_auto_offset_reset="earliest")
+    handled: Counter[int] = Counter()
+    is_over = threading.Event()
+
+    def work(number: int) -> None:
+        consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+        consumer.subscribe([topic])
+        while not is_over.is_set():
+            for _ in consumer.poll(0.2):
+                time.sleep(0.002)
+                handled[number] += 1
+        consumer.close()
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for worker in workers:
+        worker.start()
+    try:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(handled) < len(workers):
+            assert time.monotonic() < deadline_s, f"only {sorted(handled)} have worked"
+            produced(confluent, topic, 12)
+            time.sleep(0.1)
+        before = handled.copy()
+        produced(confluent, topic, count)
+        while handled.total() < before.total() + count and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+    finally:
+        is_over.set()
+        for worker in workers:
+            worker.join()
+    of_burst = handled - before
+    assert of_burst.total() >= count
+    assert max(of_burst.values()) <= 2 * of_burst.total() / len(workers), of_burst
 
 
 @beyond_kafka

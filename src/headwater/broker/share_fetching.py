@@ -121,9 +121,13 @@ class ShareFetching:
                 await self._wait(queues)
         finally:
             for queue in self._seen:
-                queue.pass_on()
+                queue.ended(self.member_id, is_served=not self._is_first)
 
     # Called by queues
+
+    @property
+    def member_id(self) -> str:
+        return self._session.member_id
 
     def has_seen(self, queue: ShareQueue) -> bool:
         return self._seen.get(queue) == queue.version
@@ -182,12 +186,15 @@ class ShareFetching:
     async def _take_from(self, queue: ShareQueue) -> bool:
         reading = self.readings[queue.key.partition]
         took = False
+        part = queue.part(self.member_id, self._records_left)
+        mode = self._limits.mode if part is None else AcquireMode.RECORD_LIMIT
+        wanted = self._records_left if part is None else part
         for _ in range(MAX_SPANS):
             looked_at = queue.share.end_offset
-            span = await self._read(queue, min(self._bytes_left, SPAN_BYTES), self._records_left)
+            span = await self._read(queue, min(self._bytes_left, SPAN_BYTES), wanted)
             if span is None:
                 break
-            taken = queue.take(self._session.member_id, span, self._records_left, self._limits.mode)
+            taken = queue.take(self.member_id, span, wanted, mode)
             if not taken.ranges:
                 if queue.share.end_offset == looked_at:
                     break
@@ -195,9 +202,10 @@ class ShareFetching:
                 continue
             took = True
             self._is_first = False
-            self._records_left -= sum(each.last - each.first + 1 for each in taken.ranges)
+            wanted -= taken.record_count
+            self._records_left -= taken.record_count
             self._bytes_left -= reading.add(taken)
-            if self._records_left <= 0 or self._bytes_left <= 0:
+            if wanted <= 0 or self._bytes_left <= 0:
                 break
         return took
 

@@ -4,7 +4,8 @@
 once and in order; an acknowledgement is answered when the log has it. Leases are not logged.
 
 Who waits is woken one at a time, the longest waiting first: whoever finds more than it takes wakes the next. A member
-that just took something and asks again stands behind the others. `version` grows when there may be something to take,
+that just took something and asks again stands behind the others, and none takes more than its part while others want
+some (`queues/fair_lending`). `version` grows when there may be something to take,
 and nobody is woken twice for the same version, so that two who both want more than there is do not wake each other
 for ever.
 
@@ -23,8 +24,17 @@ from headwater.broker.queue_log import QueueLog
 from headwater.broker.record_facts import BatchFacts
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
+from headwater.queues.fair_lending import FairLending
 from headwater.queues.log_read import CandidateBatch, LogRead
-from headwater.queues.outcomes import AcknowledgedBatch, AckResult, AcquiredRange, AcquireMode, Changes, DeadLetter
+from headwater.queues.outcomes import (
+    AcknowledgedBatch,
+    AcknowledgeType,
+    AckResult,
+    AcquiredRange,
+    AcquireMode,
+    Changes,
+    DeadLetter,
+)
 from headwater.queues.settings import IsolationLevel, QueueSettings
 from headwater.queues.share_partition import SharePartition
 from headwater.records.batch import BatchHeader, parse_header, split
@@ -38,6 +48,9 @@ MAX_RECORDS = 2**31 - 1
 
 class Waiter(Protocol):
     """A fetch that waits for something to take."""
+
+    @property
+    def member_id(self) -> str: ...
 
     def has_seen(self, queue: "ShareQueue") -> bool:
         """Whether it has looked at the queue since its last change."""
@@ -81,6 +94,10 @@ class Taken:
     batches: Sequence[tuple[BatchHeader, Buffer]]
     """Whole, as they are stored: those with at least one record of the ranges."""
 
+    @property
+    def record_count(self) -> int:
+        return sum(each.last - each.first + 1 for each in self.ranges)
+
 
 class ShareQueue:
     def __init__(
@@ -99,6 +116,7 @@ class ShareQueue:
         self.log = log
         self._surroundings = surroundings
         self._facts = BatchFacts(share.settings)
+        self._lending = FairLending()
         self._waiters: dict[Waiter, None] = {}
 
     @property
@@ -172,24 +190,37 @@ class ShareQueue:
             tail = uncommitted
         return ((parse_header(batch), batch) for batch in tail), aborted
 
+    def part(self, member_id: str, max_records: int) -> int | None:
+        """How many records a member may take at most, wherever a batch ends. None: as it likes."""
+        if not self.settings.is_fair:
+            return None
+        lease_ms, now_ms = self.settings.record_lock_duration_ms, self._surroundings.now_ms()
+        return self._lending.part(member_id, self.share.supply(self.limit), max_records, lease_ms, now_ms)
+
     def take(self, member_id: str, span: Span, max_records: int, mode: AcquireMode) -> Taken:
         read = LogRead(span.first_offset, span.end_offset, self._candidates(span, max_records))
-        acquisition = self.share.acquire(member_id, read, max_records, self._surroundings.now_ms(), mode)
+        now_ms, looked_at = self._surroundings.now_ms(), self.share.end_offset
+        acquisition = self.share.acquire(member_id, read, max_records, now_ms, mode)
+        taken = Taken(acquisition.ranges, _overlapping(span.batches, acquisition.ranges))
+        self._lending.took(member_id, taken.record_count, self.share.end_offset - looked_at, now_ms)
         if acquisition.changes.events:
             self._took(acquisition.changes)
         self._surroundings.arm(self)
-        return Taken(acquisition.ranges, _overlapping(span.batches, acquisition.ranges))
+        return taken
 
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgedBatch]
     ) -> tuple[AckResult, "asyncio.Future[None]"]:
         """Decide at once; the answer may be given when the second value is done."""
-        result = self.share.acknowledge(member_id, batches, self._surroundings.now_ms())
+        now_ms = self._surroundings.now_ms()
+        result = self.share.acknowledge(member_id, batches, now_ms)
+        self._lending.settled(member_id, _settled_count(batches, result), now_ms)
         logged = self._took(result.changes)
         self.changed()
         return result, logged
 
     def release_member(self, member_id: str) -> None:
+        self._lending.gone(member_id)
         self._took(self.share.release_member(member_id, self._surroundings.now_ms()))
         self.changed()
 
@@ -234,6 +265,7 @@ class ShareQueue:
     # Waiting
 
     def wait(self, waiter: Waiter) -> None:
+        self._lending.waits(waiter.member_id, self._surroundings.now_ms())
         self._waiters[waiter] = None
         self._watchers.add(self)
 
@@ -253,8 +285,16 @@ class ShareQueue:
             self.version += 1
             self._wake_next()
 
+    def ended(self, member_id: str, *, is_served: bool) -> None:
+        """A fetch of the member is over: if there is more than it took, the next may look."""
+        if is_served:
+            self._lending.served(member_id)
+        else:
+            self._lending.went(member_id, self._surroundings.now_ms())
+        self.pass_on()
+
     def pass_on(self) -> None:
-        """Somebody has taken what it wanted: if there is more, the next may look."""
+        """Who looked leaves something: the next may look."""
         if self._waiters and self.can_take():
             self._wake_next()
 
@@ -309,6 +349,15 @@ class ShareQueue:
         if changes.dead_letters:
             self._surroundings.post(self, changes.dead_letters, logged)
         return logged
+
+
+def _settled_count(batches: Sequence[AcknowledgedBatch], result: AckResult) -> int:
+    """Records that the member is through with."""
+    return sum(
+        batch.last - batch.first + 1
+        for batch, error in zip(batches, result.errors, strict=True)
+        if not error and AcknowledgeType.RENEW not in batch.types
+    )
 
 
 def _overlapping(

@@ -262,6 +262,15 @@ _KEYS: Final = (
         "order",
     ),
     GroupKey(
+        "headwater.share.fair",
+        ValueType.BOOLEAN,
+        "true",
+        "true: while other members of the group want records, each is lent its part of what is ready, and no more than "
+        "it asked for. false: whole batches, to whoever comes first.",
+        _flag,
+        "is_fair",
+    ),
+    GroupKey(
         "headwater.retry.backoff.ms",
         ValueType.LONG,
         "0",

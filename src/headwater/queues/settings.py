@@ -58,6 +58,8 @@ class QueueSettings:
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     offset_reset: OffsetReset = OffsetReset()
     order: ShareOrder = ShareOrder.NONE
+    is_fair: bool = True
+    """Whether a member leaves their part to others that want some: see `fair_lending`."""
     backoff: Backoff = Backoff()
     dead_letter_topic: str = ""
     """Empty: what is rejected, fails too often or expires is archived and gone."""

@@ -22,6 +22,7 @@ from headwater.queues.events import (
     StateRange,
     merged,
 )
+from headwater.queues.fair_lending import Supply
 from headwater.queues.in_flight import RecordState, Run
 from headwater.queues.log_read import LogRead
 from headwater.queues.outcomes import (
@@ -78,6 +79,16 @@ class SharePartition:
         counts = self._state.window.counts
         is_there = counts[RecordState.READY] + counts[RecordState.UNREAD] > 0
         return is_there and self._busy_count < self.settings.max_record_locks
+
+    def supply(self, limit: int) -> Supply:
+        """What there is to lend, records behind the end up to `limit` included."""
+        counts = self._state.window.counts
+        return Supply(
+            ready=counts[RecordState.READY] + counts[RecordState.UNREAD],
+            fresh=max(limit - self.end_offset, 0),
+            room=max(self.settings.max_record_locks - self._busy_count, 0),
+            lent=self.acquired_count,
+        )
 
     def lag(self, log_end_offset: int) -> int:
         """Records that are not settled (KIP-1226)."""
