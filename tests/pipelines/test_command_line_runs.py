@@ -83,14 +83,13 @@ def written(directory: Path, topic: str, sql: str = "select * from valid", optio
 def test_sql_that_spark_refuses_is_one_line_with_its_place(
     headwater_pipeline: Headwater, orders: str, tmp_path: Path
 ) -> None:
-    file = written(tmp_path, orders, sql="select idd from valid")
+    file = written(tmp_path, orders, sql="select id, explode(id) as n from valid")
     done = headwater_pipeline("check", str(file), "--dry-run")
     assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 2, done.stderr
     said, mistake = done.stderr.splitlines()
     assert said == "Starting Spark …"
-    assert mistake.startswith(
-        f"{file}:13: step chosen: A column, variable, or function parameter with name `idd` cannot be"
-    )
+    assert mistake.startswith(f'{file}:13: step chosen: Cannot resolve "explode(id)" due to data type mismatch')
 
 
 def test_an_option_that_nobody_knows_is_one_message_with_the_nearest_one(

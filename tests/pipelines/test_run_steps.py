@@ -41,8 +41,11 @@ def build(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             text += f'\n[source.{name}]\nkind = "files"\nformat = "json"\nstream = false\npath = "{name}.json"\n'
             text += f'schema = "{schema}"\n'
         (tmp_path / "steps.toml").write_text(text)
-        graph = connect(read_toml(tmp_path / "steps.toml"))
-        return build_frames(graph, spark.newSession(), Reading("127.0.0.1:1", 0))
+        graph, _ = connect(read_toml(tmp_path / "steps.toml"))
+        frames = build_frames(graph, spark.newSession(), Reading("127.0.0.1:1", 0))
+        if frames.refused:
+            raise BadPipeline(frames.refused)
+        return frames
 
     return build_steps
 
@@ -144,6 +147,14 @@ def test_what_spark_refuses_is_told_with_its_line(build: Build) -> None:
         build('[step.x]\nkind = "sql"\nsql = "select (id from e"\n', e=EVENTS)
     assert refused.value.mistakes[0].place.line == 3
     assert refused.value.mistakes[0].what.startswith("step x: Syntax error at or near")
+
+
+def test_every_part_that_spark_refuses_is_told_and_nothing_of_what_rests_on_one(build: Build) -> None:
+    steps = [("x", "select idd from e"), ("y", "select * from x"), ("z", "select explode(n) from e")]
+    text = "".join(f'[step.{name}]\nkind = "sql"\nsql = "{query}"\n' for name, query in steps)
+    with pytest.raises(BadPipeline) as refused:
+        build(text, e=EVENTS)
+    assert [mistake.place.line for mistake in refused.value.mistakes] == [3, 9]
 
 
 RECORDS = [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.pipelines.ready.catalog import ready_pipeline, ready_pipelines
 from headwater.pipelines.spec.check import load
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.mistakes import BadPipeline
@@ -123,6 +124,161 @@ def test_all_mistakes_are_told_at_once(write: Write) -> None:
     assert [line for line, _ in mistakes(write(text))] == [1, 3, 4, 5, 7]
 
 
+BAD = """\
+triger = "1s"
+[source.orders]
+kind = "topic"
+topic = "or ders"
+[source.customers]
+kind = "files"
+format = "csv"
+path = "customers.csv"
+schema = "id strng, name string"
+stream = false
+[step.valid]
+kind = "parse"
+input = "orders"
+format = "json"
+schema = '''order_id strng,
+    at timestamp, amount doubl, items array<struct<product: strin>>'''
+[step.good]
+kind = "parse"
+input = "orders"
+format = "json"
+schema = "id string, at timestamp, amount double"
+[step.chosen]
+kind = "sql"
+sql = "selct * from valid"
+[step.large]
+kind = "sql"
+sql = '''
+select id, amuont
+from good
+where uper(id) = cast(amount as strng)'''
+[step.minutes]
+kind = "window"
+input = "good"
+time = "att"
+size = "1m"
+watermark = "1m"
+by = ["product"]
+[step.minutes.aggregates]
+revenue = "sum(amount"
+most = "max(amont)"
+[step.other]
+kind = "sql"
+colour = "blue"
+sql = "select from valid"
+[step.pair]
+kind = "join"
+left = "good"
+right = "customers"
+on = "left.idd = right.id"
+[sink.out]
+kind = "topic"
+input = "minuts"
+topic = "out"
+[sink.files]
+kind = "parquet"
+input = "good"
+path = "files"
+partition_by = ["day"]
+[sink.keyed]
+kind = "topic"
+input = "good"
+topic = "keyed"
+key = "order_id"
+headers = { big = "amount >" }
+[sink.rows]
+kind = "table"
+input = "good"
+url = "sqlite:x.db"
+table = "rows"
+key = ["idd"]
+delete_when = "status = 'gone'"
+"""
+
+
+def test_every_mistake_of_a_file_is_found_in_one_pass_each_in_its_line(write: Write) -> None:
+    """Of keys, names, schemas, queries, expressions, types, functions and columns: none keeps another from being
+    found, and a part that cannot be read is not a part that does not exist."""
+    found = mistakes(write(BAD))
+    wanted = {
+        'triger = "1s"': "has no key triger",
+        'topic = "or ders"': "topic needs the name of a topic",
+        'schema = "id strng, name': "source customers, schema: there is no type strng. Did you mean string?",
+        "schema = '''order_id": "step valid, schema: there is no type strng.",
+        "    at timestamp, amount doubl,": "step valid, schema: there is no type doubl. Did you mean double?",
+        'sql = "selct': "step chosen: it is no SQL that Spark reads: look at “selct * from”.",
+        "select id, amuont": "step large: there is no column amuont. Did you mean amount?",
+        "where uper": "step large: there is no type strng.",
+        'time = "att"': "step minutes, time: there is no column att. Did you mean at?",
+        'by = ["product"]': "step minutes, by: there is no column product.",
+        "revenue =": "step minutes, aggregates.revenue: it is no SQL that Spark reads",
+        "most =": "step minutes, aggregates.most: there is no column amont. Did you mean amount?",
+        'colour = "blue"': "step other has no key colour",
+        'sql = "select from': "step other: it selects nothing",
+        'on = "left.idd': "step pair, on: left has no column idd. Did you mean id?",
+        'input = "minuts"': "sink out reads minuts, which is no source or step. Did you mean minutes?",
+        "partition_by": "sink files, partition_by: there is no column day.",
+        'key = "order_id"': "sink keyed, key: there is no column order_id.",
+        "headers = ": "sink keyed, headers.big: it is no SQL that Spark reads",
+        'key = ["idd"]': "sink rows, key: there is no column idd. Did you mean id?",
+        "delete_when": "sink rows, delete_when: there is no column status.",
+    }
+    for where, says in wanted.items():
+        line = BAD[: BAD.index(where)].count("\n") + 1
+        assert [what for at, what in found if at == line and says in what], (where, says, found)
+    assert len(found) == len(wanted) + 1, found  # one line has two types that do not exist
+
+
+def test_a_function_is_unknown_only_where_no_other_than_those_of_spark_can_be(write: Write, tmp_path: Path) -> None:
+    text = GOOD.replace("where revenue > 1000", "where geo_hash(revenue) > 1000")
+    assert only_mistake(write(text))[1] == "step large: there is no function geo_hash. Did you mean hash?"
+    assert isinstance(load(write(text + '\n[spark]\n"spark.sql.extensions" = "org.example.Geo"\n')), Graph)
+    (tmp_path / "geo.py").write_text("def register(orders): ...\n")
+    step = '\n[step.g]\nkind = "python"\nfunction = "geo:register"\ninputs = ["orders"]\n'
+    assert isinstance(load(write(text + step)), Graph)
+
+
+def test_a_mistake_that_only_spark_is_sure_of_does_not_keep_a_run_from_asking_spark(write: Write) -> None:
+    unsure = write(GOOD.replace("where revenue > 1000", "where geo_hash(revenue) > 1000"))
+    assert isinstance(load(unsure, is_spark_next=True), Graph)
+    with pytest.raises(BadPipeline, match="there is no column revenu"):
+        load(write(GOOD.replace("where revenue > 1000", "where revenu > 1000")), is_spark_next=True)
+
+
+@pytest.mark.parametrize("name", [each.name for each in ready_pipelines()])
+def test_the_pipelines_that_are_ready_are_fine(tmp_path: Path, name: str) -> None:
+    """Together with their columns: a name that is wrong is found, so the others are right."""
+    ready_pipeline(name).copy_to(tmp_path)
+    assert load(tmp_path / f"{name}.toml").unused == ()
+
+
+def test_columns_that_only_spark_knows_are_not_missed(write: Write) -> None:
+    for part in (
+        'kind = "files"\nformat = "parquet"\npath = "orders/"\nschema = "id string"',  # day=2026-01-31 in its paths
+        'kind = "files"\nformat = "csv"\nstream = false\npath = "orders.csv"',
+        'kind = "jdbc"\nurl = "jdbc:x"\ntable = "t"',
+    ):
+        step = '[step.s]\nkind = "sql"\nsql = "select id, day from a, b"\n[sink.x]\nkind = "console"\ninput = "s"\n'
+        assert isinstance(load(write(f'[source.a]\n{part}\n[source.b]\nkind = "topic"\ntopic = "b"\n{step}')), Graph)
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ("id string, ID int", "its schema has twice ID."),
+        ("offset long", "keep and schema both name offset."),
+        ("id varchar(3)", "id is of type varchar, which is for tables of a catalog: take string."),
+    ],
+)
+def test_a_schema_fits_the_step_that_has_it(write: Write, schema: str, says: str) -> None:
+    step = f'[step.p]\nkind = "parse"\ninput = "a"\nformat = "json"\nkeep = ["offset"]\nschema = "{schema}"\n'
+    text = f'[source.a]\nkind = "topic"\ntopic = "a"\n{step}[sink.x]\nkind = "console"\ninput = "p"\n'
+    assert only_mistake(write(text)) == (9, f"step p: {says}")
+
+
 def test_a_circle_is_drawn(write: Write) -> None:
     text = (
         '[source.s]\nkind = "topic"\ntopic = "s"\n'
@@ -149,7 +305,7 @@ def test_unknown_keys_at_the_top_are_found(write: Write) -> None:
 
 def test_a_table_that_is_none_is_explained(write: Write) -> None:
     assert "Write [sink.NAME]" in only_mistake(write('sink = 3\n[source.a]\nkind = "topic"\ntopic = "a"\n'))[1]
-    assert "is no table" in mistakes(write("sink.a = 3\n"))[0][1]
+    assert "is no table" in mistakes(write("sink.a = 3\n"))[1][1]
 
 
 @pytest.mark.parametrize(
@@ -196,13 +352,13 @@ def _joined(write: Write, right: str, join: str) -> Path:
 
 TABLE = 'kind = "files"\npath = "b.csv"\nformat = "csv"\nstream = false'
 STREAM = 'kind = "topic"\ntopic = "b"'
-TIMES = 'left_time = "t"\nright_time = "t"\nwithin = "1m"\nwatermark = "1m"'
+TIMES = 'left_time = "timestamp"\nright_time = "timestamp"\nwithin = "1m"\nwatermark = "1m"'
 
 
 def test_joins_of_streams_need_a_time(write: Write) -> None:
-    assert "how far matching rows lie apart" in only_mistake(_joined(write, STREAM, 'using = ["id"]'))[1]
-    assert isinstance(load(_joined(write, STREAM, f'using = ["id"]\n{TIMES}')), Graph)
-    assert isinstance(load(_joined(write, TABLE, 'using = ["id"]')), Graph)
+    assert "how far matching rows lie apart" in only_mistake(_joined(write, STREAM, 'using = ["key"]'))[1]
+    assert isinstance(load(_joined(write, STREAM, f'using = ["key"]\n{TIMES}')), Graph)
+    assert isinstance(load(_joined(write, TABLE, 'using = ["key"]')), Graph)
 
 
 def test_a_second_watermark_is_refused(write: Write) -> None:
@@ -214,12 +370,12 @@ def test_a_second_watermark_is_refused(write: Write) -> None:
 
 
 def test_a_stream_and_a_table_have_no_full_join(write: Write) -> None:
-    line, what = only_mistake(_joined(write, TABLE, 'using = ["id"]\nhow = "full"'))
+    line, what = only_mistake(_joined(write, TABLE, 'using = ["key"]\nhow = "full"'))
     assert (line, "no full join, but: inner, left, left_semi, left_anti" in what) == (14, True)
 
 
 def test_a_join_has_one_condition(write: Write) -> None:
-    for join in ("", 'on = "left.id = right.id"\nusing = ["id"]'):
+    for join in ("", 'on = "left.key = right.key"\nusing = ["key"]'):
         assert "give either on" in only_mistake(_joined(write, TABLE, join))[1]
 
 
@@ -258,5 +414,5 @@ def test_many_joins_of_joins_are_judged_at_once(write: Write) -> None:
     text = '[source.j0]\nkind = "topic"\ntopic = "a"\n[sink.x]\nkind = "console"\ninput = "j100"\n'
     for number in range(100):
         sides = f'left = "j{number}"\nright = "j{number}"\n'
-        text += f'[step.j{number + 1}]\nkind = "join"\n{sides}using = ["id"]\n{TIMES}\n'
+        text += f'[step.j{number + 1}]\nkind = "join"\n{sides}using = ["key"]\n{TIMES}\n'
     assert len(load(write(text)).steps_in_order) == 100

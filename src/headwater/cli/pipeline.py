@@ -55,7 +55,9 @@ def check(
     bootstrap: MaybeBootstrap = None,
 ) -> None:
     """Look for mistakes in a pipeline file, without running it."""
-    graph = load_graph(file, as_json=json)
+    from headwater.pipelines.spec.sql_text import can_judge
+
+    graph = load_graph(file, as_json=json, is_spark_next=dry_run)
     pipeline = graph.pipeline
     columns: dict[str, list[str]] = {}
     if dry_run:
@@ -84,6 +86,8 @@ def check(
     )
     if graph.unused:
         note(f"Read by nothing: {', '.join(graph.unused)}.")
+    if not dry_run and not can_judge():
+        note('SQL was not judged: `pip install "headwater[spark]"` brings what reads it.')
 
 
 @app.command()
@@ -131,7 +135,7 @@ def run(
     from headwater.cli.consume import stop_signals
     from headwater.cli.pipeline_view import progress_view
 
-    graph = load_graph(file)
+    graph = load_graph(file, is_spark_next=True)
     wanted = Wanted(bootstrap, master, conf, verbose, once, start)
     with (
         pipeline_problems(is_verbose=verbose),
@@ -241,7 +245,11 @@ def _status_of(topic: "StatusTopic", name: str) -> "Status":
 
 def _name(name_or_file: str) -> str:
     file = Path(name_or_file)
-    return load_graph(file).pipeline.name if file.suffix in (".toml", ".py") and file.is_file() else name_or_file
+    return (
+        load_graph(file, is_spark_next=True).pipeline.name
+        if file.suffix in (".toml", ".py") and file.is_file()
+        else name_or_file
+    )
 
 
 def _kind(part: Any) -> str:

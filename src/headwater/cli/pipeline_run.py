@@ -40,13 +40,14 @@ class Wanted:
     start: str | None = None
 
 
-def load_graph(file: Path, *, as_json: bool = False) -> "Graph":
-    """The pipeline of a file; all mistakes in it end the command."""
+def load_graph(file: Path, *, as_json: bool = False, is_spark_next: bool = False) -> "Graph":
+    """The pipeline of a file; all mistakes in it end the command. `is_spark_next`: except those that Spark itself
+    judges right after."""
     from headwater.pipelines.spec.check import load
     from headwater.pipelines.spec.mistakes import BadPipeline
 
     try:
-        return load(file)
+        return load(file, is_spark_next=is_spark_next)
     except BadPipeline as error:
         raise _told(error, as_json=as_json) from error
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.run.parsing import dead_letters
 from headwater.pipelines.run.problems import explain, sql_line
-from headwater.pipelines.run.sources import TOPIC_COLUMNS, Reading, read_source
+from headwater.pipelines.run.sources import Reading, read_source
 from headwater.pipelines.run.steps import take_step
 from headwater.pipelines.spec.graph import Graph
-from headwater.pipelines.spec.mistakes import BadPipeline, Mistake
+from headwater.pipelines.spec.mistakes import Mistake
 from headwater.pipelines.spec.pipeline import Part
-from headwater.pipelines.spec.sources import TopicSource
+from headwater.pipelines.spec.sources import TOPIC_COLUMNS, TopicSource
 from headwater.pipelines.spec.steps import Parse, Sql
 
 if TYPE_CHECKING:
@@ -26,20 +26,24 @@ class Frames:
     """Of sources and steps."""
     letters: "dict[str, DataFrame]"
     """Dead letters of steps that parse, by the step's name."""
+    refused: dict[Mistake, Exception]
+    """Parts that Spark does not take, and what it raised. What rests on them has no frame either."""
 
 
 def build_frames(graph: Graph, spark: "SparkSession", reading: Reading) -> Frames:
-    """Raises BadPipeline with the first part that Spark does not take."""
-    frames = Frames({}, {})
+    frames = Frames({}, {}, {})
     pipeline = graph.pipeline
     for source in pipeline.sources:
         try:
             frame = read_source(source, pipeline, spark, reading, columns_needed(graph, source.name))
             frame.createOrReplaceTempView(source.name)
         except Exception as error:
-            raise _refused(source, error) from error
+            frames.refused[_refused(source, error)] = error
+            continue
         frames.by_name[source.name] = frame
     for step in graph.steps_in_order:
+        if not all(name in frames.by_name for name in graph.reads[step.name]):
+            continue
         inputs = tuple(frames.by_name[name] for name in graph.reads[step.name])
         try:
             frame = take_step(step, inputs, graph, spark)
@@ -48,7 +52,8 @@ def build_frames(graph: Graph, spark: "SparkSession", reading: Reading) -> Frame
                 whole = _whole_input(graph, step.name, inputs[0], spark, reading)
                 frames.letters[step.name] = dead_letters(whole, step.does, pipeline.name, step.name)
         except Exception as error:
-            raise _refused(step, error) from error
+            frames.refused[_refused(step, error)] = error
+            continue
         frames.by_name[step.name] = frame
     return frames
 
@@ -75,8 +80,8 @@ def _whole_input(graph: Graph, step: str, frame: "DataFrame", spark: "SparkSessi
     return read_source(source, graph.pipeline, spark, reading)
 
 
-def _refused(part: Part[Any], error: Exception) -> BadPipeline:
+def _refused(part: Part[Any], error: Exception) -> Mistake:
     place = part.place
     if isinstance(part.does, Sql):
         place = part.declared.value_place_of("sql").down(sql_line(error) or 0)
-    return BadPipeline([Mistake(place, str(explain(error, str(part))))])
+    return Mistake(place, str(explain(error, str(part))))

@@ -80,15 +80,20 @@ class Query:
 def plan_queries(
     graph: Graph, frames: Frames, spark: "SparkSession", bootstrap: str, emit: Callable[[str], None]
 ) -> list[Query]:
-    """`emit` is given the lines of console sinks. Raises BadPipeline."""
+    """`emit` is given the lines of console sinks. Raises BadPipeline with every part that Spark does not take."""
     pipeline = graph.pipeline
     queries = []
+    refused = dict(frames.refused)
     for sink in pipeline.sinks:
         (read,) = graph.reads[sink.name]
+        if read not in frames.by_name:
+            continue
         try:
             queries.append(_query(sink, frames.by_name[read], pipeline, spark, bootstrap, emit))
         except Exception as error:
-            raise BadPipeline([Mistake(sink.place, str(explain(error, str(sink))))]) from error
+            refused[Mistake(sink.place, str(explain(error, str(sink))))] = error
+    if refused:
+        raise BadPipeline(refused) from next(iter(refused.values()))
     for step in graph.steps_in_order:
         if isinstance(step.does, Parse) and step.does.dead_letters is not None:
             name = step.name + LETTERS_SUFFIX

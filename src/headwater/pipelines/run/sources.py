@@ -5,22 +5,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.pipelines.spec.pipeline import Part, Pipeline
-from headwater.pipelines.spec.sources import FilesSource, JdbcSource, PythonSource, SourceKind, TopicSource
+from headwater.pipelines.spec.sources import (
+    TOPIC_COLUMNS,
+    FilesSource,
+    JdbcSource,
+    PythonSource,
+    SourceKind,
+    TopicSource,
+)
 from headwater.pipelines.spec.starts import Start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOPIC_COLUMNS = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "long",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key: string, value: binary>>",
-}
 CSV_DEFAULTS = {"header": "true"}
 
 

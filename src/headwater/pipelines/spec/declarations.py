@@ -25,14 +25,14 @@ class Declaration:
     values: Mapping[str, object]
     place: Place
     places: Mapping[str, Place] = field(default_factory=dict)
-    """Where the keys stand."""
+    """Where the keys stand; those in a table of the part as table.key."""
     value_places: Mapping[str, Place] = field(default_factory=dict)
     """Where their values begin, as far as that differs: a text of many lines begins below its key."""
     function: Callable[..., Any] | None = None
     """The Python function that this decorates."""
 
     def place_of(self, key: str) -> Place:
-        return self.places.get(key, self.place)
+        return self.places.get(key) or self.places.get(key.partition(".")[0], self.place)
 
     def value_place_of(self, key: str) -> Place:
         return self.value_places.get(key) or self.place_of(key)

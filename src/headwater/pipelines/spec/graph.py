@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place, nearest
-from headwater.pipelines.spec.pipeline import Part, Pipeline, SinkPart
+from headwater.pipelines.spec.declarations import Declaration, Section
+from headwater.pipelines.spec.mistakes import Mistake, Place, nearest
+from headwater.pipelines.spec.pipeline import Draft, Part, Pipeline, SinkPart
 from headwater.pipelines.spec.sources import FilesSource, JdbcSource, PythonSource, TopicSource
 from headwater.pipelines.spec.sql_inputs import relations
-from headwater.pipelines.spec.steps import Deduplicate, Join, Reads, Sql, Watermark, Window
+from headwater.pipelines.spec.steps import Deduplicate, Join, Reads, Watermark, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +43,55 @@ class Graph:
         return tuple(part.name for part in (*self.pipeline.sources, *self.pipeline.steps) if part.name not in needed)
 
 
-def connect(pipeline: Pipeline) -> Graph:
-    """Raises BadPipeline if something is read that does not exist, or in a circle."""
-    reads, unknown = _links(pipeline)
-    if unknown:
-        raise BadPipeline(unknown)
-    in_order = _in_order(pipeline, reads)
-    return Graph(pipeline, in_order, reads, _streams(pipeline, in_order, reads), _watermarks(in_order, reads))
+def connect(draft: Draft) -> tuple[Graph, list[Mistake]]:
+    """The graph, and what is read though it does not exist, or in a circle. With such mistakes the graph is of use to
+    find others: a step of a circle is not in its order, and what cannot be told of a part counts as unknown."""
+    pipeline = draft.pipeline
+    reads, mistakes = _links(draft)
+    in_order, circle = _in_order(pipeline, reads)
+    streams = _streams(draft, in_order, reads)
+    return Graph(pipeline, in_order, reads, streams, _watermarks(in_order, reads)), mistakes + circle
 
 
-def _links(pipeline: Pipeline) -> tuple[dict[str, tuple[str, ...]], list[Mistake]]:
-    readable = {part.name.lower(): part.name for part in (*pipeline.sources, *pipeline.steps)}
-    named: list[tuple[Part[Any], Reads]] = [(step, step.does.reads) for step in pipeline.steps]
-    named += [(sink, ((sink.delivery.input, "input"),)) for sink in pipeline.sinks]
-    reads, mistakes = {}, []
-    for part, names in named:
+def _links(draft: Draft) -> tuple[dict[str, tuple[str, ...]], list[Mistake]]:
+    pipeline = draft.pipeline
+    names_of_parts = [part.name for part in (*pipeline.sources, *pipeline.steps)]
+    names_of_parts += [each.name for each in draft.unread if each.section is not Section.SINK]
+    readable = {name.lower(): name for name in names_of_parts}
+    named: list[tuple[Declaration, Reads]] = [(step.declared, step.does.reads) for step in pipeline.steps]
+    named += [(sink.declared, ((sink.delivery.input, "input"),)) for sink in pipeline.sinks]
+    reads: dict[str, tuple[str, ...]] = {}
+    mistakes: list[Mistake] = []
+    for declared, names in (*named, *((each, _named_by(each)) for each in draft.unread)):
         for name, key in names:
             if name.lower() not in readable:
-                place = _place_of_name(part, name, key)
-                mistakes.append(
-                    Mistake(
-                        place, f"{part} reads {name}, which is no source or step.{nearest(name, readable.values())}"
-                    )
-                )
+                what = f"{declared} reads {name}, which is no source or step.{nearest(name, readable.values())}"
+                mistakes.append(Mistake(_place_of_name(declared, name, key), what))
+        reads[declared.name] = tuple(readable[name.lower()] for name, _ in names if name.lower() in readable)
+    for declared, names in named:
         if not names:
-            mistakes.append(Mistake(part.place, f"{part} selects from no source or step."))
-        reads[part.name] = tuple(readable[name.lower()] for name, _ in names if name.lower() in readable)
+            mistakes.append(Mistake(declared.place, f"{declared} selects from no source or step."))
     return reads, mistakes
 
 
-def _place_of_name(part: Part[Any], name: str, key: str) -> Place:
-    if isinstance(part.does, Sql):
-        line = next((each.line for each in relations(part.does.sql) if each.name == name), 0)
-        return part.declared.value_place_of("sql").down(line)
-    return part.declared.place_of(key)
+def _named_by(declared: Declaration) -> Reads:
+    """What a part reads that cannot be read itself, as far as that can be told."""
+    found: list[tuple[str, str]] = []
+    for key in ("input", "left", "right") if declared.section is not Section.SOURCE else ():
+        value = declared.values.get(key)
+        found += [(value, key)] if isinstance(value, str) else []
+    return tuple(found)
 
 
-def _in_order(pipeline: Pipeline, reads: Mapping[str, tuple[str, ...]]) -> tuple[Part[Any], ...]:
+def _place_of_name(declared: Declaration, name: str, key: str) -> Place:
+    query = declared.values.get(key)
+    if key == "sql" and isinstance(query, str):
+        line = next((each.line for each in relations(query) if each.name == name), 0)
+        return declared.value_place_of("sql").down(line)
+    return declared.place_of(key)
+
+
+def _in_order(pipeline: Pipeline, reads: Mapping[str, tuple[str, ...]]) -> tuple[tuple[Part[Any], ...], list[Mistake]]:
     steps = {step.name: step for step in pipeline.steps}
     done: dict[str, Part[Any]] = {}
     while len(done) < len(steps):
@@ -90,9 +103,10 @@ def _in_order(pipeline: Pipeline, reads: Mapping[str, tuple[str, ...]]) -> tuple
         if not ready:
             cycle = _cycle({name: reads[name] for name in steps if name not in done})
             around = " → ".join((*cycle, cycle[0]))
-            raise BadPipeline([Mistake(steps[cycle[0]].place, f"These steps read each other in a circle: {around}.")])
+            mistake = Mistake(steps[cycle[0]].place, f"These steps read each other in a circle: {around}.")
+            return tuple(done.values()), [mistake]
         done |= {name: steps[name] for name in ready}
-    return tuple(done.values())
+    return tuple(done.values()), []
 
 
 def _cycle(reads: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -106,9 +120,11 @@ def _cycle(reads: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _streams(
-    pipeline: Pipeline, in_order: tuple[Part[Any], ...], reads: Mapping[str, tuple[str, ...]]
+    draft: Draft, in_order: tuple[Part[Any], ...], reads: Mapping[str, tuple[str, ...]]
 ) -> dict[str, bool | None]:
-    found: dict[str, bool | None] = {}
+    pipeline = draft.pipeline
+    found: dict[str, bool | None] = {each.name: None for each in draft.unread}
+    found |= {step.name: None for step in pipeline.steps}
     for source in pipeline.sources:
         match source.does:
             case TopicSource(stream=stream) | FilesSource(stream=stream):
@@ -119,7 +135,7 @@ def _streams(
                 found[source.name] = None
     for step in in_order:
         sides = [found[name] for name in reads[step.name]]
-        found[step.name] = True if True in sides else None if None in sides else False
+        found[step.name] = True if True in sides else None if None in sides or not sides else False
     return found
 
 

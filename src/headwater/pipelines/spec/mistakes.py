@@ -1,7 +1,7 @@
 """What is wrong in a pipeline file, and where: every mistake at once, each with file and line."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 
@@ -19,11 +19,24 @@ class Place:
         return Place(self.file, self.line + lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong in a text of the file, such as a query."""
+
+    line: int
+    """Within the text, from 0."""
+    what: str
+    is_sure: bool = True
+    """Whether Spark is known to refuse it."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Mistake:
     place: Place
     what: str
     """What is wrong and what to do, in sentences."""
+    is_sure: bool = field(default=True, compare=False)
+    """False: Spark has the last word, and does not say it before it has started."""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}"
@@ -36,6 +49,12 @@ class BadPipeline(Exception):
         self.mistakes = tuple(sorted(set(mistakes)))
         assert self.mistakes, "a pipeline is refused for a reason"
         super().__init__("\n".join(map(str, self.mistakes)))
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A question about the name that was probably meant; empty if none is close."""
+    found = nearest(name, known)
+    return found if found.startswith(" Did") else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """A pipeline as its file describes it: frozen values, apart from how they are carried out.
 
-Nothing here needs Spark. `read_pipeline` turns declarations into a pipeline or into all the mistakes in them; what
-only shows when the parts are seen together is the business of `graph.py`.
+Nothing here needs Spark. `read_pipeline` turns declarations into a pipeline and all the mistakes in them; what only
+shows when the parts are seen together is the business of `graph.py`.
 """
 
 import inspect
@@ -103,15 +103,30 @@ class Pipeline:
         return sink.delivery.trigger or self.settings.trigger
 
 
-def read_pipeline(file: Path, declarations: Sequence[Declaration], also: Sequence[Mistake] = ()) -> Pipeline:
-    """Raises BadPipeline with everything that is wrong in single declarations, and with what was found before."""
-    mistakes: list[Mistake] = list(also)
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A pipeline as far as its file can be read."""
+
+    pipeline: Pipeline
+    mistakes: tuple[Mistake, ...] = ()
+    """What is wrong in single declarations."""
+    unread: tuple[Declaration, ...] = ()
+    """The parts that are missing in the pipeline because of that. Their names are taken."""
+
+
+def read_pipeline(
+    file: Path, declarations: Sequence[Declaration], broken: Sequence[tuple[Declaration, Mistake]] = ()
+) -> Draft:
+    """With everything that is wrong in single declarations; `broken` are those that are none, and why. Raises
+    BadPipeline if there are too many to go on."""
+    mistakes = [mistake for _, mistake in broken]
     if len(declarations) > MAX_PARTS:
         raise BadPipeline([Mistake(Place(str(file)), f"This has more than {MAX_PARTS} sources, steps and sinks.")])
     settings = Settings()
     sources: list[Part[SourceKind]] = []
     steps: list[Part[StepKind]] = []
     sinks: list[SinkPart] = []
+    unread = [declaration for declaration, _ in broken]
     for declaration in declarations:
         try:
             match declaration.section:
@@ -125,15 +140,14 @@ def read_pipeline(file: Path, declarations: Sequence[Declaration], also: Sequenc
                     sinks.append(_sink(declaration))
         except BadPipeline as error:
             mistakes += error.mistakes
-    if mistakes:
-        raise BadPipeline(mistakes)
+            unread += [declaration] if declaration.section is not Section.PIPELINE else []
+    name = settings.name or file.stem
     try:
-        name = settings.name or pipeline_name(file.stem)
+        pipeline_name(name)
     except NotAccepted as error:
-        raise BadPipeline(
-            [Mistake(Place(str(file)), f"The file's name is no name of a pipeline: give it {error}.")]
-        ) from None
-    return Pipeline(name, file, settings, tuple(sources), tuple(steps), tuple(sinks))
+        mistakes.append(Mistake(Place(str(file)), f"The file's name is no name of a pipeline: give it {error}."))
+    pipeline = Pipeline(name, file, settings, tuple(sources), tuple(steps), tuple(sinks))
+    return Draft(pipeline, tuple(mistakes), tuple(unread))
 
 
 def _source(declaration: Declaration) -> SourceKind:

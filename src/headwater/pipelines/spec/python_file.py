@@ -7,10 +7,10 @@ from pathlib import Path
 
 from headwater.pipelines.declare import collecting
 from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place
-from headwater.pipelines.spec.pipeline import Pipeline, read_pipeline
+from headwater.pipelines.spec.pipeline import Draft, read_pipeline
 
 
-def read_python(file: Path) -> Pipeline:
+def read_python(file: Path) -> Draft:
     """Runs the module. Raises BadPipeline, also for what the module raises."""
     if not file.is_file():
         raise BadPipeline([Mistake(Place(str(file)), "It cannot be read: there is no such file.")])

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from headwater.pipelines.errors import InvalidOption
+from headwater.pipelines.spec.declarations import Declaration
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.keys import NotAccepted, identifier
 from headwater.pipelines.spec.mistakes import Mistake
-from headwater.pipelines.spec.pipeline import Part, Pipeline, parts_of
+from headwater.pipelines.spec.pipeline import Draft, Part, Pipeline, parts_of
 from headwater.pipelines.spec.references import mistaken_reference
 from headwater.pipelines.spec.sinks import JdbcSink, PythonSink, TableSink, TopicSink, WebhookSink
 from headwater.pipelines.spec.sources import FilesSource, JdbcSource, TopicSource
@@ -27,10 +28,10 @@ STREAM_WITH_TABLE = {"left": ("inner", "left", "left_semi", "left_anti"), "right
 TABLE_URLS = ("postgresql://", "postgres://", "sqlite:")
 
 
-def mistaken_names(pipeline: Pipeline) -> Iterator[Mistake]:
+def mistaken_names(draft: Draft) -> Iterator[Mistake]:
     """Sources and steps are views of one Spark session, which does not tell upper case from lower."""
-    seen: dict[str, Part[Any]] = {}
-    for part in parts_of(pipeline):
+    seen: dict[str, Declaration] = {}
+    for part in (*(part.declared for part in parts_of(draft.pipeline)), *draft.unread):
         try:
             identifier(part.name)
         except NotAccepted as error:
@@ -120,13 +121,13 @@ def mistaken_streams(graph: Graph) -> Iterator[Mistake]:
     for step in graph.steps_in_order:
         yield from _mistaken_stream(step, graph, may_have_watermark)
     for sink in graph.pipeline.sinks:
-        (read,) = graph.reads[sink.name]
-        if graph.is_stream[read] is False:
-            yield Mistake(
-                sink.declared.place_of("input"),
-                f"{sink} reads {read}, which rests on tables alone: nothing would ever change. "
-                "One of its sources has to be a stream.",
-            )
+        for read in graph.reads[sink.name]:
+            if graph.is_stream[read] is False:
+                yield Mistake(
+                    sink.declared.place_of("input"),
+                    f"{sink} reads {read}, which rests on tables alone: nothing would ever change. "
+                    "One of its sources has to be a stream.",
+                )
 
 
 def _mistaken_stream(step: Part[Any], graph: Graph, may_have_watermark: frozenset[str]) -> Iterator[Mistake]:

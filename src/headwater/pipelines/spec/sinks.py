@@ -9,6 +9,7 @@ from headwater.pipelines.spec.keys import (
     choice,
     count,
     duration,
+    expression,
     expressions,
     identifier,
     identifiers,
@@ -43,7 +44,7 @@ class TopicSink:
     format: str = optional(
         choice("json", "raw"), "json makes each row the value; raw takes the columns key, value, headers.", "json"
     )
-    key: str | None = optional(text, "With json: an SQL expression for the record's key.")
+    key: str | None = optional(expression, "With json: an SQL expression for the record's key.")
     headers: Mapping[str, str] = mapping(expressions, "With json: SQL expressions for headers.")
     partitions: int | None = optional(count, "Of the topic, if it has to be made; the broker's default, unless given.")
     exactly_once: bool = optional(switch, "One transaction for each batch; false is faster, at least once.", True)
@@ -91,7 +92,7 @@ class TableSink:
     table: str = required(text, "The table, which exists.")
     key: tuple[str, ...] = optional(identifiers, "A row replaces the one with the same key; without, it is added.", ())
     order: str | None = optional(identifier, "With a key: of rows of one batch the one with the largest counts.")
-    delete_when: str | None = optional(text, "With a key: an SQL condition for rows that delete theirs.")
+    delete_when: str | None = optional(expression, "With a key: an SQL condition for rows that delete theirs.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from headwater.pipelines.spec.keys import (
     option_table,
     optional,
     required,
+    schema,
     switch,
     text,
     text_with_variables,
@@ -21,6 +22,16 @@ from headwater.pipelines.spec.starts import LATEST, Start, read_start
 DEFAULT_MAX_RECORDS = 1_000_000
 """Of a topic in one batch: a pipeline that starts far behind catches up in batches that fit into memory."""
 DEFAULT_MAX_FILES = 1_000
+TOPIC_COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "long",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key: string, value: binary>>",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,7 @@ class FilesSource:
 
     path: str = required(text_with_variables, "A directory or a pattern of files.")
     format: str = required(choice("json", "csv", "parquet"), "json, csv or parquet.")
-    schema: str | None = optional(text, 'The columns, as in "id string, amount double"; a stream needs it.')
+    schema: str | None = optional(schema, 'The columns, as in "id string, amount double"; a stream needs it.')
     stream: bool = optional(switch, "false reads the files as a table; true waits for new ones.", True)
     max_files: int = optional(count, "Of one batch.", DEFAULT_MAX_FILES)
     options: Mapping[str, str] = mapping(option_table, "More options of Spark's reader.")

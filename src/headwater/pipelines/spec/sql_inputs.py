@@ -23,7 +23,7 @@ _NOT_A_NAME = {"lateral", "select", "values", "table", "unnest", "stream", "only
 _STILL_EXPECTED = {"lateral", "table", "stream"}
 _ENDS_FROM = {
     *("where", "group", "order", "having", "limit", "offset", "window", "union", "intersect", "except", "minus"),
-    *("select", "sort", "cluster", "distribute", "qualify", "pivot", "unpivot", "view"),
+    *("select", "sort", "cluster", "distribute", "qualify", "pivot", "unpivot", "view", "with"),
 }
 
 
@@ -78,6 +78,8 @@ def relations(query: str) -> list[Relation]:
         elif token.keyword in _RELATION_FOLLOWS:
             if not clause.is_call_with_from and not _is_distinct_from(tokens, index):
                 clause.is_from = clause.is_relation_expected = True
+        elif token.keyword == "table" and not index:
+            clause.is_relation_expected = True
         elif token.keyword in _ENDS_FROM:
             clause.is_from = clause.is_relation_expected = False
         elif clause.is_relation_expected and token.keyword not in _STILL_EXPECTED:

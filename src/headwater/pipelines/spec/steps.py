@@ -11,11 +11,14 @@ from headwater.pipelines.spec.keys import (
     choice,
     count,
     duration,
+    expression,
     expressions,
     identifier,
     identifiers,
     optional,
+    query,
     required,
+    schema,
     text,
     text_with_variables,
     topic_name,
@@ -30,7 +33,7 @@ Reads = tuple[tuple[str, str], ...]
 class Sql:
     """A query; what it selects from are sources and other steps."""
 
-    sql: str = required(text, "The query.")
+    sql: str = required(query, "The query.")
 
     @property
     def reads(self) -> Reads:
@@ -46,7 +49,7 @@ class Parse:
         choice("json", "csv", "text", "avro", "protobuf"), "What the bytes are: json, csv, text, avro or protobuf."
     )
     schema: str | None = optional(
-        text, 'The columns, as in "id string not null, amount double"; text, avro and protobuf have none.'
+        schema, 'The columns, as in "id string not null, amount double"; text, avro and protobuf have none.'
     )
     registry: str | None = optional(
         text_with_variables, "The schema registry's URL: of avro, protobuf, and json in its wire format."
@@ -101,7 +104,7 @@ class Join:
 
     left: str = required(identifier, "The one side.")
     right: str = required(identifier, "The other side.")
-    on: str | None = optional(text, 'The condition, as in "left.id = right.order_id".')
+    on: str | None = optional(expression, 'The condition, as in "left.id = right.order_id".')
     using: tuple[str, ...] = optional(identifiers, "Or columns that both sides have.", ())
     how: str = optional(choice("inner", "left", "right", "full", "left_semi", "left_anti"), "The join.", "inner")
     left_time: str | None = optional(identifier, "Two streams: the left side's time of the event.")
@@ -147,7 +150,7 @@ class Stateful:
     input: str = required(identifier, "The source or step to read.")
     processor: str = required(text, 'The class, as in "fraud:CardWatch".')
     by: tuple[str, ...] = required(identifiers, "Columns of the key.")
-    output: str = required(text, 'The columns that it gives, as in "card string, score double".')
+    output: str = required(schema, 'The columns that it gives, as in "card string, score double".')
     mode: str = optional(choice("append", "update"), "Whether a later row replaces an earlier one.", "append")
     timers: str = optional(choice("none", "processing", "event"), "The time that its timers follow.", "none")
 

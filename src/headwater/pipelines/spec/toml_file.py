@@ -32,7 +32,7 @@ from typing import Any
 
 from headwater.pipelines.spec.declarations import Declaration, Section
 from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place
-from headwater.pipelines.spec.pipeline import Pipeline, read_pipeline
+from headwater.pipelines.spec.pipeline import Draft, read_pipeline
 from headwater.pipelines.spec.toml_lines import Lines, key_lines
 from headwater.pipelines.spec.toml_lines import Path as KeyPath
 
@@ -42,8 +42,8 @@ PARTS = (Section.SOURCE, Section.STEP, Section.SINK)
 _AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
-def read_toml(file: Path) -> Pipeline:
-    """Raises BadPipeline."""
+def read_toml(file: Path) -> Draft:
+    """Raises BadPipeline if it is no TOML."""
     text = _text(file)
     try:
         values = tomllib.loads(text)
@@ -52,11 +52,13 @@ def read_toml(file: Path) -> Pipeline:
     except RecursionError:
         raise BadPipeline([Mistake(Place(str(file)), "This is nested too deeply.")]) from None
     lines = key_lines(text)
-    declarations, mistakes = [_declaration(file, Section.PIPELINE, "", _settings(values), lines, ())], []
+    declarations = [_declaration(file, Section.PIPELINE, "", _settings(values), lines, ())]
+    broken: list[tuple[Declaration, Mistake]] = []
     for section in PARTS:
         tables = values.get(section, {})
         if not isinstance(tables, Mapping):
-            mistakes.append(Mistake(_place(file, lines, (section,)), f"Write [{section}.NAME] for each {section}."))
+            mistake = Mistake(_place(file, lines, (section,)), f"Write [{section}.NAME] for each {section}.")
+            broken.append((Declaration(section, section, {}, mistake.place), mistake))
             continue
         for name, table in tables.items():
             path = (section, name)
@@ -64,8 +66,9 @@ def read_toml(file: Path) -> Pipeline:
                 declarations.append(_declaration(file, section, name, table, lines, path))
             else:
                 what = f"{section}.{name} is no table: begin with [{section}.NAME] on a line of its own."
-                mistakes.append(Mistake(_place(file, lines, path), what))
-    return read_pipeline(file, declarations, mistakes)
+                mistake = Mistake(_place(file, lines, path), what)
+                broken.append((Declaration(section, name, {}, mistake.place), mistake))
+    return read_pipeline(file, declarations, broken)
 
 
 def _text(file: Path) -> str:
@@ -103,6 +106,9 @@ def _declaration(
     path: KeyPath,
 ) -> Declaration:
     known = {key: lines[*path, key] for key in values if (*path, key) in lines}
+    for key, value in values.items():  # aggregates.revenue, for what stands in a table of a part
+        inner = value if isinstance(value, Mapping) else ()
+        known |= {f"{key}.{each}": lines[*path, key, each] for each in inner if (*path, key, each) in lines}
     return Declaration(
         section,
         name,
