@@ -63,11 +63,13 @@ class World:
     def mark(self, node: NodeId, state: StoreState) -> None:
         self.records[store_of(node)] = replace(self.records[store_of(node)], state=state)
 
-    def lead(self, index: int, node: NodeId, *, on: Iterable[NodeId] = (), epoch: int = 1) -> PartitionId:
+    def lead(
+        self, index: int, node: NodeId, *, on: Iterable[NodeId] = (), epoch: int = 1, topic: uuid.UUID = TOPIC
+    ) -> PartitionId:
         """A partition whose leader has published its segment."""
         segment = OpenSegment(segment_name(10_000 + index), 0, epoch, 0, stores(*(on or (node,))))
-        self.heads[partition(index)] = self.written(Head(node, epoch, 0, segment))
-        return partition(index)
+        self.heads[partition(index, topic)] = self.written(Head(node, epoch, 0, segment))
+        return partition(index, topic)
 
     def seal(self, number: int, *nodes: NodeId, adding: Iterable[NodeId] = (), size_bytes: int = 1000) -> SealedKey:
         key = (partition(), segment_name(number))
@@ -80,7 +82,7 @@ class World:
     def publish(self, partition_id: PartitionId, on: Iterable[NodeId] = ()) -> None:
         """The leader has recovered."""
         head = self.heads[partition_id].value
-        self.lead(partition_id.index, head.leader, on=on, epoch=head.epoch)
+        self.lead(partition_id.index, head.leader, on=on, epoch=head.epoch, topic=partition_id.topic_id)
 
     def written(self, value):  # type: ignore[no-untyped-def]
         self.revision += 1

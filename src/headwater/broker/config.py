@@ -148,6 +148,11 @@ class BrokerConfig:
         section=Section.CLUSTER,
         kafka="auto.leader.rebalance.enable",
     )
+    leader_balance_after_s: float = setting.seconds(
+        60.0,
+        "How long no node has come or gone, and no leader was missed, before leaders are evened out.",
+        section=Section.CLUSTER,
+    )
     store_lost_after_s: float = setting.seconds(
         600.0,
         "How long a store may be away before its segments are copied elsewhere. Longer than a restart takes.",
@@ -467,6 +472,7 @@ class BrokerConfig:
     def controller_rules(self) -> ControllerRules:
         return ControllerRules(
             evens_out_leaders=self.leader_balance,
+            calm_s=self.leader_balance_after_s,
             dead_store_s=self.store_lost_after_s,
             copy_bytes_per_s=self.repair_bytes_per_s,
         )

@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 
 from headwater.broker.partition import Partition
 from headwater.broker.topic_config import TopicConfig
-from headwater.model.cluster import Reassignment
+from headwater.model.cluster import INTERNAL_TOPICS, Reassignment
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId, TopicId
 from headwater.model.segments import Head
 from headwater.replication.effects import Rules
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from typing import Final
 from headwater.model.ids import NodeId, StoreId, TopicId
 
 NO_LEADER: NodeId = -1
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""The cluster's own: who leads a partition of one of them coordinates groups, transactions or queues."""
 
 
 class Role(enum.StrEnum):

@@ -2,13 +2,14 @@
 reassignment wants them, and evenly over the brokers.
 
 Each move interrupts a partition for a moment, so only a share of them moves in one round, and brokers that differ by
-one are even. Partitions that somebody placed by hand stay where they were placed.
+one are even. Partitions that somebody placed by hand stay where they were placed. Internal topics come last: their
+leaders are coordinators, and whole groups and transactions wait while one moves.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from headwater.model.cluster import Node
+from headwater.model.cluster import INTERNAL_TOPICS, Node
 from headwater.model.ids import NodeId, PartitionId
 from headwater.model.segments import Head
 from headwater.replication.actions import MoveLeader
@@ -20,9 +21,10 @@ LOOK_AHEAD = 64
 
 
 def moves(
-    view: ClusterView, elections: Elections, led: Counter[NodeId], limit: int, *, evens_out: bool = True
+    view: ClusterView, elections: Elections, led: Counter[NodeId], limit: int, even_limit: int
 ) -> list[MoveLeader]:
-    """At most `limit`, each for a partition that has a working leader. `led` is kept up to date."""
+    """At most `limit`, each for a partition that has a working leader, and at most `even_limit` for no other reason
+    than to even leaders out. `led` is kept up to date."""
     steady = {
         partition: head
         for partition, head in view.heads.items()
@@ -33,9 +35,7 @@ def moves(
         return []
     found = _off_emptying_nodes(view, elections, led, steady, receivers, limit)
     found += _to_wanted_nodes(view, elections, led, steady, limit - len(found))
-    if found or not evens_out:
-        return found
-    return _evened_out(view, elections, led, steady, receivers, limit)
+    return found or _evened_out(view, elections, led, steady, receivers, even_limit)
 
 
 def wanted_leader(view: ClusterView, partition: PartitionId, leader: NodeId) -> list[Node]:
@@ -92,7 +92,7 @@ def _evened_out(
     limit: int,
 ) -> list[MoveLeader]:
     by_id = {node.node_id: node for node in receivers}
-    queues: dict[NodeId, list[PartitionId]] = {}
+    queues: dict[NodeId, tuple[list[PartitionId], list[PartitionId]]] = {}
     found: list[MoveLeader] = []
     while len(found) < limit:
         most = min(by_id, key=lambda node: (-led[node], node))
@@ -101,7 +101,8 @@ def _evened_out(
             break
         if most not in queues:
             queues[most] = _crowded_first(view, steady, most)
-        partition = _take(queues[most], steady, by_id[least])
+        ordinary, internal = queues[most]
+        partition = _take(ordinary, steady, by_id[least]) or _take(internal, steady, by_id[least])
         if partition is None:
             break
         move = elections.move(view, partition, steady[partition], led, [by_id[least]], "leaders evened out")
@@ -110,8 +111,11 @@ def _evened_out(
     return found
 
 
-def _crowded_first(view: ClusterView, steady: dict[PartitionId, Versioned[Head]], node: NodeId) -> list[PartitionId]:
-    """The partitions that a node leads, those of the topics it leads most of first: topics spread, too."""
+def _crowded_first(
+    view: ClusterView, steady: dict[PartitionId, Versioned[Head]], node: NodeId
+) -> tuple[list[PartitionId], list[PartitionId]]:
+    """The partitions that a node leads, of ordinary and of internal topics; those of the topics it leads most of first:
+    topics spread, too."""
     by_topic = defaultdict(list)
     for partition, head in sorted(steady.items(), key=lambda item: item[0]):
         if head.value.leader == node and partition not in view.reassignments:
@@ -121,7 +125,10 @@ def _crowded_first(view: ClusterView, steady: dict[PartitionId, Versioned[Head]]
         for partitions in by_topic.values()
         for taken, partition in enumerate(partitions)
     ]
-    return [partition for _, partition in sorted(ranked)]
+    in_order = [partition for _, partition in sorted(ranked)]
+    internal = {topic_id for topic_id in by_topic if view.topics[topic_id].name in INTERNAL_TOPICS}
+    ordinary = [partition for partition in in_order if partition.topic_id not in internal]
+    return ordinary, [partition for partition in in_order if partition.topic_id in internal]
 
 
 def _take(queue: list[PartitionId], steady: dict[PartitionId, Versioned[Head]], receiver: Node) -> PartitionId | None:

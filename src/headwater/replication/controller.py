@@ -25,11 +25,17 @@ class ControllerRules:
     """How long the first candidate may take to publish; each further one gets twice as long."""
     max_recovery_s: float = 40.0
     settle_s: float = 3.0
-    """Leaders are balanced when no partition has changed hands and no broker has come or gone for so long."""
+    """Leaders leave nodes that are emptied, and go where a reassignment wants them, when no partition has changed hands
+    and no broker has come or gone for so long."""
+    calm_s: float = 60.0
+    """Leaders are evened out when no broker has come or gone and no leader was missed for so long: in the middle of
+    troubles each move is one more."""
+    even_moves: int = 5
+    """So many move at a time to be evened out; the next follow when these are led."""
     evens_out_leaders: bool = True
     """Otherwise they stay where failovers left them; draining a node and reassigning its partitions still work."""
     balance_share: int = 20
-    """One in so many partitions moves in one round of balancing."""
+    """One in so many partitions moves in one round of emptying nodes and of reassigning."""
     max_moves: int = 1_000
     """In one plan."""
     dead_store_s: float = 600.0
@@ -49,6 +55,8 @@ class ControllerPlanner:
         self._repair = Repair(_limits(rules), self.copies)
         self._brokers: tuple[NodeId, ...] = ()
         self._brokers_since = float("-inf")
+        self._stirred_at = float("-inf")
+        """When a broker last came or went, or a leader was missed."""
 
     def configure(self, rules: ControllerRules, now: float) -> None:
         """Other rules from now on."""
@@ -61,9 +69,12 @@ class ControllerPlanner:
         self._observe(view, now)
         led = _led(view)
         moves = self._failovers(view, led, now)
-        if not moves and self._is_settled(now):
-            limit = self._moves_per_round(view)
-            moves = balance.moves(view, self._elections, led, limit, evens_out=self.rules.evens_out_leaders)
+        if moves:
+            self._stirred_at = now
+        elif self._is_settled(now):
+            is_calm = now - self._stirred_at >= self.rules.calm_s
+            even_moves = self.rules.even_moves if is_calm and self.rules.evens_out_leaders else 0
+            moves = balance.moves(view, self._elections, led, self._moves_per_round(view), even_moves)
         if view.sealed is None:
             return [*moves]
         return [*moves, *self._repair.plan(view, now), *reassignment.finished(view)]
@@ -93,7 +104,7 @@ class ControllerPlanner:
         self._repair.observe(view, now)
         brokers = tuple(node.node_id for node in view.brokers)
         if brokers != self._brokers:
-            self._brokers, self._brokers_since = brokers, now
+            self._brokers, self._brokers_since, self._stirred_at = brokers, now, now
 
     def _is_settled(self, now: float) -> bool:
         is_calm = now - self._brokers_since >= self.rules.settle_s

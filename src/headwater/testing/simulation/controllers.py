@@ -69,6 +69,7 @@ class Controller(Process):
             recovery_s=0.2,
             max_recovery_s=1.0,
             settle_s=0.5,
+            calm_s=0.5,
             dead_store_s=swarm.dead_store_s,
             max_copies=2,
             copy_retry_s=0.1,
