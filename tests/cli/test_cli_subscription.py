@@ -47,13 +47,22 @@ def test_subscriptions_are_listed_with_the_groups_that_came_by_being_used(cli: A
     cli.ok("subscription", "create", topic, f"{topic}-s", "--from", "3", "--retention", "max")
     cli.ok("consume", topic, "--group", f"{topic}-g", "--exit-at-end")
     assert cli.json("subscription", "list", topic) == [
-        {"subscription": f"{topic}-g", "topic": topic, "kind": "stream", "state": "empty", "lag": 0, "retention_ms": 0},
+        {
+            "subscription": f"{topic}-g",
+            "topic": topic,
+            "kind": "stream",
+            "state": "empty",
+            "lag": 0,
+            "unknown_partitions": 0,
+            "retention_ms": 0,
+        },
         {
             "subscription": f"{topic}-s",
             "topic": topic,
             "kind": "stream",
             "state": "empty",
             "lag": 2,
+            "unknown_partitions": 0,
             "retention_ms": -1,
         },
     ]
@@ -140,7 +149,14 @@ def test_queues_are_listed_and_described(cli: Any, topic: str) -> None:
     cli.ok("subscription", "create", topic, f"{topic}-s")
     cli.ok("subscription", "create", topic, f"{topic}-q", "--queue", "--from", "earliest", "--dead-letter", "dead")
     assert cli.json("queue", "list", topic) == [
-        {"queue": f"{topic}-q", "topic": topic, "state": "empty", "lag": 5, "dead_letters": "dead"}
+        {
+            "queue": f"{topic}-q",
+            "topic": topic,
+            "state": "empty",
+            "lag": 5,
+            "unknown_partitions": 0,
+            "dead_letters": "dead",
+        }
     ]
     assert [row["kind"] for row in cli.json("subscription", "list", topic)] == ["queue", "stream"]
     assert cli.json("queue", "describe", f"{topic}-q")["partitions"][0]["position"] == 0

@@ -40,9 +40,10 @@ from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
 from headwater.groups.topics import TopicInfo, TopicTable
 from headwater.groups.transaction_ends import AnnouncedCommit, TransactionEnds
-from headwater.groups.views import DescribedConsumerGroup, DescribedGroup, ListedGroup
+from headwater.groups.views import SHARE, DescribedConsumerGroup, DescribedGroup, ListedGroup
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.group_lag import places_read, standing
 from headwater.model.ids import PartitionId, TopicId
 from headwater.model.moment import Moment, moment
 
@@ -316,13 +317,21 @@ class GroupCoordinator:
             group_id, lambda shard, to, now: shard.delete_group(group_id, to), ErrorCode.GROUP_ID_NOT_FOUND
         )
 
-    def lags(self) -> Iterator[tuple[str, str, int, int]]:
-        """(group, topic, partition, records committed to the log and not yet by the group), as known now."""
-        for group_id, topic_name, index, offset in _positions(log for log in self._topic if log.is_loaded):
-            topic = self._catalog.find(topic_name)
-            partition = topic.led.get(index) if topic is not None else None
-            if partition is not None:
-                yield group_id, topic_name, index, max(partition.high_watermark - offset, 0)
+    def lags(self, subscribed: Callable[[str], str] = lambda _: "") -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, partition, records that the group has still to read), of partitions that are led here.
+        `subscribed` names the topic that a group is explicitly subscribed to, or nothing."""
+        counts = {topic.name: topic.partition_count for topic in self._catalog}
+        for log in self._topic:
+            for group in log.shard.listed() if log.is_loaded else ():
+                offsets = {(topic, index): each.offset for topic, index, each in log.shard.offsets(group.group_id)}
+                # One with members is shown where it has committed: they may have been assigned less than they had.
+                is_simple = group.protocol_type == "" or group.state is not GroupState.EMPTY
+                named = subscribed(group.group_id) if group.kind != SHARE else ""
+                for place in places_read(offsets, (), counts, is_simple=is_simple, subscribed=named):
+                    led = self._catalog.topic(place[0]).led.get(place[1])
+                    if led is not None:
+                        known = standing(place, offsets.get(place), led.log_start, led.high_watermark)
+                        yield group.group_id, *place, known.lag or 0
 
     def positions(self) -> Iterator[GroupPosition]:
         """Everything that was committed to this node. Raises RequestError while some of it is still being read."""

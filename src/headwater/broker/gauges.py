@@ -29,7 +29,9 @@ def watch_broker(broker: "Broker") -> None:
             yield (topic.name,), sum(len(list(partition.register.chain)) for partition in topic.partitions())
 
     def group_lags() -> Iterator[Sample]:
-        for group, topic, index, lag in broker.groups.lags():
+        for group, topic, index, lag in broker.groups.lags(
+            lambda group: broker.group_configs.subscription(group).topic
+        ):
             yield (group, topic, str(index)), lag
 
     def queue_lags() -> Iterator[Sample]:
@@ -47,7 +49,12 @@ def watch_broker(broker: "Broker") -> None:
     watch("log_size_bytes", "Bytes on disk, without the journal.", ("topic",), log_sizes)
     watch("log_records", "Offsets between the start of the log and its high watermark.", ("topic",), log_records)
     watch("log_segments", "Segments, the open ones included.", ("topic",), segments)
-    watch("group_lag", "Committed records that the group has not.", ("group", "topic", "partition"), group_lags)
+    watch(
+        "group_lag",
+        "Records that the group has still to read; from the start of the log where it has no position.",
+        ("group", "topic", "partition"),
+        group_lags,
+    )
     watch("queue_lag", "Records that a share group has not settled.", ("group", "topic", "partition"), queue_lags)
     watch("queue_leases", "Records lent to members.", ("group", "topic", "partition"), queue_leases)
     watch("share_sessions", "Share sessions of consumers.", (), lambda: one(len(broker.shares.sessions)))

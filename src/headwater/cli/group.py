@@ -18,11 +18,14 @@ from headwater.cli.client import (
     topic_metadata,
 )
 from headwater.cli.departures import DEFAULT_METRICS, departures
+from headwater.cli.group_config import TOPIC
+from headwater.cli.group_lag import lag_fields, shown_lag
 from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
-from headwater.cli.position import HELP, offset_range, parse_position, resolve
+from headwater.cli.position import HELP, known_offset_range, parse_position, resolve
 from headwater.cli.share_group import ListedGroup, list_groups, no_such_group
 from headwater.cli.topic import chosen_partitions
-from headwater.gateway.kafka.blocking import committed_places
+from headwater.gateway.kafka.blocking import committed_places, group_configs
+from headwater.model.group_lag import Standing, places_read, standing, total
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -34,12 +37,13 @@ Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a group is in one partition. `lag` counts offsets; before the first commit there is none."""
+    """How far a group is in one partition. `lag` counts offsets; before the first commit, from the start of the log. It
+    and the end are not known while no node leads the partition."""
 
     topic: str
     partition: int
     committed: int | None
-    end_offset: int
+    end_offset: int | None
     lag: int | None
     member: str | None
 
@@ -73,13 +77,16 @@ def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOO
         for member in described.members
     ]
     state = word(described.state)
+    lag = total(Standing(row.topic, row.partition, row.committed, row.end_offset, row.lag) for row in progress)
     if json:
         rows = [asdict(row) for row in progress]
-        print_json({"group": group, "state": state, "members": members, "partitions": rows})
+        print_json({"group": group, "state": state, **lag_fields(lag), "members": members, "partitions": rows})
         return
-    lag = sum(row.lag or 0 for row in progress)
     assignor = f", {described.partition_assignor}" if described.partition_assignor else ""
-    say(f"Group {group}: {state}{assignor}, {len(members)} member{'s' * (len(members) != 1)}, lag {lag}")
+    say(
+        f"Group {group}: {state}{assignor}, {len(members)} member{'s' * (len(members) != 1)}, "
+        f"lag {shown_lag(lag_fields(lag))}"
+    )
     print_table(
         ("topic", "partition", "committed", "end", "lag", "member"),
         [(row.topic, row.partition, row.committed, row.end_offset, row.lag, row.member) for row in progress],
@@ -213,23 +220,21 @@ def progress_of(client: "AdminClient", described: Any) -> list[Progress]:
         for member in described.members
         for place in member.assignment.topic_partitions
     }
-    committed = {(place.topic, place.partition): place.offset for place in committed_places(client, described.group_id)}
+    group = described.group_id
+    committed = {(place.topic, place.partition): place.offset for place in committed_places(client, group)}
     existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    keys = sorted(
-        (topic, index)
-        for topic, index in committed.keys() | owners.keys()
-        if topic in existing and index in existing[topic].partitions
+    read = places_read(
+        committed,
+        owners,
+        {name: len(topic.partitions) for name, topic in existing.items()},
+        is_simple=described.is_simple_consumer_group,
+        subscribed=group_configs(client, [group])[group].values.get(TOPIC, ""),
     )
-    ends = offset_range(client, [TopicPartition(*key) for key in keys])
+    ranges = known_offset_range(client, [TopicPartition(*place) for place in read])
+    found = [standing(place, committed.get(place), *ranges.get(place, (None, None))) for place in read]
     return [
-        Progress(
-            *key,
-            committed=committed.get(key),
-            end_offset=ends[key][1],
-            lag=ends[key][1] - committed[key] if key in committed else None,
-            member=owners.get(key),
-        )
-        for key in keys
+        Progress(each.topic, each.partition, each.position, each.end_offset, each.lag, owners.get(place))
+        for place, each in zip(read, found, strict=True)
     ]
 
 

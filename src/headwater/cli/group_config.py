@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SUBSCRIPTION = "headwater.subscription."
 TOPIC, KIND = f"{SUBSCRIPTION}topic", f"{SUBSCRIPTION}kind"
 RETENTION, PAUSED = f"{SUBSCRIPTION}retention.ms", f"{SUBSCRIPTION}paused"
+OFFSET_RESET = "share.auto.offset.reset"
 
 
 def alter_group_config(

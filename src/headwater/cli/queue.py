@@ -18,6 +18,7 @@ from headwater.cli.client import (
     topic_metadata,
 )
 from headwater.cli.consume import stop_signals
+from headwater.cli.group_lag import lag_fields, table_rows
 from headwater.cli.output import Problem, note, print_json, print_table, say
 from headwater.cli.subscription import Name, show_subscription
 from headwater.cli.subscription_facts import QUEUE, readers, subscription
@@ -44,7 +45,7 @@ def list_queues(
                 "queue": facts.name,
                 "topic": each or None,
                 "state": facts.shown_state,
-                "lag": facts.lag(each),
+                **lag_fields(facts.lag(each or None)),
                 "dead_letters": facts.config.values.get(DEAD_LETTERS, ""),
             }
             for facts, each in readers(client, topic)
@@ -55,7 +56,7 @@ def list_queues(
         return
     print_table(
         ("queue", "topic", "state", "lag", "dead letters"),
-        [tuple(row.values()) for row in rows],
+        table_rows(rows),
         empty="No queues yet. `headwater subscription create TOPIC NAME --queue` makes one.",
     )
 

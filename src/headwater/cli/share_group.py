@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.cli.output import Problem
 from headwater.cli.raw_request import ask, brokers, check, coordinator, message
@@ -22,6 +22,8 @@ class ListedGroup:
     state: str
     kind: str
     """Kafka's word: classic, consumer, share or streams."""
+    is_simple: bool = False
+    """It keeps offsets, and has never shared out partitions."""
 
     @property
     def is_share(self) -> bool:
@@ -44,7 +46,8 @@ def list_groups(client: "AdminClient") -> dict[str, ListedGroup]:
         check(answer.error_code, None, "The list of groups")
         for group in answer.groups:
             kind = group.group_type.lower() or "unknown"
-            found[group.group_id] = ListedGroup(group.group_id, _words(group.group_state), kind)
+            is_simple = group.protocol_type == ""
+            found[group.group_id] = ListedGroup(group.group_id, _words(group.group_state), kind, is_simple)
     return found
 
 
@@ -65,9 +68,6 @@ def configured_groups(client: "AdminClient") -> list[str]:
 
 
 def share_members(client: "AdminClient", group: str) -> list[ShareMember]:
-    answer = ask(coordinator(client, group), SHARE_GROUP_DESCRIBE, 1, group_ids=[group])
-    (described,) = answer.groups
-    check(described.error_code, described.error_message, f"Group {group}")
     return [
         ShareMember(
             member.member_id,
@@ -75,8 +75,18 @@ def share_members(client: "AdminClient", group: str) -> list[ShareMember]:
             member.client_host,
             sum(len(topic.partitions) for topic in member.assignment.topic_partitions),
         )
-        for member in described.members
+        for member in _described_members(client, group)
     ]
+
+
+def share_assigned(client: "AdminClient", group: str) -> set[tuple[str, int]]:
+    """What the members of a group read now."""
+    return {
+        (topic.topic_name, index)
+        for member in _described_members(client, group)
+        for topic in member.assignment.topic_partitions
+        for index in topic.partitions
+    }
 
 
 def share_offsets(client: "AdminClient", group: str) -> dict[tuple[str, int], tuple[int, int | None]]:
@@ -104,6 +114,13 @@ def start_share_group(client: "AdminClient", group: str, topic: str, offsets: Ma
     for responded in answer.responses:
         for each in responded.partitions:
             check(each.error_code, each.error_message, f"Partition {each.partition_index} of {topic}")
+
+
+def _described_members(client: "AdminClient", group: str) -> list[Any]:
+    answer = ask(coordinator(client, group), SHARE_GROUP_DESCRIBE, 1, group_ids=[group])
+    (described,) = answer.groups
+    check(described.error_code, described.error_message, f"Group {group}")
+    return list(described.members)
 
 
 def _words(state: str) -> str:

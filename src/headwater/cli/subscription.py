@@ -21,7 +21,8 @@ from headwater.cli.client import (
 from headwater.cli.duration import HELP as DURATION_HELP
 from headwater.cli.duration import parse_duration_ms, show_duration
 from headwater.cli.group import commit_offsets, describe_group
-from headwater.cli.group_config import KIND, PAUSED, RETENTION, TOPIC, alter_group_config
+from headwater.cli.group_config import KIND, OFFSET_RESET, PAUSED, RETENTION, TOPIC, alter_group_config
+from headwater.cli.group_lag import lag_fields, shown_lag, table_rows
 from headwater.cli.output import Problem, confirm, print_json, print_table, say
 from headwater.cli.position import HELP as POSITION_HELP
 from headwater.cli.position import parse_position, resolve
@@ -101,7 +102,7 @@ def create(
         settings[RETENTION] = str(_retention_ms(retention))
     if queue:
         # For partitions that the topic gets later: nothing in them came before the subscription.
-        settings["share.auto.offset.reset"] = "earliest"
+        settings[OFFSET_RESET] = "earliest"
     position = parse_position(start or "latest", time.time_ns() // 1_000_000)
     with admin(bootstrap) as client:
         indexes = set(topic_metadata(client, topic, bootstrap).partitions)
@@ -110,7 +111,8 @@ def create(
         if dead_letter is not None:
             _check_takes_letters(client, dead_letter)
         if existing is not None and start is None:
-            indexes -= {place.partition for place in existing.places if place.topic == topic}
+            has_position = (place for place in existing.places if place.position is not None)
+            indexes -= {place.partition for place in has_position if place.topic == topic}
         offsets = resolve(client, [TopicPartition(topic, index) for index in sorted(indexes)], position)
         if queue:
             # The settings first: they are what makes a queue that nobody has used yet.
@@ -143,7 +145,7 @@ def list_subscriptions(
                 "topic": each or None,
                 "kind": facts.kind,
                 "state": facts.shown_state,
-                "lag": facts.lag(each),
+                **lag_fields(facts.lag(each or None)),
                 "retention_ms": facts.retention_ms if facts.explicit_topic in ("", each) else 0,
             }
             for facts, each in readers(client, topic)
@@ -153,7 +155,7 @@ def list_subscriptions(
         return
     print_table(
         ("subscription", "topic", "kind", "state", "lag", "retention"),
-        [(*list(row.values())[:-1], _shown_retention(int(str(row["retention_ms"])))) for row in rows],
+        [(*row[:-1], _shown_retention(int(str(row[-1])))) for row in table_rows(rows)],
         empty="No subscriptions yet. `headwater subscription create TOPIC NAME` makes one.",
     )
 
@@ -207,7 +209,7 @@ def show_subscription(client: "AdminClient", facts: SubscriptionFacts, bootstrap
         return
     say(
         f"Subscription {facts.name} to {', '.join(facts.topics) or 'nothing yet'}: {facts.kind}, {facts.shown_state}, "
-        f"{len(members)} member{'s' * (len(members) != 1)}, lag {facts.lag()}, "
+        f"{len(members)} member{'s' * (len(members) != 1)}, lag {shown_lag(lag_fields(facts.lag()))}, "
         f"retention {_shown_retention(facts.retention_ms)}"
     )
     print_table(
@@ -265,7 +267,7 @@ def _as_json(facts: SubscriptionFacts, members: list[dict[str, object]]) -> dict
         "topics": facts.topics,
         "kind": facts.kind,
         "state": facts.shown_state,
-        "lag": facts.lag(),
+        **lag_fields(facts.lag()),
         "retention_ms": facts.retention_ms,
         "members": members,
         "partitions": [asdict(place) for place in facts.places],

@@ -24,6 +24,8 @@ class ListedGroup:
     kind: str
     """classic, consumer or share."""
     state: str
+    is_simple: bool = False
+    """It keeps offsets, and has never shared out partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ async def list_groups(context: Context) -> list[ListedGroup]:
         answer = await raw.ask(broker, LIST_GROUPS, 5, states_filter=[], types_filter=[])
         raw.check(answer.error_code, None, "The list of groups")
         for group in answer.groups:
-            found[group.group_id] = ListedGroup(group.group_id, group.group_type.lower(), _words(group.group_state))
+            kind, is_simple = group.group_type.lower(), group.protocol_type == ""
+            found[group.group_id] = ListedGroup(group.group_id, kind, _words(group.group_state), is_simple)
     return [found[name] for name in sorted(found)]
 
 
@@ -155,4 +158,8 @@ async def find_group(context: Context, name: str) -> ListedGroup:
     for group in await list_groups(context):
         if group.name == name:
             return group
-    raise Problem(404, "Unknown group", f"There is no group {name}.", group=name)
+    raise unknown_group(name)
+
+
+def unknown_group(name: str) -> Problem:
+    return Problem(404, "Unknown group", f"There is no group {name}.", group=name)

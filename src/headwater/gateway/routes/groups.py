@@ -1,5 +1,7 @@
 """/v1/groups: who reads, how far they are, and who left why."""
 
+from collections.abc import Mapping, Sequence
+
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,11 +10,14 @@ from starlette.routing import BaseRoute
 from headwater.gateway.broker_pages import broker_page
 from headwater.gateway.context import Context
 from headwater.gateway.kafka import groups
-from headwater.gateway.kafka.admin import Place
-from headwater.gateway.kafka.groups import SHARE, GroupMember, ListedGroup
+from headwater.gateway.kafka.brokers import Refused
+from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.kafka.group_readers import KEYS, GroupReader, group_readers
+from headwater.gateway.kafka.groups import ListedGroup
 from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.openapi import answer, operation
 from headwater.gateway.problems import Problem
+from headwater.gateway.subscriptions.group_settings import group_configs, problem_of
 
 MAX_WITH_LAG = 500
 """Groups whose lag is asked for in a list; of more than these it is not told."""
@@ -22,7 +27,8 @@ class GroupSummary(Struct):
     name: str
     kind: str
     state: str
-    members: int
+    members: int | None
+    """null, as the next ones: not known."""
     lag: int | None
     unknown_partitions: int | None
     """As in a group's own page."""
@@ -51,7 +57,7 @@ class Progress(Struct):
     """For a share group: where the records begin that it has not settled."""
     end_offset: int | None
     lag: int | None
-    """Of a partition that a member is assigned and nobody has committed: from the start of its log."""
+    """Of a partition without a position: from the start of its log; of a queue, from where it would begin."""
 
 
 class Departure(Struct):
@@ -68,8 +74,8 @@ class Group(Struct):
     lag: int | None
     """The sum of what is known."""
     unknown_partitions: int
-    """How many partitions have no known position: those that a member is assigned and nobody has committed, whose lag
-    is counted from the start of the log, and those that nobody leads, whose lag is not counted."""
+    """How many partitions that it reads have no known position: those without a commit, whose lag is counted from the
+    start of the log, and those that no node leads, whose lag is not counted."""
     members: list[Member]
     partitions: list[Progress]
     departures: list[Departure] | None
@@ -97,17 +103,21 @@ def routes(context: Context) -> list[BaseRoute]:
 
 async def described(context: Context, name: str) -> Group:
     group = await groups.find_group(context, name)
-    found = await groups.members(context, group)
-    partitions = await _progress(context, group, found)
-    lag, unknown = _total(partitions)
+    found = (await group_readers(context, [group], await _settings(context, [group]))).get(name)
+    if found is None:
+        raise groups.unknown_group(name)
+    lag = found.lag
     return Group(
         group.name,
         group.kind,
         group.state,
-        lag,
-        unknown,
-        [Member(m.member_id, m.client_id, m.host, [AssignedPartition(*place) for place in m.places]) for m in found],
-        partitions,
+        lag.records,
+        lag.unknown_partitions,
+        [
+            Member(m.member_id, m.client_id, m.host, [AssignedPartition(*place) for place in m.places])
+            for m in found.members
+        ],
+        [Progress(each.topic, each.partition, each.position, each.end_offset, each.lag) for each in found.standings],
         await _departures(context, group.name),
     )
 
@@ -115,85 +125,23 @@ async def described(context: Context, name: str) -> Group:
 async def summaries(context: Context) -> list[GroupSummary]:
     listed = await groups.list_groups(context)
     asked = listed[:MAX_WITH_LAG]
-    streams = [group.name for group in asked if group.kind != SHARE]
-    members = await groups.consumer_members(context, streams)
-    committed = await groups.committed(context, streams)
-    totals: dict[str, tuple[int | None, int]] = {}
-    for name, partitions in (await _stream_progress(context, committed, members)).items():
-        totals[name] = _total(partitions)
-    for group in asked:
-        if group.kind == SHARE:
-            try:
-                members[group.name] = await groups.members(context, group)
-                positions = await groups.share_positions(context, group.name)
-                totals[group.name] = _share_total(positions, _assigned(members[group.name]))
-            except Problem:
-                continue  # gone since it was listed
-    return [
-        GroupSummary(
-            group.name,
-            group.kind,
-            group.state,
-            len(members.get(group.name, ())),
-            *totals.get(group.name, (None, None)),
-        )
-        for group in listed
-    ]
+    found = await group_readers(context, asked, await _settings(context, asked), skips_silent=True)
+    return [_summary(group, found.get(group.name)) for group in listed]
 
 
-def _total(partitions: list[Progress]) -> tuple[int | None, int]:
-    lags = [each.lag for each in partitions if each.lag is not None]
-    unknown = sum(1 for each in partitions if each.committed is None or each.lag is None)
-    return sum(lags) if lags else None, unknown
+def _summary(group: ListedGroup, found: GroupReader | None) -> GroupSummary:
+    if found is None:
+        return GroupSummary(group.name, group.kind, group.state, None, None, None)
+    lag = found.lag
+    return GroupSummary(group.name, group.kind, group.state, len(found.members), lag.records, lag.unknown_partitions)
 
 
-def _share_total(positions: dict[Place, tuple[int, int | None]], assigned: set[Place]) -> tuple[int | None, int]:
-    lags = [lag for _, lag in positions.values() if lag is not None]
-    return sum(lags) if lags else None, len(positions.keys() | assigned) - len(lags)
-
-
-async def _progress(context: Context, group: ListedGroup, members: list[GroupMember]) -> list[Progress]:
-    if group.kind == SHARE:
-        return await _share_progress(context, group.name, members)
-    committed = await groups.committed(context, [group.name])
-    return (await _stream_progress(context, committed, {group.name: members}))[group.name]
-
-
-async def _share_progress(context: Context, name: str, members: list[GroupMember]) -> list[Progress]:
-    positions = await groups.share_positions(context, name)
-    places = sorted(positions.keys() | _assigned(members))
-    ends = await groups.end_offsets(context, places)
-    told = []
-    for place in places:
-        start, lag = positions.get(place, (None, None))
-        told.append(Progress(*place, start, ends.get(place), lag if lag is not None else _lag(start, ends.get(place))))
-    return told
-
-
-async def _stream_progress(
-    context: Context, committed: dict[str, dict[Place, int]], members: dict[str, list[GroupMember]]
-) -> dict[str, list[Progress]]:
-    """Of classic and consumer groups, by name."""
-    places = {name: sorted(offsets.keys() | _assigned(members.get(name, []))) for name, offsets in committed.items()}
-    ends = await groups.end_offsets(context, {place for found in places.values() for place in found})
-    uncommitted = {place for name, found in places.items() for place in found if place not in committed[name]}
-    starts = await groups.start_offsets(context, uncommitted)
-    told: dict[str, list[Progress]] = {}
-    for name, offsets in committed.items():
-        told[name] = []
-        for place in places[name]:
-            offset, end = offsets.get(place), ends.get(place)
-            position = offset if offset is not None else starts.get(place)
-            told[name].append(Progress(*place, offset, end, _lag(position, end)))
-    return told
-
-
-def _assigned(members: list[GroupMember]) -> set[Place]:
-    return {place for member in members for place in member.places}
-
-
-def _lag(position: int | None, end: int | None) -> int | None:
-    return max(end - position, 0) if position is not None and end is not None else None
+async def _settings(context: Context, listed: Sequence[ListedGroup]) -> dict[str, Mapping[str, str]]:
+    try:
+        configs = await group_configs(context.subscriptions.brokers, [group.name for group in listed], KEYS)
+    except (Refused, BrokerGone) as error:
+        raise problem_of(error) from None
+    return {name: config.values for name, config in configs.items()}
 
 
 async def _departures(context: Context, group: str) -> list[Departure] | None:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from headwater.gateway.context import Context
-from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
-from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.kafka.groups import SHARE, ListedGroup, committed, end_offsets, list_groups
+from headwater.gateway.kafka.brokers import Brokers
+from headwater.gateway.kafka.group_readers import group_readers
+from headwater.gateway.kafka.groups import SHARE, ListedGroup, list_groups
 from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.problems import Problem
 from headwater.gateway.subscriptions.group_settings import (
@@ -19,9 +19,8 @@ from headwater.gateway.subscriptions.group_settings import (
     configured_groups,
     group_configs,
 )
-from headwater.wire.codec import Message
+from headwater.model.group_lag import Standing, TotalLag, total
 
-DESCRIBE_SHARE_GROUP_OFFSETS = 90
 UNUSED = "unused"
 MAX_LISTED = 1_000
 
@@ -33,14 +32,15 @@ class Facts:
     state: str
     """Of its group; `unused` if there is none yet."""
     config: GroupConfig
-    lags: dict[str, int] = field(default_factory=dict)
-    """By topic, of what it has a position in."""
+    standings: list[Standing] = field(default_factory=list)
+    """In what it reads."""
+    members: int = 0
 
     @property
     def topic(self) -> str:
         """Empty if it reads none, or several."""
-        named = self.config.values.get(TOPIC, "")
-        return named or (next(iter(self.lags)) if len(self.lags) == 1 else "")
+        topics = {each.topic for each in self.standings}
+        return self.config.values.get(TOPIC, "") or (topics.pop() if len(topics) == 1 else "")
 
     @property
     def is_explicit(self) -> bool:
@@ -56,8 +56,8 @@ class Facts:
         return self.kind == QUEUE
 
     @property
-    def lag(self) -> int:
-        return sum(self.lags.values())
+    def lag(self) -> TotalLag:
+        return total(self.standings)
 
     @property
     def shown_state(self) -> str:
@@ -94,34 +94,15 @@ async def known(context: Context, brokers: Brokers, name: str) -> Facts:
 
 async def _facts(context: Context, brokers: Brokers, names: list[str], listed: dict[str, ListedGroup]) -> list[Facts]:
     configs = await group_configs(brokers, names)
+    settings = {name: config.values for name, config in configs.items()}
+    groups = [listed[name] for name in names if name in listed]
+    readers = await patiently(lambda: group_readers(context, groups, settings))
     found = []
     for name in names:
-        group, config = listed.get(name), configs[name]
+        group, config, reader = listed.get(name), configs[name], readers.get(name)
         is_queue = group.kind == SHARE if group is not None else config.values.get(KIND) == QUEUE
-        found.append(Facts(name, QUEUE if is_queue else STREAM, group.state if group else UNUSED, config))
-    streams = [facts.name for facts in found if not facts.is_queue and facts.state != UNUSED]
-    positions = await patiently(lambda: committed(context, streams)) if streams else {}
-    ends = await end_offsets(context, {place for places in positions.values() for place in places})
-    patience = Patience()
-    for facts in found:
-        if facts.is_queue and facts.state != UNUSED:
-            facts.lags = await _queue_lags(brokers, facts.name, patience)
-        for place, offset in positions.get(facts.name, {}).items():
-            if place in ends:
-                facts.lags[place[0]] = facts.lags.get(place[0], 0) + max(ends[place] - offset, 0)
+        state = group.state if group is not None and reader is not None else UNUSED
+        found.append(Facts(name, QUEUE if is_queue else STREAM, state, config))
+        if reader is not None:
+            found[-1].standings, found[-1].members = reader.standings, len(reader.members)
     return found
-
-
-async def _queue_lags(brokers: Brokers, name: str, patience: Patience) -> dict[str, int]:
-    asked = [Message(group_id=name, topics=None)]
-    while True:
-        try:
-            (described,) = (await brokers.ask_coordinator(name, DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=asked)).groups
-            check(described.error_code, described.error_message, f"Group {name}")
-            break
-        except (Refused, BrokerGone) as error:
-            await patience.pause(error)
-    return {
-        topic.topic_name: sum(max(each.lag, 0) for each in topic.partitions if each.error_code == 0)
-        for topic in described.topics
-    }

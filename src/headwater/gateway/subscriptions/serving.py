@@ -9,13 +9,12 @@ from starlette.requests import ClientDisconnect, Request
 
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.brokers import Brokers
-from headwater.gateway.kafka.groups import ListedGroup, members
 from headwater.gateway.kafka.reading import ReadRequest
 from headwater.gateway.problems import Problem
 from headwater.gateway.push.settings import SECRET, push_settings
 from headwater.gateway.subscriptions import changing, ending, shapes
 from headwater.gateway.subscriptions.deliveries import DeliveredRecord, Delivery, delivered_record
-from headwater.gateway.subscriptions.facts import UNUSED, Facts, all_facts, known
+from headwater.gateway.subscriptions.facts import Facts, all_facts, known
 from headwater.gateway.subscriptions.members import Member, Members
 from headwater.gateway.subscriptions.redriving import Redriving
 from headwater.gateway.subscriptions.settling import Verdict
@@ -45,10 +44,10 @@ class Serving:
             self.brokers.close()
 
     async def all(self) -> list[shapes.Subscription]:
-        return [await self._shown(facts) for facts in await all_facts(self._context, self.brokers)]
+        return [self._shown(facts) for facts in await all_facts(self._context, self.brokers)]
 
     async def describe(self, name: str) -> shapes.Subscription:
-        return await self._shown(await known(self._context, self.brokers, name))
+        return self._shown(await known(self._context, self.brokers, name))
 
     async def create(self, asked: shapes.SubscriptionIn) -> shapes.Subscription:
         async with self._turns.of(asked.name):
@@ -146,20 +145,18 @@ class Serving:
             raise Problem(409, "No dead letters", f"{name} has no dead-letter topic: only queues have one.")
         return facts.dead_letter_topic
 
-    async def _shown(self, facts: Facts) -> shapes.Subscription:
+    def _shown(self, facts: Facts) -> shapes.Subscription:
         push = push_settings(facts.config.values, is_queue=facts.is_queue)
         pump = self._context.pushing.pump(facts.name) if self._context.pushing is not None else None
-        count = 0
-        if facts.state != UNUSED:
-            kind = "share" if facts.is_queue else "consumer"
-            count = len(await members(self._context, ListedGroup(facts.name, kind, facts.state)))
+        lag = facts.lag
         return shapes.Subscription(
             name=facts.name,
             topic=facts.topic or None,
             kind="queue" if facts.is_queue else "stream",
             state=facts.shown_state,
-            lag=facts.lag,
-            members=count,
+            lag=lag.records,
+            unknown_partitions=lag.unknown_partitions,
+            members=facts.members,
             in_flight=self.members.held(facts.name) + (pump.held if pump is not None else 0)
             if facts.is_queue
             else None,

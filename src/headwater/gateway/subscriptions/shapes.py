@@ -66,7 +66,11 @@ class Subscription(Struct, omit_defaults=False):
     topic: str | None
     kind: Kind
     state: str
-    lag: int
+    lag: int | None
+    """The sum of what is known; null if nothing is."""
+    unknown_partitions: int
+    """How many partitions that it reads have no position, and are counted from where it would begin, or no leader, and
+    are not counted."""
     members: int
     in_flight: int | None
     """Of a queue: records that are held through this gateway."""

@@ -4,7 +4,7 @@ import { get, isGone, request } from "../api.js";
 import { h, link, path, show } from "../dom.js";
 import { ago, count, time } from "../format.js";
 import { badge, chips, confirm, empty, facts, failed, field, head, live, notice, panel, stat, stateBadge, table, toast } from "../widgets.js";
-import { isQueue } from "./groups.js";
+import { isQueue, withoutPosition } from "./groups.js";
 import { keyCell, recordDetail, valueCell } from "./record.js";
 
 const DEAD_LETTERS = 50;
@@ -52,9 +52,8 @@ export async function group(main, { parts: [name], signal }) {
     positions.update(found.partitions.map((one) => ({ ...one, part: (one.lag ?? 0) / most, inFlight: lent?.get(`${one.topic}/${one.partition}`) })));
     show(noneLeft, found.departures ? empty("Nobody left since its coordinator started") : empty("Not known", "No broker that this gateway can ask coordinates the group."));
     left.update([...(found.departures ?? [])].sort((a, b) => b.at - a.at));
-    const lag = found.partitions.reduce((sum, one) => sum + (one.lag ?? 0), 0);
-    lags.push(lag);
-    figures.lag.set(count(lag), { unit: "records", values: lags.slice(-60) });
+    lags.push(found.lag);
+    figures.lag.set(count(found.lag), { unit: found.unknown_partitions > 0 ? `records, ${withoutPosition(found.unknown_partitions)}` : "records", values: lags.slice(-60) });
     figures.members.set(count(found.members.length));
     figures.partitions.set(count(found.partitions.length));
     if (!queue) return;

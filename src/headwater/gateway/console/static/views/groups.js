@@ -36,5 +36,8 @@ export async function groups(main, { signal }) {
 export const isQueue = (group) => group.kind === "share" || group.kind === "queue";
 
 function lag(row) {
-  return row.lag > 0 && row.members === 0 ? h("span", { title: "Nobody reads." }, count(row.lag), " ", badge("no readers", "warn")) : count(row.lag);
+  return [count(row.lag), row.lag > 0 && row.members === 0 && [" ", h("span", { title: "Nobody reads." }, badge("no readers", "warn"))],
+    row.unknown_partitions > 0 && h("div", { class: "muted", title: "What they hold is counted from where the group would begin; partitions without a leader are not counted." }, withoutPosition(row.unknown_partitions))];
 }
+
+export const withoutPosition = (partitions) => `${count(partitions)} ${partitions === 1 ? "partition" : "partitions"} without a position`;

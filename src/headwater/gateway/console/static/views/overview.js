@@ -74,7 +74,8 @@ export async function overview(main, { signal }) {
     health.nodes.set(up, { state, unit: (cluster.controller ?? -1) >= 0 ? `controller ${cluster.controller}` : "" });
     health.under.set(count(cluster.under_replicated), { state: cluster.under_replicated ? "warn" : "" });
     health.offline.set(count(cluster.offline), { state: cluster.offline ? "bad" : "" });
-    const total = listed.groups.reduce((sum, group) => sum + (group.lag ?? 0), 0);
+    const known = listed.groups.filter((group) => group.lag !== null);
+    const total = known.length || !listed.groups.length ? known.reduce((sum, group) => sum + group.lag, 0) : null;
     lags.push(total);
     figures.lag.set(count(total), { unit: "records", values: lags.slice(-60) });
     lagging.update([...listed.groups].sort((a, b) => (b.lag ?? 0) - (a.lag ?? 0)).slice(0, MOST_LAG));

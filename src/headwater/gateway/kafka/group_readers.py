@@ -1,0 +1,106 @@
+"""Groups with their members and how far each is in what it reads: one way for every page and route that tells a lag."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headwater.gateway.context import Context
+from headwater.gateway.kafka import groups
+from headwater.gateway.kafka.groups import SHARE, GroupMember, ListedGroup
+from headwater.gateway.problems import Problem
+from headwater.gateway.subscriptions.group_settings import OFFSET_RESET, TOPIC
+from headwater.model.group_lag import Place, Standing, TotalLag, places_read, standing, total
+
+KEYS = (TOPIC, OFFSET_RESET)
+"""The settings of a group that say what it reads where it has no position."""
+FROM_END = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReader:
+    group: ListedGroup
+    members: list[GroupMember]
+    standings: list[Standing]
+
+    @property
+    def lag(self) -> TotalLag:
+        return total(self.standings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    members: list[GroupMember]
+    positions: dict[Place, int]
+    lags: dict[Place, int]
+    """Of a queue, as the broker counts: what it has settled above its position is no lag."""
+
+    @property
+    def assigned(self) -> set[Place]:
+        return {place for member in self.members for place in member.places}
+
+
+async def group_readers(
+    context: Context,
+    listed: Sequence[ListedGroup],
+    settings: Mapping[str, Mapping[str, str]],
+    *,
+    skips_silent: bool = False,
+) -> dict[str, GroupReader]:
+    """By name, without groups that are gone. `settings` are those of each group, the KEYS at least. With `skips_silent`
+    also without queues whose coordinator does not answer. Raises Problem."""
+    read = await _read_streams(context, [group.name for group in listed if group.kind != SHARE])
+    for group in listed:
+        if group.kind == SHARE:
+            try:
+                read[group.name] = await _read_queue(context, group)
+            except Problem as problem:
+                if not skips_silent and problem.status != 404:
+                    raise
+    counts = {name: len(topic.partitions) for name, topic in (await context.admin.metadata()).topics.items()}
+    places = {
+        group.name: places_read(
+            read[group.name].positions,
+            read[group.name].assigned,
+            counts,
+            is_simple=group.is_simple,
+            subscribed=settings[group.name].get(TOPIC, ""),
+        )
+        for group in listed
+        if group.name in read
+    }
+    ends = await groups.end_offsets(context, {place for found in places.values() for place in found})
+    starts = await groups.start_offsets(
+        context, {place for name, found in places.items() for place in found if place not in read[name].positions}
+    )
+    found = {}
+    for group in listed:
+        if group.name in read:
+            begins_at_end = group.kind == SHARE and settings[group.name].get(OFFSET_RESET, FROM_END) == FROM_END
+            of_group = read[group.name]
+            standings = [_standing(of_group, place, starts, ends, begins_at_end) for place in places[group.name]]
+            found[group.name] = GroupReader(group, of_group.members, standings)
+    return found
+
+
+async def _read_streams(context: Context, names: list[str]) -> dict[str, _Read]:
+    members = await groups.consumer_members(context, names)
+    committed = await groups.committed(context, names) if names else {}
+    return {name: _Read(members[name], committed.get(name, {}), {}) for name in names if name in members}
+
+
+async def _read_queue(context: Context, group: ListedGroup) -> _Read:
+    members = await groups.members(context, group)
+    told = await groups.share_positions(context, group.name)
+    return _Read(
+        members,
+        {place: start for place, (start, _) in told.items()},
+        {place: lag for place, (_, lag) in told.items() if lag is not None},
+    )
+
+
+def _standing(
+    read: _Read, place: Place, starts: Mapping[Place, int], ends: Mapping[Place, int], begins_at_end: bool
+) -> Standing:
+    position, end = read.positions.get(place), ends.get(place)
+    if place in read.lags:
+        return Standing(*place, position, end, read.lags[place])
+    return standing(place, position, starts.get(place), end, begins_at_end=begins_at_end)
