@@ -41,6 +41,26 @@ def test_every_operation_says_what_it_takes_and_gives(http: httpx.Client) -> Non
         assert "400" in operation["responses"]
 
 
+def test_a_parameter_that_no_operation_knows_is_refused_by_every_one(http: httpx.Client, topic: str) -> None:
+    described = http.get("/openapi.json").json()
+    operations = [(path, method) for path, item in described["paths"].items() for method in item]
+    assert len(operations) > 20
+    for path, method in operations:
+        there = path.format(topic=topic, name=topic, group=topic)
+        body = {} if method in ("post", "patch", "put") else None
+        refused = http.request(method, there, params={"partitoin": "1"}, json=body)
+        assert refused.status_code == 400, (method, path, refused.text)
+        raw = path.endswith("/records") and method == "post"
+        assert ("Parameters in the query are for raw bodies" if raw else "'partitoin'") in refused.json()["detail"]
+    known = http.get(f"/v1/topics/{topic}/records", params={"form": "end"}).json()["detail"]
+    assert known == (
+        "There is no parameter 'form' here; there are partition, offset, from, limit, max_bytes, wait_ms, key, decode."
+    )
+    raw = http.post(f"/v1/topics/{topic}/records?kee=1", content=b"x", headers={"Content-Type": "text/plain"})
+    assert raw.status_code == 400 and "kee" in raw.json()["detail"]
+    assert http.get(f"/v1/topics/{topic}").status_code == 200, "nothing was done"
+
+
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
 def test_requests_made_from_the_description_meet_no_error_of_ours(
     gateway: GatewayThread, http: httpx.Client, mode: schemathesis.GenerationMode

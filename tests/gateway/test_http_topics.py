@@ -177,7 +177,11 @@ def test_the_cluster_names_its_nodes(http: httpx.Client, headwater_session: Brok
     (node,) = shown["nodes"]
     assert (node["host"], node["port"]) == (headwater_session.host, headwater_session.port)
     assert node["node_id"] == shown["controller"]
-    assert node["leads"] >= 3 and node["replicas"] >= 3
+    listed = http.get("/v1/topics").json()["topics"]
+    made = sum(topic["partitions"] for topic in listed)
+    assert node["leads"] == made >= 3 and node["replicas"] == made, "of what /v1/topics lists"
+    everything = sum(topic["partitions"] for topic in http.get("/v1/topics?internal=true").json()["topics"])
+    assert node["internal_leads"] == everything - made
     assert shown["under_replicated"] == shown["offline"] == 0
     assert shown["cluster_id"]
 

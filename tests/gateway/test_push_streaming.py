@@ -205,6 +205,11 @@ def test_a_frame_that_cannot_be_read_ends_the_socket_with_a_reason(
             socket.recv(timeout=10)
 
 
+def test_a_parameter_that_no_socket_knows_is_refused(gateway: GatewayThread) -> None:
+    with socket_to(gateway, "nobody-there", kredit=5) as socket:
+        assert heard(socket, "problem")["detail"] == "There is no parameter 'kredit' here; there are credit."
+
+
 def test_a_socket_to_nobody_is_told_so(gateway: GatewayThread) -> None:
     with socket_to(gateway, "nobody-there") as socket:
         assert heard(socket, "problem")["title"] == "Unknown subscription"

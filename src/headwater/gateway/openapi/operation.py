@@ -17,7 +17,7 @@ them as keyword arguments of these names; what does not fit is answered with 400
 are only described: a handler that lies about them is found by the tests.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from headwater.gateway.problems import Problem, bad_request
 
 JSON = "application/json"
 MAX_QUERY_BYTES = 8 * 1024
+MAX_SHOWN_CHARS = 100
 ROUTE = "headwater.route"
 """Where the scope of a request says which route it took, for the metrics."""
 
@@ -105,6 +106,8 @@ def operation(
         given: dict[str, Any] = {}
         if query is not None and not bodies:
             given["query"] = read_query(request, query)
+        elif not bodies:
+            check_names(request.query_params, ())
         if decode is not None:
             content = await read_body(request.receive, request.headers, limit_bytes, context.budget)
             if content or is_body_required:
@@ -141,9 +144,18 @@ def read_query(request: Request, into: type[msgspec.Struct]) -> Any:
     given: dict[str, str] = {}
     for key, value in request.query_params.multi_items():
         if key in given:
-            raise bad_request(f"The parameter {key[:100]} is given twice.")
+            raise bad_request(f"The parameter {key[:MAX_SHOWN_CHARS]} is given twice.")
         given[key] = value
+    check_names(given, into.__struct_encode_fields__)
     try:
         return msgspec.convert(given, into, strict=False)
     except msgspec.ValidationError as error:
         raise bad_request(f"The query cannot be read: {error}.") from None
+
+
+def check_names(given: Iterable[str], known: Collection[str]) -> None:
+    """Raise a Problem for a parameter that does not exist: one that is misspelt must not be passed over."""
+    for name in given:
+        if name not in known:
+            there_are = f"there are {', '.join(known)}" if known else "there are none"
+            raise bad_request(f"There is no parameter {name[:MAX_SHOWN_CHARS]!r} here; {there_are}.")

@@ -17,6 +17,7 @@ from headwater.gateway.context import Context
 from headwater.gateway.kafka.brokers import Refused
 from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.openapi import operation
+from headwater.gateway.openapi.operation import check_names
 from headwater.gateway.problems import Problem, too_busy
 from headwater.gateway.push.dispatcher import Dispatcher
 from headwater.gateway.push.events import EventStream, parse_event_id
@@ -33,6 +34,7 @@ MAX_STREAMED = 500
 """Clients of events and sockets, together."""
 PATIENCE_S = 5.0
 """A client that lost its connection comes back before the gateway has seen that it went."""
+CREDIT = "credit"
 LAST_EVENT_ID = "last-event-id"
 
 
@@ -153,7 +155,8 @@ async def _member(context: Context, name: str) -> Member:
 
 
 def _credit(websocket: WebSocket) -> int:
-    text = websocket.query_params.get("credit", "100")
+    check_names(websocket.query_params, (CREDIT,))
+    text = websocket.query_params.get(CREDIT, "100")
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= MAX_CREDIT):
         raise Problem(400, "Bad request", f"credit is a number from 0 to {MAX_CREDIT}.")
     return int(text)

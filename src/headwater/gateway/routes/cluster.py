@@ -1,6 +1,7 @@
 """/v1/cluster: nodes, who leads what, and what lacks replicas."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -8,8 +9,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from headwater.gateway.context import Context
+from headwater.gateway.kafka.admin import is_internal
 from headwater.gateway.openapi import answer, operation
 from headwater.wire.codec import Message
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata, PartitionMetadata
 
 
 class Node(Struct):
@@ -22,9 +27,11 @@ class Node(Struct):
     down_since_ms: int | None
     """None while it is up, or if that is not known."""
     leads: int
-    """Partitions."""
+    """Partitions of the topics that people made."""
+    internal_leads: int
+    """Partitions of the cluster's own topics."""
     replicas: int
-    """Of partitions that it holds or, while it is down, is to hold."""
+    """Of partitions of the topics that people made, that it holds or, while it is down, is to hold."""
     size_bytes: int | None
     """On its disk; None if it does not tell."""
 
@@ -48,7 +55,8 @@ def routes(context: Context) -> list[BaseRoute]:
     async def describe_cluster(request: Request) -> Response:
         described = await context.admin.cluster()
         metadata = await context.admin.metadata()
-        partitions = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
+        own, internal = _partitions(metadata, internal=False), _partitions(metadata, internal=True)
+        partitions = own + internal
         sizes = await asyncio.gather(*(_size_bytes(context, node) for node in described.brokers))
         nodes = [
             Node(
@@ -58,8 +66,9 @@ def routes(context: Context) -> list[BaseRoute]:
                 node.rack or None,
                 not node.is_fenced,
                 None,
-                sum(partition.leader == node.broker_id for partition in partitions),
-                sum(node.broker_id in partition.replicas for partition in partitions),
+                sum(partition.leader == node.broker_id for partition in own),
+                sum(partition.leader == node.broker_id for partition in internal),
+                sum(node.broker_id in partition.replicas for partition in own),
                 held,
             )
             for node, held in zip(described.brokers, sizes, strict=True)
@@ -80,3 +89,8 @@ def routes(context: Context) -> list[BaseRoute]:
             answers={200: Cluster}, problems=(502,),
         )
     ]  # fmt: skip
+
+
+def _partitions(metadata: "ClusterMetadata", *, internal: bool) -> "list[PartitionMetadata]":
+    topics = [topic for name, topic in metadata.topics.items() if is_internal(name) == internal]
+    return [partition for topic in topics for partition in topic.partitions.values()]
