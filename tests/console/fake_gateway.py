@@ -26,6 +26,9 @@ AVRO_2 = AVRO_1.replace("]}", ',{"name":"currency","type":"string","default":"EU
 DEFAULTS = {
     "cleanup.policy": "delete",
     "compression.type": "producer",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "max.compaction.lag.ms": "9223372036854775807",
     "max.message.bytes": "1048588",
     "min.insync.replicas": "1",
     "retention.bytes": "-1",
@@ -116,6 +119,7 @@ class FakeGateway:
                 "internal": name.startswith("__"),
             }
             for name, topic in self.topics.items()
+            if not name.startswith("__") or request.query_params.get("internal") == "true"
         ]
         return JSONResponse({"topics": told})
 
@@ -191,14 +195,26 @@ class FakeGateway:
 
     async def cluster(self, request: Request) -> Response:
         self._admit(request)
+
+        def led(node: int, is_internal: bool) -> int:
+            topics = [name for name in self.topics if name.startswith("__") == is_internal]
+            partitions = [partition for name in topics for partition in self._described(name)["partitions"]]
+            return sum(partition["leader"] == node for partition in partitions)
+
         nodes = [
             {"node_id": number, "host": f"node-{number}.shop.example", "port": 9092, "rack": f"rack-{number % 2}"}
-            | {"leads": 14 + number, "replicas": 40, "size_bytes": (8 + number) * 10**9}
-            | {"is_up": True, "down_since_ms": None}
+            | {"leads": led(number, False), "internal_leads": led(number, True), "replicas": 12}
+            | {"size_bytes": (8 + number) * 10**9, "is_up": True, "down_since_ms": None}
             for number in (1, 2, 3)
         ]
         if self.lost_node_since_ms is not None:
-            nodes[2] |= {"is_up": False, "down_since_ms": self.lost_node_since_ms, "leads": 0, "size_bytes": None}
+            nodes[2] |= {
+                "is_up": False,
+                "down_since_ms": self.lost_node_since_ms,
+                "leads": 0,
+                "internal_leads": 0,
+                "size_bytes": None,
+            }
         told = {"cluster_id": "k3yQx0v2RzmHbS9tZ1aWcA", "controller": 2, "nodes": nodes}
         return JSONResponse({**told, "under_replicated": 1 if self.topics else 0, "offline": 0})
 
@@ -267,8 +283,8 @@ class FakeGateway:
         query = {"query": "revenue", "batch": 812, "rows": 1_204_500, "rows_per_s": 1520.4, "processed_per_s": 9870.1}
         query |= {"batch_ms": 640, "lag": 310, "state_rows": 8800, "state_bytes": 3_400_000, "watermark": None}
         status = {"pipeline": "revenue-by-minute", "run": "r1", "state": "running", "host": "spark-1", "pid": 4711}
-        status |= {"file": "revenue.yaml", "started_ms": now_ms - 7_200_000, "updated_ms": now_ms - 2_000, "error": ""}
-        failed = {**status, "pipeline": "archive", "state": "failed", "queries": [], "file": "archive.yaml"}
+        status |= {"file": "revenue.toml", "started_ms": now_ms - 7_200_000, "updated_ms": now_ms - 2_000, "error": ""}
+        failed = {**status, "pipeline": "archive", "state": "failed", "queries": [], "file": "archive.toml"}
         failed["error"] = "The bucket does not exist: s3://shop-archive"
         told = [failed, {**status, "queries": [{**query, "restarts": 1}]}]
         return JSONResponse({"pipelines": told if self.topics else []})

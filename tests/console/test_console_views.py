@@ -228,6 +228,60 @@ def test_a_message_opens_with_its_headers_and_its_schema(open_page: OpenPage, ad
     expect(page.locator(".detail .facts")).to_contain_text("trace")
 
 
+def test_a_row_opens_and_closes_with_a_click_anywhere_on_it(open_page: OpenPage, address: str) -> None:
+    page = open_page(f"{address}/#/topics/orders")
+    row = page.locator(".messages tbody tr.openable").first
+    row.locator("td.value").click()
+    expect(page.locator("pre.body")).to_be_visible()
+    expect(row.locator(".open")).to_have_attribute("aria-expanded", "true")
+    page.locator("pre.body").click()
+    expect(page.locator("pre.body")).to_be_visible()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('.messages td.value'))")
+    row.locator("td.key").dispatch_event("click")
+    expect(row.locator(".open")).to_have_attribute("aria-expanded", "true")
+    page.evaluate("getSelection().removeAllRanges()")
+    row.locator("td.key").click()
+    expect(row.locator(".open")).to_have_attribute("aria-expanded", "false")
+    page.goto(f"{address}/#/groups/shipping")
+    page.get_by_label("Dead letters").locator("tr.openable td.value").first.click()
+    expect(page.locator("pre.body")).to_be_visible()
+
+
+def test_a_dialog_goes_with_its_page(open_page: OpenPage, address: str, gateway: FakeGateway) -> None:
+    page = open_page(f"{address}/#/topics")
+    page.goto(f"{address}/#/topics/orders/settings")
+    page.get_by_role("button", name="Delete topic").click()
+    page.get_by_label("Type orders").fill("orders")
+    page.go_back()
+    expect(page.get_by_role("heading", name="Topics", exact=True)).to_be_visible()
+    expect(page.locator("dialog")).to_have_count(0)
+    page.get_by_role("button", name="New topic").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.go_forward()
+    expect(page.get_by_role("heading", name="orders", exact=True)).to_be_visible()
+    expect(page.locator("dialog")).to_have_count(0)
+    assert "orders" in gateway.topics
+
+
+def test_settings_without_a_limit_are_words(open_page: OpenPage, address: str, gateway: FakeGateway) -> None:
+    gateway.topics["orders"]["config"] |= {"retention.ms": str(2**63 - 1), "segment.bytes": str(2**63 - 1)}
+    page = open_page(f"{address}/#/topics/orders/settings")
+    for name, words in (
+        ("flush.ms", "never"),
+        ("flush.messages", "never"),
+        ("max.compaction.lag.ms", "no limit"),
+        ("retention.ms", "for ever"),
+        ("retention.bytes", "no limit"),
+        ("segment.bytes", "no limit"),
+        ("max.message.bytes", "1.0 MiB"),
+    ):
+        row = page.get_by_role("row", name=re.compile(f"^{re.escape(name)} "))
+        expect(row.locator("td").nth(1)).to_have_text(re.compile(f" · {re.escape(words)}$"))
+    expect(page.locator(".stat", has_text="Kept for")).to_contain_text("for ever")
+    expect(page.locator(".stat", has_text="Kept up to")).to_contain_text("no limit")
+    assert not re.search(r"\d d\b", page.locator("main").inner_text()), "nothing lasts so many days"
+
+
 def test_a_record_can_be_copied(open_page: OpenPage, address: str) -> None:
     page = open_page(f"{address}/#/topics/orders", permissions=["clipboard-read", "clipboard-write"])
     page.locator(".messages .open").first.click()
@@ -321,6 +375,50 @@ def test_a_gateway_without_a_broker_says_what_to_do_and_recovers(
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("link", name="billing")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.parametrize("view", ["#/", "#/nodes", "#/groups/billing", "#/topics/orders/partitions"])
+def test_figures_are_grey_while_the_broker_is_gone(
+    open_page: OpenPage, address: str, gateway: FakeGateway, view: str
+) -> None:
+    page = open_page(f"{address}/{view}", expected=(503,))
+    figure = page.locator(".stat .figure").first
+    expect(figure).to_have_text(re.compile(r"\d"))
+    colour = "element => getComputedStyle(element).color"
+    fresh = figure.evaluate(colour)
+    gateway.is_broken = True
+    expect(page.locator("#connection")).to_have_text(re.compile(r"As of \d\d:\d\d:\d\d"))
+    expect(page.get_by_role("alert")).to_have_count(1)
+    assert figure.evaluate(colour) != fresh
+    expect(figure).to_have_text(re.compile(r"\d"))
+    gateway.is_broken = False
+    expect(page.locator("#connection")).to_have_text("")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert figure.evaluate(colour) == fresh
+    gateway.is_broken = True
+    expect(page.locator("#connection")).to_have_text(re.compile("As of"))
+    page.goto(f"{address}/#/topics/orders/produce")
+    expect(page.locator("#connection")).to_have_text("")
+
+
+def test_a_phone_reaches_every_page(open_page: OpenPage, address: str) -> None:
+    page = settled(open_page(f"{address}/", viewport=PHONE))
+    links = page.locator("#nav a")
+    assert links.count() == 6
+    page.goto(f"{address}/#/topics/orders")
+    tabs = page.locator(".tabs a")
+    expect(tabs).to_have_count(5)
+    for link in [*links.all(), *tabs.all()]:
+        box = link.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"], link.inner_text()
+
+
+def test_nodes_lead_what_the_page_lists(open_page: OpenPage, address: str) -> None:
+    page = open_page(f"{address}/#/nodes")
+    leads = page.get_by_role("row", name=re.compile("^Node 1 ")).locator("td").nth(3)
+    expect(leads).to_have_text("5 + 2 internal")
+    led = page.get_by_label("Leaders", exact=True).get_by_text(re.compile("→ 1$"))
+    expect(led).to_have_count(5)
 
 
 def test_a_token_is_asked_for_once(open_page: OpenPage) -> None:

@@ -14,8 +14,8 @@ export function rate(value) {
 export function bytes(value) {
   if (value === null || value === undefined) return DASH;
   let rest = value;
-  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB"]) {
-    if (rest < 1024 || unit === "TiB") return `${rest < 10 && unit !== "B" ? rest.toFixed(1) : Math.round(rest)} ${unit}`;
+  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]) {
+    if (rest < 1024 || unit === "EiB") return `${rest < 10 && unit !== "B" ? rest.toFixed(1) : Math.round(rest)} ${unit}`;
     rest /= 1024;
   }
 }
@@ -35,7 +35,27 @@ export function ago(ms) {
   return `${duration(Math.max(0, Date.now() - ms))} ago`;
 }
 
+// Kafka's way to say that there is none: the largest number of 63 or 31 bits. Longer than a thousand years is no time, either.
+const YEAR_MS = 365.25 * 86400000;
+export const isForEver = (ms) => ms >= 1000 * YEAR_MS;
+const ONCE_IN_A_WHILE = /^flush\./;
+
+// What the value of a setting means, where the number alone does not tell; null where it does.
+export function meaning(name, value) {
+  const number = value === null || value === "" ? NaN : Number(value);
+  if (Number.isNaN(number)) return null;
+  const hasUnit = /\.(ms|bytes|messages)$/.test(name);
+  const isLimitless = hasUnit && (number >= 2 ** 62 || (name.endsWith(".ms") && isForEver(number)));
+  if (isLimitless) return ONCE_IN_A_WHILE.test(name) ? "never" : name === "retention.ms" ? "for ever" : "no limit";
+  if (number === -1 && name === "retention.ms") return "for ever";
+  if (number === -1 && name === "retention.bytes") return "no limit";
+  if (number === -2 && name.startsWith("local.retention.")) return "as long as the topic";
+  if (name.endsWith(".ms") && number >= 1000) return duration(number);
+  return name.endsWith(".bytes") && number >= 1024 ? bytes(number) : null;
+}
+
 export function duration(ms) {
+  if (isForEver(ms)) return "for ever";
   for (const [unit, size] of [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]]) {
     if (ms >= size) {
       const whole = ms / size;

@@ -3,7 +3,7 @@
 
 import { ApiError, get, request } from "./api.js";
 import { h, show } from "./dom.js";
-import { field, head, notice, panel } from "./widgets.js";
+import { closeDialogs, field, head, notice, panel, upToDate } from "./widgets.js";
 import { group } from "./views/group.js";
 import { groups } from "./views/groups.js";
 import { nodes } from "./views/nodes.js";
@@ -29,7 +29,7 @@ function route() {
   const parts = way.split("/").filter(Boolean).map(decoded);
   const [section = "", ...rest] = parts;
   const found = SECTIONS.find(([name]) => name === section);
-  leave.abort();
+  leavePage();
   leave = new AbortController();
   for (const link of document.querySelectorAll("#nav a")) {
     if (link.dataset.section === section) link.setAttribute("aria-current", "page");
@@ -50,6 +50,13 @@ function route() {
   });
 }
 
+// What belongs to a page goes with it: its requests, its dialogs, and its word that it is behind.
+function leavePage() {
+  leave.abort();
+  closeDialogs();
+  upToDate();
+}
+
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -60,7 +67,7 @@ function decoded(part) {
 
 function login() {
   if (main.querySelector(".login")) return;
-  leave.abort();
+  leavePage();
   const token = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true });
   const wrong = h("div");
   const form = h("form", { class: "form panel-body" },

@@ -2,6 +2,9 @@
 
 import { ApiError } from "./api.js";
 import { h, show, svg } from "./dom.js";
+import { meaning, time } from "./format.js";
+
+const LATE_MS = 3000;
 
 export function head(title, { where, tools = [], badges = [] } = {}) {
   document.title = `${title} · Headwater`;
@@ -115,6 +118,13 @@ export function facts(pairs) {
   return h("dl", { class: "facts" }, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
+// A value as it is, and what it means.
+export function settingValue(name, value) {
+  if (value === null || value === undefined || value === "") return h("span", { class: "muted" }, "(empty)");
+  const words = meaning(name, value);
+  return [String(value), words && h("span", { class: "muted" }, ` · ${words}`)];
+}
+
 export function toast(text, { bad = false, more } = {}) {
   const close = h("button", { type: "button", class: "quiet small", "aria-label": "Dismiss" }, "×");
   const element = h("div", { class: bad ? "toast bad" : "toast" }, h("div", {}, text, more && [" ", more]), close);
@@ -126,6 +136,11 @@ export function toast(text, { bad = false, more } = {}) {
 }
 
 export const failed = (error) => toast(`${error.title ? error.title + ": " : ""}${error.message}`, { bad: true });
+
+// As if they had been cancelled.
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+}
 
 // Asks before something that cannot be undone. With `word`, that word must be typed.
 export function confirm({ title, text, action, word, danger = false, fields: asked = [] }) {
@@ -168,25 +183,51 @@ export function copyButton(text, label = "Copy") {
   return button;
 }
 
+const behind = new Map();
+
+// What became of the last attempt to learn what a page shows. While any failed its figures are those of before, and grey.
+// What two attempts failed of is told once.
+export function outcome(place, error, again) {
+  behind.delete(place);
+  const isTold = !place.hasChildNodes() && [...behind.values()].includes(error?.message);
+  if (error) behind.set(place, error.message);
+  show(place, error && error.status !== 401 && !isTold && notice(error, again));
+  tellBehind();
+}
+
+export function upToDate() {
+  behind.clear();
+  tellBehind();
+}
+
+function tellBehind() {
+  const main = document.getElementById("main");
+  const told = document.getElementById("connection");
+  const isBehind = behind.size > 0;
+  if (isBehind === main.classList.contains("behind")) return;
+  main.classList.toggle("behind", isBehind);
+  told.textContent = isBehind ? `As of ${time(Date.now()).split(" ")[1]}` : "";
+}
+
 // Runs `load` now and every `everyMs` while the page is visible, until the view is left. An error is shown in `place` and
 // goes away with the next success.
 export async function live(place, everyMs, signal, load) {
   let wake = () => {};
   const again = () => wake();
   document.addEventListener("visibilitychange", again, { signal });
-  let hasFailed = false;
   while (!signal.aborted) {
+    const late = setTimeout(() => signal.aborted || outcome(place, new ApiError(0, "No answer yet", "What is shown is of before.")), everyMs + LATE_MS);
     try {
       if (!document.hidden) {
         await load();
-        if (hasFailed) show(place);
-        hasFailed = false;
+        if (!signal.aborted) outcome(place);
       }
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof ApiError)) console.error(error);
-      if (error.status !== 401) show(place, notice(error, again));
-      hasFailed = true;
+      outcome(place, error, again);
+    } finally {
+      clearTimeout(late);
     }
     await new Promise((resolve) => { wake = resolve; setTimeout(resolve, everyMs); signal.addEventListener("abort", resolve, { once: true }); });
   }

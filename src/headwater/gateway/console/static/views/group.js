@@ -3,9 +3,9 @@
 import { get, isGone, request } from "../api.js";
 import { h, link, path, show } from "../dom.js";
 import { ago, count, time } from "../format.js";
-import { badge, chips, confirm, empty, facts, failed, field, head, live, notice, panel, stat, stateBadge, table, toast } from "../widgets.js";
+import { badge, chips, confirm, empty, facts, failed, field, head, live, notice, panel, settingValue, stat, stateBadge, table, toast } from "../widgets.js";
 import { isQueue, withoutPosition } from "./groups.js";
-import { keyCell, recordDetail, valueCell } from "./record.js";
+import { keyCell, openable, valueCell } from "./record.js";
 
 const DEAD_LETTERS = 50;
 
@@ -90,7 +90,7 @@ function deadLetters(place, name, subscription, signal) {
       ["Topic", link(subscription.topic, "topics", subscription.topic)],
       ["Way", push ? `pushed to ${push.url ?? push.webhook ?? "a webhook"}` : "pulled"],
       ["Dead letters", topic ? link(topic, "topics", topic) : "not kept"],
-      ...settings.map(([key, value]) => [key, h("code", {}, String(value))]),
+      ...settings.map(([key, value]) => [key, h("code", {}, settingValue(key, value))]),
     ]))),
     panel("Dead letters", { note: "Records that the queue gave up on.", tools: [reload, redrive] }, list));
   load();
@@ -131,18 +131,11 @@ function letterTable(letters) {
   return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Dead letters" }, h("table", { class: "messages" },
     h("caption", { class: "visually-hidden" }, "Dead letters"),
     h("thead", {}, h("tr", {}, ["Time", "From", "Key", "Why", "Value"].map((label) => h("th", { scope: "col" }, label)))),
-    h("tbody", {}, letters.flatMap(({ record, origin, reason, delivery_count: tries }) => {
-      const detail = h("tr", { class: "detail", hidden: true }, h("td", { colspan: "5" }));
-      const opener = h("button", { type: "button", class: "open", "aria-expanded": "false", "aria-label": `Dead letter ${record.partition}/${record.offset}` });
-      opener.addEventListener("click", () => {
-        const isOpen = opener.getAttribute("aria-expanded") === "true";
-        opener.setAttribute("aria-expanded", String(!isOpen));
-        detail.hidden = isOpen;
-        if (!isOpen && !detail.firstChild.hasChildNodes()) detail.firstChild.append(recordDetail(record));
-      });
-      return [h("tr", {}, h("td", { class: "tight" }, opener, time(record.timestamp)), h("td", { class: "tight" }, origin ?? "–"),
-        h("td", { class: "key" }, keyCell(record)), h("td", { class: "tight" }, reason ?? h("span", { class: "muted" }, "–"), tries != null && h("div", { class: "muted" }, `${count(tries)} ${tries === 1 ? "delivery" : "deliveries"}`)), h("td", { class: "value" }, valueCell(record))), detail];
-    }))));
+    h("tbody", {}, letters.flatMap(({ record, origin, reason, delivery_count: tries }) =>
+      openable(record, `Dead letter ${record.partition}/${record.offset}`, 5, (opener) => h("tr", {},
+        h("td", { class: "tight" }, opener, time(record.timestamp)), h("td", { class: "tight" }, origin ?? "–"),
+        h("td", { class: "key" }, keyCell(record)), h("td", { class: "tight" }, reason ?? h("span", { class: "muted" }, "–"), tries != null && h("div", { class: "muted" }, `${count(tries)} ${tries === 1 ? "delivery" : "deliveries"}`)),
+        h("td", { class: "value" }, valueCell(record))))))));
 }
 
 // "session expired: it was silent for 45 s" is a kind and, mostly, an explanation.

@@ -5,7 +5,7 @@ import { h, show } from "../dom.js";
 import { count, time } from "../format.js";
 import { empty, failed, field, notice, panel } from "../widgets.js";
 import { MAX_PARTITIONS, Pages } from "./paging.js";
-import { recordDetail, keyCell, valueCell } from "./record.js";
+import { keyCell, openable, valueCell } from "./record.js";
 
 const TAIL_EVERY_MS = 1000;
 // On a phone the day is left out: the record in full has it.
@@ -116,17 +116,9 @@ export async function messages(place, { name, api, facts, query, signal }) {
   }
 
   function rows(record, isFresh) {
-    const detail = h("tr", { class: "detail", hidden: true }, h("td", { colspan: columns.length }));
-    const opener = h("button", { type: "button", class: "open", "aria-expanded": "false", "aria-label": `Record ${record.partition}/${record.offset}` });
-    opener.addEventListener("click", () => {
-      const isOpen = opener.getAttribute("aria-expanded") === "true";
-      opener.setAttribute("aria-expanded", String(!isOpen));
-      detail.hidden = isOpen;
-      if (!isOpen && !detail.firstChild.hasChildNodes()) detail.firstChild.append(recordDetail(record));
-    });
-    return [h("tr", { class: isFresh ? "fresh" : null },
+    return openable(record, `Record ${record.partition}/${record.offset}`, columns.length, (opener) => h("tr", { class: isFresh ? "fresh" : null },
       h("td", {}, opener), h("td", { class: "tight" }, moments(record.timestamp)), h("td", { class: "num wide-only" }, record.partition),
-      h("td", { class: "num" }, count(record.offset)), h("td", { class: "key" }, keyCell(record)), h("td", { class: "value" }, valueCell(record))), detail];
+      h("td", { class: "num" }, count(record.offset)), h("td", { class: "key" }, keyCell(record)), h("td", { class: "value" }, valueCell(record))));
   }
 
   function stopTail() {

@@ -15,7 +15,7 @@ export async function nodes(main, { signal }) {
     { label: "Node", class: "tight", cell: (row) => ["Node ", row.node_id, row.isController && [" ", badge("controller", "accent")], downBadge(row)] },
     { label: "Address", class: "mono", cell: (row) => `${row.host}:${row.port}` },
     { label: "Rack", class: "tight wide-only", cell: (row) => row.rack ?? "–" },
-    { label: "Leads", class: "num", cell: (row) => share(row.leads, row.most) },
+    { label: "Leads", class: "num", cell: (row) => share(row) },
     { label: "Replicas", class: "num", cell: (row) => count(row.replicas) },
     { label: "Data", class: "num", cell: (row) => bytes(row.size_bytes) },
   ], { caption: "Nodes", key: (row) => row.node_id });
@@ -60,6 +60,8 @@ function led(one) {
   return h("span", { class: `badge ${nobody ? "bad" : few ? "warn" : ""}`, title: `In sync: ${one.in_sync.join(", ") || "none"} of ${one.replicas.join(", ")}` }, `${one.partition} → ${nobody ? "nobody" : one.leader}`);
 }
 
-function share(value, most) {
-  return [h("span", { class: "lagbar wide-only", "aria-hidden": "true" }, h("span", { vars: { "--part": `${Math.round((value / most) * 100)}%` } })), count(value)];
+// Of the topics that this page lists; those of the cluster itself are beside them.
+function share({ leads, most, internal_leads: internal }) {
+  const bar = h("span", { class: "lagbar wide-only", "aria-hidden": "true" }, h("span", { vars: { "--part": `${Math.round((leads / most) * 100)}%` } }));
+  return [bar, count(leads), internal > 0 && h("span", { class: "muted wide-only" }, ` + ${count(internal)} internal`)];
 }

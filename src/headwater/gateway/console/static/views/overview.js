@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { h, link, show } from "../dom.js";
 import { bytes, count, rate } from "../format.js";
 import { latest, watchRates } from "../rates.js";
-import { badge, empty, head, live, notice, panel, sparkline, stat, stateBadge, table } from "../widgets.js";
+import { badge, empty, head, live, outcome, panel, sparkline, stat, stateBadge, table } from "../widgets.js";
 import { downBadge, nodesUp } from "./nodes.js";
 
 const BUSIEST = 8;
@@ -12,6 +12,7 @@ const MOST_LAG = 8;
 
 export async function overview(main, { signal }) {
   const errors = h("div");
+  const rateErrors = h("div");
   const figures = {
     recordsIn: stat("Records in", { trend: true }),
     bytesIn: stat("Bytes in", { trend: true }),
@@ -43,7 +44,7 @@ export async function overview(main, { signal }) {
   ], { caption: "Nodes", key: (row) => row.node_id });
   const lags = [];
   const whose = h("p", { class: "hint", hidden: true }, "Records and bytes per second are those of the broker that this gateway asks, not of the whole cluster.");
-  show(main, head("Overview"), errors,
+  show(main, head("Overview"), rateErrors, errors,
     h("div", { class: "stats" }, Object.values(figures).map((one) => one.element)),
     whose,
     h("div", { class: "stats" }, Object.values(health).map((one) => one.element)),
@@ -55,7 +56,7 @@ export async function overview(main, { signal }) {
   let manyNodes = false;
   watchRates((state) => {
     whose.hidden = !manyNodes || !state.hasTraffic;
-    show(errors, state.error && state.error.status !== 401 && notice(state.error));
+    outcome(rateErrors, state.error);
     const own = state.topics.filter((topic) => !topic.internal);
     const { recordsIn, bytesIn, bytesOut } = state.total;
     figures.recordsIn.set(rate(latest(recordsIn)), { unit: "/s", values: recordsIn });

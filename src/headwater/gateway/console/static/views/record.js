@@ -16,6 +16,25 @@ export function valueCell(record) {
   return record.value === null && !record.schema ? NOTHING("tombstone") : h("span", { class: "clip" }, oneLine(record.value));
 }
 
+// A line that shows its record beneath it, by its button or by a click anywhere on it. Marking text is not a click.
+export function openable(record, label, columns, row) {
+  const detail = h("tr", { class: "detail", hidden: true }, h("td", { colspan: columns }));
+  const opener = h("button", { type: "button", class: "open", "aria-expanded": "false", "aria-label": label });
+  const toggle = () => {
+    const isOpen = opener.getAttribute("aria-expanded") === "true";
+    opener.setAttribute("aria-expanded", String(!isOpen));
+    detail.hidden = isOpen;
+    if (!isOpen && !detail.firstChild.hasChildNodes()) detail.firstChild.append(recordDetail(record));
+  };
+  const line = row(opener);
+  line.classList.add("openable");
+  line.addEventListener("click", (event) => {
+    const other = event.target.closest("a, button, input");
+    if (other ? other === opener : getSelection().isCollapsed) toggle();
+  });
+  return [line, detail];
+}
+
 export function recordDetail(record) {
   return h("div", {},
     part("Value", valueText(record), record.schema && badge(`${record.schema.type}${record.schema.subject ? ` · ${record.schema.subject}` : ""}${record.schema.version ? ` v${record.schema.version}` : ""} · id ${record.schema.id}`, "accent")),

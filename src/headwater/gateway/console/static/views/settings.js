@@ -2,8 +2,8 @@
 
 import { get, request } from "../api.js";
 import { h, show } from "../dom.js";
-import { bytes, count, duration } from "../format.js";
-import { badge, confirm, failed, field, panel, stat, toast } from "../widgets.js";
+import { bytes, count, duration, meaning } from "../format.js";
+import { badge, confirm, failed, field, panel, settingValue, stat, toast } from "../widgets.js";
 
 export async function settings(place, { name, api, facts, signal }) {
   const retention = { time: stat("Kept for"), size: stat("Kept up to, per partition"), policy: stat("What becomes of old records") };
@@ -19,10 +19,9 @@ export async function settings(place, { name, api, facts, signal }) {
 
   function draw() {
     const value = (key) => config.find((one) => one.name === key)?.value;
-    const keptMs = Number(value("retention.ms") ?? NaN);
-    const keptBytes = Number(value("retention.bytes") ?? NaN);
-    retention.time.set(Number.isNaN(keptMs) ? "–" : keptMs < 0 ? "ever" : duration(keptMs));
-    retention.size.set(Number.isNaN(keptBytes) ? "–" : keptBytes < 0 ? "no limit" : bytes(keptBytes));
+    const told = (key, shown) => { const given = value(key) ?? null; return given === null ? "–" : meaning(key, given) ?? shown(Number(given)); };
+    retention.time.set(told("retention.ms", duration));
+    retention.size.set(told("retention.bytes", bytes));
     retention.policy.set(value("cleanup.policy") ?? "–");
     const wanted = search.value.trim().toLowerCase();
     const rows = config.filter((one) => one.name.toLowerCase().includes(wanted)).sort((a, b) => a.is_default - b.is_default || a.name.localeCompare(b.name));
@@ -36,7 +35,7 @@ export async function settings(place, { name, api, facts, signal }) {
     const reset = !one.is_default && h("button", { type: "button", class: "small", "aria-label": `Reset ${one.name}`, on: { click: () => save(one.name, null) } }, "Reset");
     return h("tr", {},
       h("td", { class: "name" }, one.name, !one.is_default && [" ", badge("set here", "accent")]),
-      h("td", { class: "mono" }, one.is_sensitive ? "(hidden)" : shown(one)),
+      h("td", { class: "mono" }, one.is_sensitive ? "(hidden)" : settingValue(one.name, one.value)),
       h("td", { class: "num" }, one.is_read_only ? h("span", { class: "muted" }, "read only") : h("div", { class: "actions" }, change, reset)));
   }
 
@@ -71,11 +70,4 @@ export async function settings(place, { name, api, facts, signal }) {
       failed(error);
     }
   }
-}
-
-function shown(one) {
-  if (one.value === null || one.value === "") return h("span", { class: "muted" }, "(empty)");
-  const value = Number(one.value);
-  const words = !Number.isFinite(value) || value <= 0 ? null : one.name.endsWith(".ms") && value >= 1000 ? duration(value) : one.name.endsWith(".bytes") && value >= 1024 ? bytes(value) : null;
-  return [one.value, words && h("span", { class: "muted" }, ` · ${words}`)];
 }

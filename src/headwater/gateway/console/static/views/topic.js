@@ -15,7 +15,7 @@ export async function topic(main, { parts, query, signal }) {
   const [name, tab = "messages"] = parts;
   const api = `/v1/topics/${path(name)}`;
   const place = h("div");
-  const remove = h("button", { type: "button", class: "danger", on: { click: () => deleteTopic(name, api) } }, "Delete topic");
+  const remove = h("button", { type: "button", class: "danger", on: { click: () => deleteTopic(name, api, signal) } }, "Delete topic");
   const badges = h("span", {});
   show(main, head(name, { where: [h("a", { href: "#/topics" }, "Topics"), " / "], badges, tools: [copyButton(() => name, "Copy name"), remove] }),
     h("nav", { class: "tabs", "aria-label": "Of this topic" }, TABS.map(([id, label]) =>
@@ -100,7 +100,7 @@ function newest(row) {
   return at == null ? "–" : h("span", { title: time(at) }, ago(at));
 }
 
-async function deleteTopic(name, api) {
+async function deleteTopic(name, api, signal) {
   const sure = await confirm({
     title: `Delete ${name}?`, text: "All its records are gone for good, for every group that reads them.",
     action: "Delete topic", word: name, danger: true,
@@ -109,7 +109,7 @@ async function deleteTopic(name, api) {
   try {
     await request("DELETE", api);
     toast(`Topic ${name} is deleted.`);
-    location.hash = "#/topics";
+    if (!signal.aborted) location.hash = "#/topics";
   } catch (error) {
     failed(error);
   }

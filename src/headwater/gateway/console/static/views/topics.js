@@ -4,7 +4,7 @@ import { request } from "../api.js";
 import { h, link, path, show } from "../dom.js";
 import { bytes, count, rate } from "../format.js";
 import { latest, watchRates } from "../rates.js";
-import { badge, confirm, failed, field, head, notice, panel, sparkline, table, toast } from "../widgets.js";
+import { badge, confirm, failed, field, head, outcome, panel, sparkline, table, toast } from "../widgets.js";
 import { noTopics } from "./overview.js";
 
 const MAX_ROWS = 500;
@@ -13,7 +13,7 @@ export function topics(main, { signal, query }) {
   const errors = h("div");
   const search = h("input", { type: "search", placeholder: "Find a topic ( / )", "aria-label": "Find a topic", value: query.get("q") ?? "" });
   const internal = h("input", { type: "checkbox" });
-  const create = h("button", { type: "button", class: "primary", on: { click: createTopic } }, "New topic");
+  const create = h("button", { type: "button", class: "primary", on: { click: () => createTopic(signal) } }, "New topic");
   const more = h("div", { class: "pager", hidden: true });
   let state = null;
   const grid = table([
@@ -31,7 +31,7 @@ export function topics(main, { signal, query }) {
 
   function draw() {
     if (!state) return;
-    show(errors, state.error && state.error.status !== 401 && notice(state.error));
+    outcome(errors, state.error);
     const wanted = search.value.trim().toLowerCase();
     const all = state.topics.filter((topic) => internal.checked || !topic.internal);
     const rows = all.filter((topic) => topic.name.toLowerCase().includes(wanted)).sort((a, b) => a.name.localeCompare(b.name));
@@ -52,7 +52,7 @@ function drawn(row) {
   return line.element;
 }
 
-async function createTopic() {
+async function createTopic(signal) {
   const given = await confirm({
     title: "New topic", text: "More partitions let more consumers share the work.", action: "Create",
     fields: h("div", { class: "form" },
@@ -67,7 +67,7 @@ async function createTopic() {
     if (given.replication) body.replication_factor = Number(given.replication);
     await request("POST", "/v1/topics", { body });
     toast(`Topic ${given.name} is there.`);
-    location.hash = `#/${path("topics", given.name)}`;
+    if (!signal.aborted) location.hash = `#/${path("topics", given.name)}`;
   } catch (error) {
     failed(error);
   }
