@@ -105,7 +105,7 @@ def test_a_group_is_described_with_what_members_have(broker: Broker, group: str,
     answer = ask(broker, DESCRIBE_CONSUMERS, version, group_ids=[group, "nowhere"], include_authorized_operations=True)
     found, missing = answer.groups
     assert (found.error_code, found.group_state, found.group_epoch, found.assignment_epoch) == (0, "Stable", 1, 1)
-    assert (found.assignor_name, found.authorized_operations) == ("uniform", 328)
+    assert (found.assignor_name, found.authorized_operations) == ("uniform", 3400)
     (member,) = found.members
     assert (member.member_id, member.member_epoch, list(member.subscribed_topic_names)) == ("a", 1, ["orders"])
     for share in (member.assignment, member.target_assignment):
@@ -113,6 +113,16 @@ def test_a_group_is_described_with_what_members_have(broker: Broker, group: str,
     if version:
         assert (member.member_type, member.subscribed_topic_regex) == (1, "ord.*")
     assert (missing.error_code, missing.members) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+@pytest.mark.parametrize(("pattern", "count"), [("__consumer_.*", 1), (".*", 2)])
+def test_patterns_match_internal_topics_too(broker: Broker, group: str, pattern: str, count: int) -> None:
+    """As in Apache Kafka 4.3, where only clients that match patterns themselves leave internal topics out."""
+    joined = beat(broker, group, "a", 0, subscribed_topic_names=None, subscribed_topic_regex=pattern)
+    assert joined.error_code == 0
+    assigned = {each.topic_id for each in joined.assignment.topic_partitions}
+    assert topic_id(broker, "__consumer_offsets") in assigned
+    assert len(assigned) == count
 
 
 def test_the_type_of_a_group_shows_in_lists_and_it_is_no_classic_group(broker: Broker, group: str) -> None:

@@ -47,7 +47,7 @@ async def test_a_group_is_listed_and_described_as_what_it_is(tmp_path: Path) -> 
         answer = await client.ask(DESCRIBE, 1, group_ids=["g", "absent"], include_authorized_operations=False)
         found, absent = answer.groups
         assert (found.error_code, found.group_state, found.assignor_name) == (0, "Stable", "simple")
-        assert [each.member_id for each in found.members] == [member.member_id]
+        assert [(each.member_id, each.client_host) for each in found.members] == [(member.member_id, "/127.0.0.1")]
         (assigned,) = found.members[0].assignment.topic_partitions
         assert (assigned.topic_name, assigned.partitions) == ("t", [0, 1])
         assert absent.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -92,6 +92,30 @@ async def test_offsets_are_altered_and_deleted_when_nobody_reads(tmp_path: Path)
         answer = await client.ask(DELETE_OFFSETS, 0, group_id="g", topics=[Message(topic_name="t")])
         assert (answer.error_code, answer.responses[0].error_code) == (0, 0)
         assert (await offsets(client)).topics == []
+
+
+def altered(topic: str, partition: int = 0) -> Message:
+    return Message(topic_name=topic, partitions=[Message(partition_index=partition, start_offset=7)])
+
+
+@on_loop
+async def test_altering_offsets_makes_the_group_if_it_names_a_topic_that_exists(tmp_path: Path) -> None:
+    """As Apache Kafka 4.3 does."""
+    async with queue_broker(tmp_path) as (broker, client):
+        await produced(client, *numbered(10))
+        answer = await client.ask(ALTER_OFFSETS, 0, group_id="new", topics=[altered("t")])
+        assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+        assert (await offsets(client, "new")).topics[0].partitions[0].start_offset == 7
+        member = await Member.joined(broker, "t", "new", opens=False)
+        assert (await member.fetch()).offsets == [7, 8, 9]
+        for group, *topics in (("none", altered("absent")), ("nothing",), ("made", altered("t", 99))):
+            answer = await client.ask(ALTER_OFFSETS, 0, group_id=group, topics=topics)
+            errors = [each.error_code for topic in answer.responses for each in topic.partitions]
+            assert (answer.error_code, errors) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(topics))
+        groups = (await client.ask(LIST_GROUPS, 5, states_filter=[], types_filter=[])).groups
+        assert {each.group_id: each.group_state for each in groups} == {"new": "Stable", "made": "Empty"}
+        answer = await client.ask(ALTER_OFFSETS, 0, group_id="", topics=[altered("t")])
+        assert answer.error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @on_loop

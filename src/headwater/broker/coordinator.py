@@ -428,7 +428,7 @@ class GroupCoordinator:
         if topic is None:
             self._topics.remove(name)
         else:
-            self._topics.put(TopicInfo(name, topic.topic_id, topic.partition_count, topic.is_internal))
+            self._topics.put(TopicInfo(name, topic.topic_id, topic.partition_count))
 
     async def _watch_retention(self) -> None:
         while True:

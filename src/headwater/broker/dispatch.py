@@ -64,7 +64,8 @@ class RequestContext:
 
     @property
     def client_host(self) -> str:
-        return self.connection.peer_host
+        """As Kafka writes it: an address behind the name that nobody looked up."""
+        return f"/{self.connection.peer_host}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,4 +83,4 @@ def _compiled(regex: str) -> TopicPattern | None:
 
 
 def _matches(pattern: TopicPattern | None, topic: TopicInfo | None) -> bool:
-    return topic is not None and not topic.is_internal and pattern is not None and pattern.matches(topic.name)
+    return topic is not None and pattern is not None and pattern.matches(topic.name)

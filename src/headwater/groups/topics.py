@@ -20,8 +20,6 @@ class TopicInfo:
     name: str
     topic_id: TopicId
     partitions: int
-    is_internal: bool = False
-    """Read by those who name it; no pattern matches it."""
 
 
 class TopicTable:

@@ -1,13 +1,14 @@
 """AlterShareGroupOffsets (91), version 0: a share group without members begins anew at other offsets (KIP-932).
 
 An offset outside the log is moved to its nearest end. What the group knew of single records is forgotten.
-A group that is configured as the subscription of a queue comes into being with this, before its first member does.
+A group that does not exist comes into being with this, before its first member does, if it names a topic that exists.
 """
 
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.rebalance import GroupState
+from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 
@@ -19,9 +20,7 @@ API = Api(key=91, name="AlterShareGroupOffsets", min_version=0, max_version=0)
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     await broker.group_configs.refresh(request.group_id)
-    if broker.group_configs.subscription(request.group_id).is_queue:
-        await broker.groups.create_share_group(request.group_id)
-    check_idle(broker, request.group_id)
+    await _check(broker, request)
     topics = []
     for asked in request.topics:
         topic = broker.catalog.find(asked.topic_name)
@@ -34,6 +33,19 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             answer.topic_id = topic.topic_id
         topics.append(answer)
     return Message(error_code=ErrorCode.NONE, error_message=None, responses=topics)
+
+
+async def _check(broker: "Broker", request: Message) -> None:
+    """Raises RequestError unless there is such a group without members now, or nothing to alter for one."""
+    check_group_id(request.group_id)
+    knows_topic = any(broker.catalog.find(asked.topic_name) is not None for asked in request.topics)
+    if knows_topic:
+        await broker.groups.create_share_group(request.group_id)
+    try:
+        check_idle(broker, request.group_id)
+    except RequestError as error:
+        if knows_topic or error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
 
 
 def check_idle(broker: "Broker", group_id: str) -> None:

@@ -31,7 +31,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         epoch=request.member_epoch,
         instance_id=request.instance_id,
         client_id=context.client_id[:MAX_NAME_CHARS],
-        client_host=f"/{context.client_host}",
+        client_host=context.client_host,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         topic_names=tuple(sorted(set(names))) if names is not None else None,

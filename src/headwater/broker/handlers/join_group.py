@@ -26,7 +26,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=context.client_id[:MAX_NAME_CHARS],
-        client_host=f"/{context.client_host}",
+        client_host=context.client_host,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else session_timeout_ms,
         protocol_type=request.protocol_type,
