@@ -46,10 +46,11 @@ def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{classes}:{JARS}/*"
 
 
+@pytest.mark.parametrize("path", ["", "/contexts/.java"])
 def test_java_and_python_read_what_the_other_wrote(
-    class_path: str, gateway: GatewayThread, headwater_session: Broker, topic: str
+    class_path: str, gateway: GatewayThread, headwater_session: Broker, topic: str, path: str
 ) -> None:
-    url, bootstrap = f"http://{gateway.host}:{gateway.port}", headwater_session.bootstrap
+    url, bootstrap = f"http://{gateway.host}:{gateway.port}{path}", headwater_session.bootstrap
     where = SerializationContext(topic, MessageField.VALUE)
     with SchemaRegistryClient({"url": url}) as registry:
         producer = Producer({"bootstrap.servers": bootstrap})

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.schemas import decisions
+from headwater.schemas.contexts import context_of
 from headwater.schemas.event_records import UnknownRecord, from_record, to_record
 from headwater.schemas.events import Config, Event, SubjectDeleted
 from headwater.schemas.levels import Level, Mode
@@ -14,7 +15,8 @@ from headwater.schemas.refusal import Refused
 from headwater.schemas.registry import Registry
 from headwater.schemas.schema import Reference, Schema, SchemaType
 
-SUBJECTS = st.sampled_from(["a-value", "b-value", "c/ü"])
+SUBJECTS = st.sampled_from(["a-value", "b-value", "c/ü", ":.x:a-value", ":.y:b-value"])
+SETTINGS = st.one_of(SUBJECTS, st.sampled_from([None, ":.x:", ":.__GLOBAL:"]))
 SCHEMAS = st.builds(
     Schema,
     st.sampled_from(SchemaType),
@@ -30,7 +32,7 @@ class Log:
     def __init__(self) -> None:
         self.registry = Registry()
         self.records: list[tuple[bytes, bytes | None]] = []
-        self.given: dict[int, Schema] = {}
+        self.given: dict[tuple[str, int], Schema] = {}
 
     def write(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -43,8 +45,8 @@ class Log:
     def register(self, subject: str, schema: Schema) -> None:
         done = decisions.register(self.registry, subject, schema)
         self.write(done.events)
-        known = self.given.setdefault(done.version.schema_id, schema)
-        assert known.fingerprint == schema.fingerprint, "an id is given to one schema"
+        known = self.given.setdefault((context_of(subject), done.version.schema_id), schema)
+        assert known.fingerprint == schema.fingerprint, "an id is given to one schema of a context"
         assert self.registry.find(subject, schema) is not None
 
 
@@ -52,9 +54,10 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("register"), SUBJECTS, SCHEMAS),
     st.tuples(st.just("delete"), SUBJECTS, st.booleans()),
     st.tuples(st.just("delete version"), SUBJECTS, NUMBERS, st.booleans()),
-    st.tuples(st.just("config"), st.one_of(st.none(), SUBJECTS), st.sampled_from(Level)),
-    st.tuples(st.just("no config"), SUBJECTS),
+    st.tuples(st.just("config"), SETTINGS, st.sampled_from(Level)),
+    st.tuples(st.just("no config"), SETTINGS),
     st.tuples(st.just("mode"), SUBJECTS, st.sampled_from([Mode.READWRITE, Mode.READONLY])),
+    st.tuples(st.just("delete context"), st.sampled_from([".x", ".y"])),
 )
 
 
@@ -70,6 +73,8 @@ def perform(log: Log, operation: tuple) -> None:  # type: ignore[type-arg]
             log.write(decisions.set_config(subject, Config(level)))
         case ("no config", subject):
             log.write(decisions.delete_config(log.registry, subject)[1])
+        case ("delete context", context):
+            log.write(decisions.delete_context(log.registry, context))
         case ("mode", subject, mode):
             log.write(decisions.set_mode(log.registry, subject, mode, force=False))
 
@@ -93,11 +98,14 @@ def facts(registry: Registry) -> object:
     subjects = registry.subjects(with_deleted=True)
     return (
         list(registry.all_versions(with_deleted=True)),
-        registry.last_id,
-        [(registry.config(subject), registry.mode(subject)) for subject in (None, *subjects)],
-        [registry.referrers("a-value", number) for number in range(1, 5)],
+        [(context, registry.last_id(context)) for context in registry.contexts()],
+        [(registry.config(subject), registry.mode(subject)) for subject in (None, ":.x:", *subjects)],
+        [registry.referrers(subject, number) for subject in ("a-value", ":.x:a-value") for number in range(1, 5)],
         registry.size_bytes,
-        [registry.id_of(version.schema) for version in registry.all_versions(with_deleted=True)],
+        [
+            registry.id_of(version.schema, context_of(version.subject))
+            for version in registry.all_versions(with_deleted=True)
+        ],
     )
 
 

@@ -7,12 +7,13 @@ import json
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from headwater.pipelines.errors import InvalidOption
+from headwater.schemas.contexts import ANY, DEFAULT, parse
 from headwater.schemas.schema import Reference, Resolved, Schema, SchemaType
 
 TIMEOUT_S = 10.0
@@ -51,6 +52,15 @@ def by_id(address: RegistryAddress, schema_id: int) -> Resolved:
 def latest(address: RegistryAddress, subject: str) -> Resolved:
     """Raises UnknownSchema, RegistryUnavailable."""
     return _resolved(address, _ask(address, f"/subjects/{quote(subject, safe='')}/versions/latest"))
+
+
+def in_context(address: RegistryAddress, subject: str) -> tuple[RegistryAddress, str]:
+    """Where ids mean what they mean in the context of a subject, and the subject as it is called there."""
+    meant = parse(subject)
+    if meant.context in (DEFAULT, ANY):
+        return address, subject
+    root = address.url.partition("/contexts/")[0].rstrip("/")
+    return replace(address, url=f"{root}/contexts/{quote(meant.context, safe='')}"), meant.name
 
 
 def _resolved(address: RegistryAddress, told: dict[str, Any]) -> Resolved:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headwater.pipelines.errors import InvalidOption
-from headwater.pipelines.schemas_client import RegistryAddress, UnknownSchema, by_id, latest
+from headwater.pipelines.schemas_client import RegistryAddress, UnknownSchema, by_id, in_context, latest
 from headwater.pipelines.schemas_types import Column, avro_column, proto_column
 from headwater.schemas.decoding import avro_schema
 from headwater.schemas.parsed import parse
@@ -48,6 +48,7 @@ def wanted(
         raise InvalidOption(
             f'{format} needs the subject whose latest schema gives the columns, such as "orders-value".'
         )
+    address, subject = in_context(address, subject)
     try:
         reader = latest(address, subject)
     except UnknownSchema as error:

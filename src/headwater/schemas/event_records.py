@@ -1,17 +1,20 @@
 """Events as records of the topic `_schemas`: keys and values in JSON, as other registries write them.
 
 SCHEMA          {"subject", "version", "id", "schema", "schemaType"?, "references"?, "deleted"}, or a tombstone
-CONFIG, MODE    {"compatibilityLevel"} and {"mode"}, or a tombstone; without a subject: the default of all
+CONFIG, MODE    {"compatibilityLevel"} and {"mode"}, or a tombstone; without a subject: of the default context
+CONTEXT         {"tenant", "context"}, or a tombstone
 DELETE_SUBJECT  {"subject", "version"}: everything up to the version is deleted softly
-IDS             {"last"}: of this registry alone
+IDS             {"last"}: of this registry alone; the key names a context that is not the default one
 """
 
 import json
 from typing import Any, Final
 
+from headwater.schemas.contexts import DEFAULT
 from headwater.schemas.events import (
     Config,
     ConfigPut,
+    ContextPut,
     Event,
     IdsGiven,
     ModePut,
@@ -25,6 +28,8 @@ from headwater.schemas.schema import Reference, Schema, SchemaType
 
 TOPIC: Final = "_schemas"
 MAX_VALUE_BYTES: Final = 8 * 1024 * 1024
+TENANT: Final = "default"
+"""Other registries may have several; this one has one."""
 
 
 class UnknownRecord(Exception):
@@ -66,8 +71,12 @@ def _to_json(event: Event) -> tuple[dict[str, Any], dict[str, Any] | None]:
             return {"keytype": "CONFIG", "subject": of, "magic": 0}, told
         case ModePut(of, mode):
             return {"keytype": "MODE", "subject": of, "magic": 0}, None if mode is None else {"mode": mode.value}
-        case IdsGiven(last_id):
-            return {"keytype": "IDS", "magic": 0}, {"last": last_id}
+        case IdsGiven(last_id, context):
+            named = {} if context == DEFAULT else {"context": context}
+            return {"keytype": "IDS", **named, "magic": 0}, {"last": last_id}
+        case ContextPut(context, is_there):
+            told = {"tenant": TENANT, "context": context} if is_there else None
+            return {"keytype": "CONTEXT", "tenant": TENANT, "context": context, "magic": 0}, told
 
 
 def _from_json(key: Any, value: Any) -> Event | None:
@@ -87,7 +96,9 @@ def _from_json(key: Any, value: Any) -> Event | None:
         case "DELETE_SUBJECT":
             return None if value is None else SubjectDeleted(_text(subject), _whole(value["version"]))
         case "IDS":
-            return None if value is None else IdsGiven(_whole(value["last"]))
+            return None if value is None else IdsGiven(_whole(value["last"]), _text(key.get("context", DEFAULT)))
+        case "CONTEXT":
+            return ContextPut(_text(key["context"]), value is not None)
         case "NOOP" | "CLEAR_SUBJECT":
             return None
     raise UnknownRecord(f"keytype {str(key['keytype'])[:80]!r}")

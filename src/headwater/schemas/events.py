@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from headwater.schemas.contexts import DEFAULT
 from headwater.schemas.levels import Level, Mode
 from headwater.schemas.schema import Schema
 
@@ -43,7 +44,7 @@ class Config:
 @dataclass(frozen=True, slots=True)
 class ConfigPut:
     subject: str | None
-    """None: of all that have none of their own."""
+    """Of a subject or a context; None: of all in the default context that have none of their own."""
     config: Config | None
 
 
@@ -55,9 +56,18 @@ class ModePut:
 
 @dataclass(frozen=True, slots=True)
 class IdsGiven:
-    """The last id there was when schemas were removed: compaction forgets them, and no id may ever be given twice."""
+    """The last id of a context when schemas were removed: compaction forgets them, and none may ever be given twice."""
 
     last_id: int
+    context: str = DEFAULT
 
 
-Event: TypeAlias = SchemaPut | SchemaRemoved | SubjectDeleted | ConfigPut | ModePut | IdsGiven
+@dataclass(frozen=True, slots=True)
+class ContextPut:
+    """A context has got its first subject, or was removed."""
+
+    context: str
+    is_there: bool
+
+
+Event: TypeAlias = SchemaPut | SchemaRemoved | SubjectDeleted | ConfigPut | ModePut | IdsGiven | ContextPut

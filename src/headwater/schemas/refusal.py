@@ -54,6 +54,14 @@ def no_mode(subject: str) -> Refused:
     return Refused(40409, f"Subject '{subject}' does not have subject-level mode configured")
 
 
+def context_not_found(context: str) -> Refused:
+    return Refused(40401, f"Context '{context}' not found.")
+
+
+def context_not_empty(context: str) -> Refused:
+    return Refused(42211, f"The specified context '{context}' is not empty.")
+
+
 def incompatible(subject: str, reasons: str) -> Refused:
     return Refused(
         409,

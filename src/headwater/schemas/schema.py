@@ -49,3 +49,14 @@ class Resolved:
 
     schema: Schema
     named: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Of the schema with what it refers to, which the same references may find elsewhere in another context."""
+        if not self.named:
+            return self.schema.fingerprint
+        found = hashlib.sha256(self.schema.fingerprint)
+        for name, text in self.named.items():
+            found.update(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest())
+            found.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+        return found.digest()

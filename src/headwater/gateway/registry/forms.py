@@ -1,6 +1,7 @@
 """What the registry's clients send, and what they are told: JSON as Confluent documents it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ from headwater.gateway.bodies import read_body
 from headwater.gateway.context import Context
 from headwater.gateway.registry.registering import Candidate
 from headwater.schemas import refusal
+from headwater.schemas.contexts import context_of, within
 from headwater.schemas.event_records import references_from_json, references_to_json
 from headwater.schemas.events import Config
 from headwater.schemas.levels import Level, Mode
@@ -130,18 +132,29 @@ def page(request: Request, items: Sequence[T]) -> Sequence[T]:
     return items[start:] if bounds[1] < 0 else items[start : start + bounds[1]]
 
 
-def schema_answer(schema: Schema, text: str | None = None) -> dict[str, Any]:
+def schema_answer(version: Version, text: str | None = None, *, qualified: bool = False) -> dict[str, Any]:
+    """With `qualified`, references name their contexts."""
+    schema = version.schema
     told: dict[str, Any] = {"schema": schema.text if text is None else text}
     if schema.type is not SchemaType.AVRO:
         told["schemaType"] = schema.type.value
     if schema.references:
-        told["references"] = references_to_json(schema.references)
+        context = context_of(version.subject)
+        references = schema.references
+        if qualified:
+            references = tuple(replace(each, subject=within(context, each.subject)) for each in references)
+        told["references"] = references_to_json(references)
     return told
 
 
-def version_answer(version: Version, text: str | None = None) -> dict[str, Any]:
+def wants_qualified(request: Request) -> bool:
+    return request.query_params.get("referenceFormat", "").lower() == "qualified"
+
+
+def version_answer(version: Version, text: str | None = None, *, qualified: bool = False) -> dict[str, Any]:
     told = {"subject": version.subject, "version": version.version, "id": version.schema_id}
-    return {**told, **schema_answer(version.schema, text), **({"deleted": True} if version.is_deleted else {})}
+    is_deleted = {"deleted": True} if version.is_deleted else {}
+    return {**told, **schema_answer(version, text, qualified=qualified), **is_deleted}
 
 
 def _number(body: Mapping[str, Any], name: str) -> int | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from headwater.gateway.registry.registrar import Registrar
 from headwater.schemas import decisions, refusal
+from headwater.schemas.contexts import context_of
 from headwater.schemas.decisions import Registration
 from headwater.schemas.events import Event
 from headwater.schemas.incompatibility import Incompatibility
@@ -37,7 +38,7 @@ class Registering:
 
         async def decide() -> tuple[Version, Sequence[Event]]:
             registry = self._registrar.registry
-            parsed = await self._parsed(candidate.schema)
+            parsed = await self._parsed(candidate.schema, subject)
             schema = parsed.schema(normalize=self._is_normal(subject, normalize))
             if registry.find(subject, schema) is None:
                 decisions.check_may_register(registry, subject, candidate.schema_id)
@@ -57,22 +58,22 @@ class Registering:
     ) -> Version | None:
         """The version of a subject that has the schema."""
         if schema.references:
-            await self._registrar.read(lambda registry: registry.resolve(schema))
-        parsed = await self._parsed(schema)
+            await self._registrar.read(lambda registry: registry.resolve(schema, context_of(subject)))
+        parsed = await self._parsed(schema, subject)
         wanted = parsed.schema(normalize=self._is_normal(subject, normalize))
         return self._registrar.registry.find(subject, wanted, with_deleted=with_deleted)
 
     async def compare(self, subject: str, schema: Schema, earlier: Sequence[Version]) -> list[Incompatibility]:
-        parsed = await self._parsed(schema)
+        parsed = await self._parsed(schema, subject)
         return await self._reasons(parsed, earlier, self._registrar.registry.level(subject))
 
-    async def _parsed(self, schema: Schema) -> Parsed:
-        return await self._registrar.parsed(self._registrar.registry.resolve(schema))
+    async def _parsed(self, schema: Schema, subject: str) -> Parsed:
+        return await self._registrar.parsed(self._registrar.registry.resolve(schema, context_of(subject)))
 
     async def _reasons(self, new: Parsed, earlier: Sequence[Version], level: Level) -> list[Incompatibility]:
         if level is Level.NONE:
             return []
-        parsed = [await self._registrar.parsed_version(version.schema) for version in earlier]
+        parsed = [await self._registrar.parsed_version(version) for version in earlier]
         return await self._registrar.compute(incompatibilities, new, parsed, level)
 
     def _is_normal(self, subject: str, normalize: bool) -> bool:

@@ -17,12 +17,13 @@ from headwater.gateway.context import Context
 from headwater.gateway.kafka.patience import patiently
 from headwater.gateway.problems import NotNow, Problem, too_busy, unavailable
 from headwater.gateway.registry.schema_log import TOPIC_CONFIG, SchemaLog
+from headwater.schemas.contexts import context_of
 from headwater.schemas.event_records import TOPIC
 from headwater.schemas.events import Event
 from headwater.schemas.parsed import Parsed, parse
 from headwater.schemas.refusal import Refused, invalid_schema
-from headwater.schemas.registry import Registry
-from headwater.schemas.schema import InvalidSchema, Resolved, Schema
+from headwater.schemas.registry import Registry, Version
+from headwater.schemas.schema import InvalidSchema, Resolved
 
 TRIES = 10
 MAX_WAITING = 200
@@ -161,7 +162,7 @@ class Registrar:
 
     async def parsed(self, resolved: Resolved) -> Parsed:
         """Raises Refused."""
-        key = resolved.schema.fingerprint
+        key = resolved.fingerprint
         found = self._parsed.get(key)
         if found is None:
             try:
@@ -187,5 +188,5 @@ class Registrar:
             await self.catch_up()
             return look(self.registry)
 
-    async def parsed_version(self, schema: Schema) -> Parsed:
-        return await self.parsed(self.registry.resolve(schema))
+    async def parsed_version(self, version: Version) -> Parsed:
+        return await self.parsed(self.registry.resolve(version.schema, context_of(version.subject)))

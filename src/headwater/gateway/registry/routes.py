@@ -1,6 +1,6 @@
 """The registry's REST API as Confluent documents it, at the root of the gateway's paths."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.requests import Request
@@ -18,6 +18,9 @@ from headwater.gateway.registry.registrar import Registrar
 from headwater.gateway.registry.settings_routes import SettingsRoutes
 from headwater.gateway.registry.subject_routes import SubjectRoutes
 from headwater.gateway.registry.value_decoder import RegistryDecoder
+from headwater.schemas import decisions
+from headwater.schemas.contexts import BadContext, context_of, parse, within
+from headwater.schemas.events import Event
 from headwater.schemas.refusal import Refused
 from headwater.schemas.registry import Version
 from headwater.schemas.schema import SchemaType
@@ -33,13 +36,17 @@ def routes(context: Context) -> list[BaseRoute]:
     registering = Registering(registrar)
     handlers: dict[tuple[str, str], Handler] = {
         **_SchemaRoutes(registrar).handlers(),
+        **_ContextRoutes(registrar).handlers(),
         **SubjectRoutes(context, registrar, registering).handlers(),
         **SettingsRoutes(context, registrar).handlers(),
     }
     table = PathTable(handlers)
 
     async def endpoint(request: Request) -> Response:
-        found = table.find(request.scope)
+        try:
+            found = table.find(request.scope)
+        except BadContext as error:
+            return forms.refuse(Refused(400, str(error)))
         if found is None:
             return forms.refuse(Refused(404, "HTTP 404 Not Found"))
         path, by_method, values = found
@@ -80,13 +87,12 @@ class _SchemaRoutes:
             ("GET", "/schemas/ids/{id}/schema"): self.text,
             ("GET", "/schemas/ids/{id}/subjects"): self.subjects,
             ("GET", "/schemas/ids/{id}/versions"): self.versions,
-            ("GET", "/contexts"): self.contexts,
         }
 
-    async def all(self, request: Request, _: Mapping[str, str]) -> Response:
-        prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
+    async def all(self, request: Request, values: Mapping[str, str]) -> Response:
+        prefix = parse(within(values["context"], request.query_params.get("subjectPrefix", "")))
         versions = list(self._registrar.registry.all_versions(with_deleted=forms.flag(request, "deleted")))
-        versions = [version for version in versions if version.subject.startswith(prefix)]
+        versions = [version for version in versions if prefix.matches(version.subject)]
         if forms.flag(request, "latestOnly"):
             versions = list({version.subject: version for version in versions}.values())
         return answer([forms.version_answer(version) for version in forms.page(request, versions)])
@@ -94,24 +100,18 @@ class _SchemaRoutes:
     async def types(self, _: Request, __: Mapping[str, str]) -> Response:
         return answer([SchemaType.JSON.value, SchemaType.PROTOBUF.value, SchemaType.AVRO.value])
 
-    async def contexts(self, _: Request, __: Mapping[str, str]) -> Response:
-        return answer(["."])
-
     async def by_id(self, request: Request, values: Mapping[str, str]) -> Response:
-        schema_id = forms.schema_number(values["id"])
-        schema = await self._registrar.read(lambda registry: registry.schema(schema_id))
+        version = await self._user(request, values)
         text = None
         if request.query_params.get("format") == "serialized":
-            text = (await self._registrar.parsed_version(schema)).serialized
-        told = forms.schema_answer(schema, text)
+            text = (await self._registrar.parsed_version(version)).serialized
+        told = forms.schema_answer(version, text, qualified=forms.wants_qualified(request))
         if forms.flag(request, "fetchMaxId"):
-            told["maxId"] = self._registrar.registry.last_id
+            told["maxId"] = self._registrar.registry.last_id(context_of(version.subject))
         return answer(told)
 
-    async def text(self, _: Request, values: Mapping[str, str]) -> Response:
-        schema_id = forms.schema_number(values["id"])
-        schema = await self._registrar.read(lambda registry: registry.schema(schema_id))
-        return Response(schema.text, media_type=forms.MEDIA_TYPE)
+    async def text(self, request: Request, values: Mapping[str, str]) -> Response:
+        return Response((await self._user(request, values)).schema.text, media_type=forms.MEDIA_TYPE)
 
     async def subjects(self, request: Request, values: Mapping[str, str]) -> Response:
         return answer(
@@ -122,8 +122,41 @@ class _SchemaRoutes:
         users = await self._users(request, values)
         return answer([{"subject": each.subject, "version": each.version} for each in forms.page(request, users)])
 
+    async def _user(self, request: Request, values: Mapping[str, str]) -> Version:
+        schema_id, subject = _asked(request, values)
+        return await self._registrar.read(
+            lambda registry: registry.user(schema_id, registry.context_with(schema_id, subject))
+        )
+
     async def _users(self, request: Request, values: Mapping[str, str]) -> list[Version]:
-        schema_id = forms.schema_number(values["id"])
-        deleted, subject = forms.flag(request, "deleted"), request.query_params.get("subject")
-        users = await self._registrar.read(lambda registry: registry.users(schema_id, with_deleted=deleted))
-        return [each for each in users if subject in (None, "", each.subject)]
+        (schema_id, subject), deleted = _asked(request, values), forms.flag(request, "deleted")
+        users = await self._registrar.read(
+            lambda registry: registry.users(schema_id, registry.context_with(schema_id, subject), with_deleted=deleted)
+        )
+        name = parse(subject).name
+        return [each for each in users if name in ("", parse(each.subject).name)]
+
+
+class _ContextRoutes:
+    def __init__(self, registrar: Registrar) -> None:
+        self._registrar = registrar
+
+    def handlers(self) -> dict[tuple[str, str], Handler]:
+        return {("GET", "/contexts"): self.all, ("DELETE", "/contexts/{name}"): self.delete}
+
+    async def all(self, request: Request, _: Mapping[str, str]) -> Response:
+        prefix = request.query_params.get("contextPrefix", "")
+        found = [each for each in self._registrar.registry.contexts() if each.startswith(prefix)]
+        return answer(forms.page(request, found))
+
+    async def delete(self, _: Request, values: Mapping[str, str]) -> Response:
+        async def decide() -> tuple[None, Sequence[Event]]:
+            return None, decisions.delete_context(self._registrar.registry, values["name"])
+
+        await self._registrar.change(decide)
+        return Response(status_code=204)
+
+
+def _asked(request: Request, values: Mapping[str, str]) -> tuple[int, str]:
+    """An id, and the subject or context in which it is meant."""
+    return forms.schema_number(values["id"]), within(values["context"], request.query_params.get("subject", ""))

@@ -37,7 +37,7 @@ class SettingsRoutes:
         }
 
     async def config(self, request: Request, values: Mapping[str, str]) -> Response:
-        subject, inherited = values.get("subject"), forms.flag(request, "defaultToGlobal")
+        subject, inherited = _subject(values), forms.flag(request, "defaultToGlobal")
 
         def look(registry: Registry) -> Config:
             found = registry.config(subject, inherited=inherited)
@@ -49,7 +49,7 @@ class SettingsRoutes:
         return answer(forms.config_answer(await self._registrar.read(look), "compatibilityLevel"))
 
     async def set_config(self, request: Request, values: Mapping[str, str]) -> Response:
-        subject = values.get("subject")
+        subject = _subject(values)
         body = await forms.read_json(request, self._context)
 
         async def decide() -> tuple[Config, Sequence[Event]]:
@@ -60,12 +60,12 @@ class SettingsRoutes:
 
     async def delete_config(self, _: Request, values: Mapping[str, str]) -> Response:
         async def decide() -> tuple[Config, Sequence[Event]]:
-            return decisions.delete_config(self._registrar.registry, values.get("subject"))
+            return decisions.delete_config(self._registrar.registry, _subject(values))
 
         return answer(forms.config_answer(await self._registrar.change(decide), "compatibilityLevel"))
 
     async def mode(self, request: Request, values: Mapping[str, str]) -> Response:
-        subject, inherited = values.get("subject"), forms.flag(request, "defaultToGlobal")
+        subject, inherited = _subject(values), forms.flag(request, "defaultToGlobal")
 
         def look(registry: Registry) -> Mode:
             found = registry.mode(subject, inherited=inherited)
@@ -77,7 +77,7 @@ class SettingsRoutes:
         return answer({"mode": (await self._registrar.read(look)).value})
 
     async def set_mode(self, request: Request, values: Mapping[str, str]) -> Response:
-        subject, force = values.get("subject"), forms.flag(request, "force")
+        subject, force = _subject(values), forms.flag(request, "force")
         mode = forms.mode(await forms.read_json(request, self._context))
 
         async def decide() -> tuple[Mode, Sequence[Event]]:
@@ -87,6 +87,11 @@ class SettingsRoutes:
 
     async def delete_mode(self, _: Request, values: Mapping[str, str]) -> Response:
         async def decide() -> tuple[Mode, Sequence[Event]]:
-            return decisions.delete_mode(self._registrar.registry, values["subject"])
+            return decisions.delete_mode(self._registrar.registry, _subject(values))
 
         return answer({"mode": (await self._registrar.change(decide)).value})
+
+
+def _subject(values: Mapping[str, str]) -> str | None:
+    """A subject or a context. The default context's level and mode are those of all its subjects."""
+    return values.get("subject") or None

@@ -12,6 +12,7 @@ from headwater.gateway.registry.paths import Handler
 from headwater.gateway.registry.registering import Registering
 from headwater.gateway.registry.registrar import Registrar
 from headwater.schemas import decisions, refusal
+from headwater.schemas.contexts import ANY, DEFAULT, parse, within
 from headwater.schemas.events import Event
 from headwater.schemas.registry import Registry, Version
 
@@ -38,13 +39,14 @@ class SubjectRoutes:
             ("POST", "/compatibility/subjects/{subject}/versions/{version}"): self.compare_with_one,
         }
 
-    async def all(self, request: Request, _: Mapping[str, str]) -> Response:
-        prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
+    async def all(self, request: Request, values: Mapping[str, str]) -> Response:
+        everywhere = f":{ANY}:" if values["context"] == DEFAULT else ""
+        prefix = parse(within(values["context"], request.query_params.get("subjectPrefix", everywhere)))
         registry = self._registrar.registry
         only = forms.flag(request, "deletedOnly")
         found = registry.subjects(with_deleted=only or forms.flag(request, "deleted"))
         live = set(registry.subjects()) if only else set()
-        subjects = [subject for subject in found if subject.startswith(prefix) and subject not in live]
+        subjects = [subject for subject in found if prefix.matches(subject) and subject not in live]
         return answer(forms.page(request, subjects))
 
     async def versions(self, request: Request, values: Mapping[str, str]) -> Response:
@@ -70,14 +72,15 @@ class SubjectRoutes:
         schema = forms.candidate(await forms.read_json(request, self._context)).schema
         deleted = forms.flag(request, "deleted")
         for is_last in (False, True):
+            meant = self._registrar.registry.meant(subject, with_deleted=deleted)
             found = await self._registering.find(
-                subject, schema, normalize=forms.flag(request, "normalize"), with_deleted=deleted
+                meant, schema, normalize=forms.flag(request, "normalize"), with_deleted=deleted
             )
             if found is not None:
                 return answer(forms.version_answer(found))
             if not is_last:
                 await self._registrar.catch_up()
-        if not self._registrar.registry.versions(subject, with_deleted=deleted):
+        if not self._registrar.registry.versions(meant, with_deleted=deleted):
             raise refusal.subject_not_found(subject)
         raise refusal.schema_not_found()
 
@@ -85,8 +88,8 @@ class SubjectRoutes:
         found = await self._version(request, values)
         text = None
         if request.query_params.get("format") == "serialized":
-            text = (await self._registrar.parsed_version(found.schema)).serialized
-        return answer(forms.version_answer(found, text))
+            text = (await self._registrar.parsed_version(found)).serialized
+        return answer(forms.version_answer(found, text, qualified=forms.wants_qualified(request)))
 
     async def text(self, request: Request, values: Mapping[str, str]) -> Response:
         return Response((await self._version(request, values)).schema.text, media_type=forms.MEDIA_TYPE)
@@ -132,5 +135,7 @@ class SubjectRoutes:
     async def _version(self, request: Request, values: Mapping[str, str]) -> Version:
         number, deleted = forms.version_number(values["version"]), forms.flag(request, "deleted")
         return await self._registrar.read(
-            lambda registry: registry.version(values["subject"], number, with_deleted=deleted)
+            lambda registry: registry.version(
+                registry.meant(values["subject"], with_deleted=deleted), number, with_deleted=deleted
+            )
         )

@@ -6,6 +6,7 @@ from typing import Any
 from headwater.gateway.context import Context
 from headwater.gateway.problems import Problem
 from headwater.gateway.registry.registrar import Registrar
+from headwater.schemas.contexts import parse
 from headwater.schemas.decoding import Decode, Undecodable, decoder, for_json
 from headwater.schemas.refusal import Refused
 from headwater.schemas.schema import Schema
@@ -18,32 +19,34 @@ class RegistryDecoder:
     def __init__(self, context: Context, registrar: Registrar) -> None:
         self._context = context
         self._registrar = registrar
-        self._decoders: OrderedDict[int, tuple[Schema, Decode]] = OrderedDict()
+        self._decoders: OrderedDict[tuple[str, int], tuple[Schema, Decode]] = OrderedDict()
+        """By context and id."""
 
     async def decode(self, topic: str, value: bytes) -> tuple[Any, dict[str, Any]] | None:
         """The value as JSON and what is known of its schema; None if it is not in the wire format, or does not hold to
         its schema."""
         try:
             found = schema_id(value)
-            schema, decode = await self._decoder(found)
+            context = await self._registrar.read(lambda registry: registry.context_with(found, f"{topic}-value"))
+            schema, decode = await self._decoder(found, context)
             shown = for_json(decode(value))
         except (NotFramed, Refused, Undecodable, Problem):
             return None
         told: dict[str, Any] = {"id": found, "type": schema.type.value}
-        users = self._registrar.registry.users(found, with_deleted=True)
+        users = self._registrar.registry.users(found, context, with_deleted=True)
         for user in users:
-            if user.subject in (f"{topic}-value", f"{topic}-key") or len(users) == 1:
+            if parse(user.subject).name in (f"{topic}-value", f"{topic}-key") or len(users) == 1:
                 told |= {"subject": user.subject, "version": user.version}
         return shown, told
 
-    async def _decoder(self, found: int) -> tuple[Schema, Decode]:
-        schema = await self._registrar.read(lambda registry: registry.schema(found))
-        known = self._decoders.get(found)
+    async def _decoder(self, found: int, context: str) -> tuple[Schema, Decode]:
+        schema, key = self._registrar.registry.user(found, context).schema, (context, found)
+        known = self._decoders.get(key)
         if known is None or known[0] != schema:
-            resolved = self._registrar.registry.resolve(schema)
+            resolved = self._registrar.registry.resolve(schema, context)
             parsed = await self._registrar.parsed(resolved)
-            known = self._decoders[found] = (schema, await self._context.in_thread(decoder, parsed, resolved))
+            known = self._decoders[key] = (schema, await self._context.in_thread(decoder, parsed, resolved))
             if len(self._decoders) > MAX_DECODERS:
                 self._decoders.popitem(last=False)
-        self._decoders.move_to_end(found)
+        self._decoders.move_to_end(key)
         return known
