@@ -22,7 +22,7 @@ from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 
 CONFIGURE, DESCRIBE = 44, 32
-TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 
 
 @contextmanager
@@ -174,3 +174,13 @@ def test_what_is_read_late_does_not_replace_what_is_newer(tmp_path: Path) -> Non
             await metadata.close()
 
     asyncio.run(scenario())
+
+
+@on_loop
+async def test_settings_of_all_brokers_hold_on_the_others_when_they_are_acknowledged(tmp_path: Path) -> None:
+    async with prepared_nodes(tmp_path) as (one, two), client_of(one) as here, client_of(two) as there:
+        with deaf(two):
+            assert await alter(here, BROKER_RESOURCE, "", num_partitions="7") == ErrorCode.NONE
+            assert await described(there, BROKER_RESOURCE, "2", "num.partitions") == "7"
+            assert await alter(here, BROKER_RESOURCE, "1", num_partitions="8") == ErrorCode.NONE
+            assert (one.config.default_partitions, two.config.default_partitions) == (8, 7)

@@ -13,7 +13,8 @@ still make sense.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
@@ -27,7 +28,7 @@ from headwater.broker.setting import ConfigError
 from headwater.broker.topic_config import BrokerDefaults, Candidate
 from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
 from headwater.metadata import keys
-from headwater.metadata.store import Is, MetaStore, Put
+from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.facts import log_fact
 
@@ -59,6 +60,10 @@ class BrokerSettings:
         """What topics get that do not say otherwise."""
         self.watchers: list[Callable[[], None]] = []
         """Called after a change."""
+        self.announce: Callable[[], Coroutine[Any, Any, None]] | None = None
+        """Return when what holds for all brokers is in force on all that answer soon."""
+        self._cache: KeyCache[str, dict[str, str]] | None = None
+        """Of what is in the metadata, if other nodes change it, too."""
         self._file_topics = config.topic_defaults.overrides
         self._metadata = metadata
         self._own = str(config.node_id)
@@ -75,10 +80,16 @@ class BrokerSettings:
 
     async def follow(self) -> None:
         """What other nodes alter holds here, too. Until cancelled."""
-        cache: KeyCache[str, dict[str, str]] = KeyCache(
+        self._cache = cache = KeyCache(
             self._metadata, keys.config_key(KIND, ""), _name, json.loads, lambda names: self._follow(cache, names)
         )
         await cache.run()
+
+    async def refresh(self) -> None:
+        """What was altered on any node before this call is in force here when it returns. Raises Unavailable,
+        Unknown."""
+        if self._cache is not None:
+            await self._cache.reread(*map(_key, self._overrides))
 
     def _follow(self, cache: "KeyCache[str, dict[str, str]]", names: Iterable[str]) -> None:
         for name in names:
@@ -98,7 +109,15 @@ class BrokerSettings:
         """Change single settings, or replace all that were altered; the new ones hold from now on. Raises
         RequestError, and what the metadata store raises."""
         self.check_name(name)
-        changes = list(changes)
+        await self._alter(name, list(changes), validate_only, replaces_all)
+        if not validate_only and name == ALL_BROKERS and self.announce is not None:
+            await self.announce()
+        with suppress(Unavailable, Unknown):
+            await self.refresh()  # a read that began before must not come behind the change
+
+    async def _alter(
+        self, name: str, changes: Sequence[tuple[str, int, str | None]], validate_only: bool, replaces_all: bool
+    ) -> None:
         async with self._changes:
             for _ in range(MAX_TRIES):
                 overrides = self._changed(name, {} if replaces_all else dict(self._overrides[name]), changes)

@@ -48,6 +48,7 @@ class NodeAnswers:
             Kind.RESET_SHARE: self._reset_share,
             Kind.FORGET_SHARES: self._forget_shares,
             Kind.FOLLOW_TOPIC: self._follow_topic,
+            Kind.FOLLOW_SETTINGS: self._follow_settings,
         }
 
     async def answer(self, kind: int, body: Cursor) -> bytes:
@@ -168,6 +169,12 @@ class NodeAnswers:
         node_calls.end(body)
         if self._broker.catalog.reread is not None:
             await self._broker.catalog.reread([topic_id])
+        return b""
+
+    async def _follow_settings(self, body: Cursor) -> bytes:
+        """Another node has altered what holds for all brokers, and wants to say so."""
+        node_calls.end(body)
+        await self._broker.settings.refresh()
         return b""
 
     def _led(self, partition: PartitionId) -> Partition:

@@ -34,6 +34,7 @@ class Kind(enum.IntEnum):
     RESET_SHARE = 13
     FORGET_SHARES = 14
     FOLLOW_TOPIC = 15
+    FOLLOW_SETTINGS = 16
 
 
 _PARTITION: Final = struct.Struct(">16si")

@@ -18,7 +18,7 @@ from headwater.broker.broker_loggers import BrokerLoggers
 from headwater.broker.broker_settings import BrokerSettings
 from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
-from headwater.broker.cluster_member import ClusterMember
+from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
 from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
@@ -33,7 +33,8 @@ from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.neighbours import Neighbours
 from headwater.broker.node_answers import NodeAnswers
-from headwater.broker.node_client import NodeClient
+from headwater.broker.node_calls import Kind
+from headwater.broker.node_client import Lane, NodeClient
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.refusals import Refusals
 from headwater.broker.schema_follower import SchemaFollower
@@ -162,6 +163,7 @@ class Broker:
         if self.member is not None:
             self.nodes = self.member.client(self.catalog)
             self.spawn(self.group_configs.follow())
+            self.settings.announce = self._announce_settings
             self.spawn(self.settings.follow())
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
         self.groups.is_durable = lambda group_id: self.group_configs.subscription(group_id).is_explicit
@@ -215,6 +217,9 @@ class Broker:
         self.server.limit(self._limits())
         if self.member is not None:
             self.member.configure(config)
+
+    async def _announce_settings(self) -> None:
+        await self.nodes.tell_all(Kind.FOLLOW_SETTINGS, b"", Lane.BULK, ANNOUNCE_S)
 
     def _limits(self) -> ServerLimits:
         config = self.config
