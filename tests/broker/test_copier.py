@@ -15,6 +15,7 @@ from headwater.model.ids import PartitionId, StoreId
 from headwater.model.replica import Durability, StoreError
 from headwater.model.segments import SealedSegment
 from headwater.peers.messages import Address
+from headwater.peers.pace import AT_ONCE, Pace
 from headwater.peers.store_directory import StoreDirectory
 from headwater.replication.actions import Copy
 
@@ -22,11 +23,11 @@ PARTITION = PartitionId.parse("00000000000000000000000000000001.0")
 NOBODY = StoreId("ab" * 16)
 
 
-def copier(nodes: list[Node], local: Node | None = None) -> tuple[Copier, StoreDirectory]:
+def copier(nodes: list[Node], local: Node | None = None, getting: Pace = AT_ONCE) -> tuple[Copier, StoreDirectory]:
     addresses: Mapping[StoreId, Address] = {it.store.store_id: it.address for it in nodes}
     own = local.store if local is not None else None
     directory = StoreDirectory(own, addresses.get, SECRET, options=QUICK)
-    return Copier(directory, own, addresses.get, lambda _: Durability.SYNC), directory
+    return Copier(directory, own, addresses.get, lambda _: Durability.SYNC, getting), directory
 
 
 async def filled(served: Node) -> SealedSegment:
@@ -51,6 +52,39 @@ def test_a_segment_that_nobody_has_measured_is_copied_up_to_its_end(is_local: bo
             )  # fmt: skip
             assert await read_all(taker.store, segment(1)) == await read_all(donor.store, segment(1))
             assert await copying.is_complete(target, sealed)
+            directory.close()
+
+    run(main())
+
+
+class Counted:
+    """A pace that lets everything pass, one batch at a time, and counts."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    async def turn(self, partition: str, most_bytes: int) -> int:
+        assert partition == str(PARTITION)
+        return 1
+
+    def passed(self, partition: str, size_bytes: int) -> None:
+        self.bytes += size_bytes
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_both_sides_of_a_copy_set_its_pace_and_readers_keep_theirs(is_local: bool) -> None:
+    async def main() -> None:
+        async with node() as donor, node() as taker:
+            sealed = await filled(donor)
+            giving, getting, own = Counted(), Counted(), Counted()
+            donor.server.giving, taker.server.getting = giving, getting
+            copying, directory = copier([donor, taker], taker if is_local else None, own)
+            await copying.copy(Copy(PARTITION, sealed, 1, taker.store.store_id, (donor.store.store_id,)))
+            copied = taker.store.replica(segment(1))
+            assert copied is not None
+            assert giving.bytes == (own if is_local else getting).bytes == copied.size_bytes
+            await directory.remote(donor.store.store_id).read(segment(1), 0, 30, 1 << 20)
+            assert giving.bytes == copied.size_bytes
             directory.close()
 
     run(main())

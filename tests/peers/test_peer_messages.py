@@ -80,8 +80,9 @@ def test_a_copy_is_what_it_was(facts: SegmentFacts, donors: list[Donor]) -> None
 
 @given(IDS, INT64, INT64, UINT32)
 def test_the_small_calls_are_what_they_were(segment: SegmentId, offset: int, limit: int, size: int) -> None:
-    body = framed(Call.READ, messages.read_body(segment, offset, limit, size))
-    assert messages.read_read(messages.body_of(body)) == (segment, offset, limit, size)
+    for is_copy in (False, True):
+        body = framed(Call.READ, messages.read_body(segment, offset, limit, size, is_copy))
+        assert messages.read_read(messages.body_of(body)) == (segment, offset, limit, min(size, 2**31 - 1), is_copy)
     body = framed(Call.SEAL, messages.segment_and_offset_body(segment, offset))
     assert messages.read_segment_and_offset(messages.body_of(body)) == (segment, offset)
     body = framed(Call.FENCE, messages.segment_body(segment))

@@ -19,6 +19,8 @@ from headwater.broker.node_client import Lane, NodeClient
 from headwater.broker.node_session import NodeSession, NodeSessionOptions, cluster_secret
 from headwater.broker.open_replicas import OpenReplicas
 from headwater.broker.peer_pings import peer_ping
+from headwater.broker.replication_throttle import ReplicationThrottle
+from headwater.broker.topic_config import TopicConfig
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.cluster import STATE_FORMAT, Node, NodeStore, Role
@@ -59,6 +61,7 @@ class ClusterMember:
         self.neighbours: Neighbours
         self.controller: Controller | None = None
         self._secret = b""
+        self._throttle = ReplicationThrottle(config.node_id, lambda: self._config, self._topic_config, clock)
         self._nodes: NodeClient | None = None
 
     async def start(self, client: tuple[str, int], traffic: Traffic, spawn: Spawn) -> None:
@@ -67,6 +70,7 @@ class ClusterMember:
         self._secret = secret = await cluster_secret(self._metadata)
         host, port = self._config.peer_listen
         self._server = StoreServer(self._store, secret, traffic)
+        self._server.giving, self._server.getting = self._throttle.giving, self._throttle.getting
         host, port = await self._server.listen(host, port)
         if self._config.peer_advertise is not None:
             host, port = self._config.peer_advertise.host, self._config.peer_advertise.port or port
@@ -98,7 +102,10 @@ class ClusterMember:
         for topic_id in list(self.watch.topics_read.items):
             self._follow_topic(topic_id)
         if Role.CONTROLLER in self._config.roles:
-            copier = Copier(self.directory, self._store, self.watch.store_address, self._durability_of)
+            copier = Copier(
+                self.directory, self._store, self.watch.store_address, self._durability_of, self._throttle.getting,
+                self._throttle.is_throttled,
+            )  # fmt: skip
             ping = peer_ping(self.directory)
             self.controller = Controller(
                 self._metadata, self.watch, self.session, copier, ping, self._clock, rules=self._config.controller_rules
@@ -241,5 +248,9 @@ class ClusterMember:
         return (self._store.free_bytes(), self._store.capacity_bytes()) if self._store is not None else (0, 0)
 
     def _durability_of(self, partition: PartitionId) -> Durability:
+        config = self._topic_config(partition)
+        return config.durability if config is not None else self._config.durability
+
+    def _topic_config(self, partition: PartitionId) -> TopicConfig | None:
         topic = self._catalog.find_id(partition.topic_id) if self._catalog is not None else None
-        return topic.config.durability if topic is not None else self._config.durability
+        return topic.config if topic is not None else None

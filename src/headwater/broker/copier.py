@@ -5,21 +5,22 @@ the first donor that answers: the header, and the checksum if nobody has measure
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from headwater.model.ids import Offset, PartitionId, StoreId
-from headwater.model.replica import Buffer, Durability, LocalStore, SegmentFacts, StoreError, StoreUnreachable
+from headwater.model.ids import PartitionId, StoreId
+from headwater.model.replica import Durability, LocalStore, SegmentFacts, StoreError, StoreUnreachable
 from headwater.model.segments import SealedSegment
 from headwater.peers.messages import MAX_DONORS, Address, Donor
+from headwater.peers.pace import AT_ONCE, Pace
 from headwater.peers.store_directory import StoreDirectory
 from headwater.replication.actions import Copy
 
-READ_BYTES: Final = 4 * 1024 * 1024
 ANSWER_S: Final = 5.0
 """For a question about one replica."""
 SHORTEST_COPY_S: Final = 60.0
 SLOWEST_BYTES_PER_S: Final = 1024 * 1024
+SLOWEST_THROTTLED_BYTES_PER_S: Final = 512
 """A copy that is slower is given up."""
 
 
@@ -30,16 +31,21 @@ class Copier:
         local: LocalStore | None,
         address_of: Callable[[StoreId], Address | None],
         durability_of: Callable[[PartitionId], Durability],
+        getting: Pace = AT_ONCE,
+        is_throttled: Callable[[PartitionId], bool] = lambda _: False,
     ) -> None:
+        """`getting` is the pace at which this node's own store gets copies."""
         self._directory = directory
         self._local = local
         self._address_of = address_of
         self._durability_of = durability_of
+        self._getting = getting
+        self._is_throttled = is_throttled
 
     async def copy(self, action: Copy) -> None:
         """Returns when the target has the whole segment on its disk. Raises StoreError."""
         try:
-            async with asyncio.timeout(SHORTEST_COPY_S + action.sealed.size_bytes / SLOWEST_BYTES_PER_S):
+            async with asyncio.timeout(SHORTEST_COPY_S + action.sealed.size_bytes / self._slowest(action.partition)):
                 await self._copy(action)
         except TimeoutError as error:
             raise StoreUnreachable(f"the copy of {action.sealed.id} to {action.target} took too long") from error
@@ -55,14 +61,21 @@ class Copier:
         is_whole = state.end >= sealed.end or (state.is_sealed and state.size_bytes == sealed.size_bytes)
         return is_whole and not state.in_doubt
 
+    def _slowest(self, partition: PartitionId) -> int:
+        return SLOWEST_THROTTLED_BYTES_PER_S if self._is_throttled(partition) else SLOWEST_BYTES_PER_S
+
     async def _copy(self, action: Copy) -> None:
         facts = await self._facts(action)
-        if self._local is not None and action.target == self._local.store_id:
-            await self._local.copy(facts, _Source(self._directory, facts, action.donors))
-            return
         addresses = [(store, self._address_of(store)) for store in action.donors]
-        donors = [Donor(store, address) for store, address in addresses if address is not None]
-        await self._directory.remote(action.target).copy(facts, donors[:MAX_DONORS])
+        donors = [Donor(store, address) for store, address in addresses if address is not None][:MAX_DONORS]
+        if self._local is None or action.target != self._local.store_id:
+            await self._directory.remote(action.target).copy(facts, donors)
+            return
+        source = self._directory.source(facts, donors, self._getting)
+        try:
+            await self._local.copy(facts, source)
+        finally:
+            source.close()
 
     async def _facts(self, action: Copy) -> SegmentFacts:
         sealed = action.sealed
@@ -83,23 +96,3 @@ class Copier:
                 self._durability_of(action.partition), crc32c, size_bytes,
             )  # fmt: skip
         raise StoreUnreachable(f"no store gives segment {sealed.id}: {'; '.join(failures)}")
-
-
-class _Source:
-    """Reads from the first donor that can give; one that fails is left for the next, which goes on where it was."""
-
-    def __init__(self, directory: StoreDirectory, facts: SegmentFacts, donors: Sequence[StoreId]) -> None:
-        self._directory = directory
-        self._facts = facts
-        self._donors = list(donors)
-
-    async def __call__(self, offset: Offset) -> Buffer:
-        error: StoreError = StoreUnreachable("there is no donor")
-        while self._donors:
-            try:
-                store = self._directory.store(self._donors[0])
-                return await store.read(self._facts.segment, offset, self._facts.end, READ_BYTES)
-            except StoreError as failure:
-                error = failure
-                self._donors.pop(0)
-        raise error

@@ -7,18 +7,28 @@ from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, SegmentFacts, StoreError, StoreUnreachable
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.messages import Donor
+from headwater.peers.pace import AT_ONCE, LONGEST_TURN_S, Pace
 from headwater.peers.remote_store import RemoteStore
 from headwater.transport.facts import log_fact
 
 READ_BYTES: Final = 4 * 1024 * 1024
+CHANNELS: Final = ChannelOptions(call_timeout_s=LONGEST_TURN_S + 30.0)
 
 
 class DonorSource:
     """A `Source`. A donor that fails is left for the next one, which goes on where it was: what they have is the same,
     and the checksum of the whole tells if it is not."""
 
-    def __init__(self, facts: SegmentFacts, donors: Sequence[Donor], secret: bytes, options: ChannelOptions) -> None:
+    def __init__(
+        self,
+        facts: SegmentFacts,
+        donors: Sequence[Donor],
+        secret: bytes,
+        options: ChannelOptions = CHANNELS,
+        pace: Pace = AT_ONCE,
+    ) -> None:
         self._facts = facts
+        self._pace = pace
         self._left = list(donors)
         self._secret = secret
         self._options = options
@@ -29,8 +39,11 @@ class DonorSource:
         facts = self._facts
         while True:
             store = self._store or self._next()
+            most_bytes = await self._pace.turn(facts.partition, READ_BYTES)
             try:
-                return await store.read(facts.segment, offset, facts.end, READ_BYTES)
+                batches = await store.read_to_copy(facts.segment, offset, facts.end, most_bytes)
+                self._pace.passed(facts.partition, len(batches))
+                return batches
             except StoreError as error:
                 log_fact("donor_failed", segment=facts.segment, store=store.store_id, error=str(error))
                 self._failures.append(f"{store.store_id}: {error}")

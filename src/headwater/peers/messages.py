@@ -54,6 +54,7 @@ _APPEND_REQUEST: Final = struct.Struct(">IBBI16s16sqqq")
 _APPEND_REPLY: Final = struct.Struct(">BIq")
 _CREATE: Final = struct.Struct(">16sqiB")
 _READ: Final = struct.Struct(">16sqqI")
+_COPY_BIT: Final = 1 << 31
 _SEGMENT_AND_OFFSET: Final = struct.Struct(">16sq")
 _SEALED: Final = struct.Struct(">qQIq")
 _STATE: Final = struct.Struct(">16sqqiqQqBQ")
@@ -159,6 +160,9 @@ class Read(NamedTuple):
     offset: Offset
     limit: Offset
     max_bytes: int
+    is_copy: bool = False
+    """It is to be kept by another store, and may take its time. On the wire it is the highest bit of `max_bytes`,
+    which a store that does not know it takes for a limit above its own."""
 
 
 # Requests, written
@@ -196,8 +200,9 @@ def segment_body(segment: SegmentId) -> bytes:
     return bytes.fromhex(segment)
 
 
-def read_body(segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> bytes:
-    return _READ.pack(bytes.fromhex(segment), offset, limit, min(max(max_bytes, 0), 0xFFFFFFFF))
+def read_body(segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int, is_copy: bool = False) -> bytes:
+    most = min(max(max_bytes, 0), _COPY_BIT - 1)
+    return _READ.pack(bytes.fromhex(segment), offset, limit, most | (_COPY_BIT if is_copy else 0))
 
 
 def segment_and_offset_body(segment: SegmentId, offset: int) -> bytes:
@@ -256,7 +261,7 @@ def read_segment(cursor: Cursor) -> SegmentId:
 def read_read(cursor: Cursor) -> Read:
     segment, offset, limit, max_bytes = _READ.unpack(cursor.take(_READ.size))
     check_end(cursor)
-    return Read(SegmentId(segment.hex()), offset, limit, max_bytes)
+    return Read(SegmentId(segment.hex()), offset, limit, max_bytes & (_COPY_BIT - 1), bool(max_bytes & _COPY_BIT))
 
 
 def read_segment_and_offset(cursor: Cursor) -> tuple[SegmentId, int]:

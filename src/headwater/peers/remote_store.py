@@ -123,6 +123,12 @@ class RemoteStore:
         body = messages.read_body(segment, offset, limit, max_bytes)
         return memoryview(await self._ask(self._bulk, Call.READ, body))[REPLY_BYTES:]
 
+    async def read_to_copy(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
+        """As `read`. The other side may take its time, and what is asked for behind it waits: it is for a connection
+        that does nothing else."""
+        body = messages.read_body(segment, offset, limit, max_bytes, is_copy=True)
+        return memoryview(await self._ask(self._bulk, Call.READ, body))[REPLY_BYTES:]
+
     async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
         body = messages.segment_and_offset_body(segment, timestamp)
         return _decoded(messages.read_offset_reply, await self._ask(self._bulk, Call.FIND_TIMESTAMP, body))

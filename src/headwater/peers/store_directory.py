@@ -1,11 +1,13 @@
 """From the id of a store to the store: this node's own, or another's by the address that it has at present."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headwater.model.ids import StoreId
-from headwater.model.replica import Store, StoreUnreachable
+from headwater.model.replica import SegmentFacts, Store, StoreUnreachable
 from headwater.peers.channel import ChannelOptions
-from headwater.peers.messages import Address
+from headwater.peers.donors import DonorSource
+from headwater.peers.messages import Address, Donor
+from headwater.peers.pace import Pace
 from headwater.peers.remote_store import RemoteStore
 
 
@@ -46,6 +48,10 @@ class StoreDirectory:
             store_id, address, self._secret, options=self._options, on_lost=self._on_lost
         )
         return self._remote[store_id]
+
+    def source(self, facts: SegmentFacts, donors: Sequence[Donor], pace: Pace) -> DonorSource:
+        """Where this node's own store gets a segment from, over connections of its own."""
+        return DonorSource(facts, donors, self._secret, pace=pace)
 
     def refresh(self) -> None:
         """Addresses have changed: connections to the old ones are closed, and what waits for them fails."""

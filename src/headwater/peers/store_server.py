@@ -17,9 +17,11 @@ from headwater.model.ids import Offset, SegmentId
 from headwater.model.replica import Buffer, CorruptReplica, SegmentFacts, StoreError, WrongStore
 from headwater.peers import messages
 from headwater.peers.channel import ChannelOptions
+from headwater.peers.donors import CHANNELS as DONOR_CHANNELS
 from headwater.peers.donors import DonorSource
 from headwater.peers.handshake import NONCE_BYTES, NoCommonVersion, StoreSide, check_secret
 from headwater.peers.messages import NEWEST_VERSION, OLDEST_VERSION, Append, Call, Create, Donor, Read, Request
+from headwater.peers.pace import AT_ONCE, Pace
 from headwater.peers.questions import OnAsk, answered, nobody_answers
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces, Promise
@@ -76,7 +78,10 @@ class StoreServer:
         self.on_ask: OnAsk = nobody_answers
         """Answers for the broker of this node."""
         self._secret = secret
-        self._donor_options = donor_options or ChannelOptions(call_timeout_s=30.0)
+        self._donor_options = donor_options or DONOR_CHANNELS
+        self.giving: Pace = AT_ONCE
+        self.getting: Pace = AT_ONCE
+        """How fast copies leave the store, and come to it."""
         self._server = Server(self._handle, limits, traffic, kind_of=lambda _: "call")  # calls are independent
         self._loop = self._server.loop
         self._sessions: dict[Connection, _Session] = {}
@@ -243,7 +248,14 @@ class StoreServer:
         return messages.state_body(await self._store.state(segment))
 
     async def _read(self, read: Read) -> Buffer:
-        return await self._store.read(read.segment, read.offset, read.limit, min(read.max_bytes, MAX_READ_BYTES))
+        most_bytes = min(read.max_bytes, MAX_READ_BYTES)
+        if not read.is_copy:
+            return await self._store.read(read.segment, read.offset, read.limit, most_bytes)
+        partition = (await self._store.state(read.segment)).partition
+        most_bytes = await self.giving.turn(partition, most_bytes)
+        batches = await self._store.read(read.segment, read.offset, read.limit, most_bytes)
+        self.giving.passed(partition, len(batches))
+        return batches
 
     async def _find_timestamp(self, segment: SegmentId, timestamp: int) -> Buffer:
         return messages.offset_body(await self._store.find_timestamp(segment, timestamp))
@@ -255,7 +267,7 @@ class StoreServer:
         others = [donor for donor in donors if donor.store_id != self._store.store_id]
         async with self._copies:
             while True:
-                source = DonorSource(facts, others, self._secret, self._donor_options)
+                source = DonorSource(facts, others, self._secret, self._donor_options, self.getting)
                 try:
                     return messages.sealed_body(await self._store.copy(facts, source))
                 except CorruptReplica:
