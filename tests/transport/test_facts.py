@@ -1,9 +1,13 @@
 """What clients can cause as often as they like costs a few lines of log a second, and is counted."""
 
+import ast
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
+import headwater
 from headwater.transport.facts import LINES_PER_SECOND, SparseLog
 
 
@@ -53,3 +57,27 @@ def test_the_number_is_written_though_no_line_follows(caplog: pytest.LogCaptureF
     log.flush()
     assert caplog.messages[LINES_PER_SECOND:] == ["handler_failed left_out=7"]
     assert caplog.records[-1].levelno == logging.ERROR
+
+
+FAILURES = re.compile(r"(^|_)(failed|unreadable|refused|stuck|not|lost|doubt)(_|$)")
+BY_CLIENTS = {"connection_refused"}
+"""A limit that an operator set did its work."""
+BY_DESIGN = {"takeover_lost"}
+"""Another node was faster."""
+
+
+def test_failures_are_warnings() -> None:
+    """Wherever a fact is logged by a name that says that something went wrong."""
+    sources = Path(headwater.__file__).parent.rglob("*.py")
+    calls = [node for path in sources for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    quiet, checked = [], 0
+    for call in calls:
+        named = [each.value for each in call.args[:1] if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if ast.unparse(call.func) != "log_fact" or not named or not FAILURES.search(named[0]):
+            continue
+        checked += 1
+        level = ast.unparse(call.args[1]) if len(call.args) > 1 else "logging.INFO"
+        if level not in ("logging.WARNING", "logging.ERROR") and named[0] not in BY_CLIENTS | BY_DESIGN:
+            quiet.append(named[0])
+    assert checked > 20
+    assert quiet == []

@@ -232,14 +232,17 @@ class Catalog:
                 await store.delete(state.segment, state.instance)
 
     async def _delete_orphans(self, inventory: Sequence[ReplicaState]) -> None:
-        """Replicas that no head and no sealed segment names. The inventory was taken first, so that what was created
-        meanwhile is not in it (REPLICATION.md, 1.9)."""
+        """Replicas that no head and no sealed segment names: of segments that a crash or a failed write kept from being
+        published, and of what was being deleted. The inventory was taken first, so that what was created meanwhile is
+        not in it (REPLICATION.md, 1.9); what the takeovers replaced is gone already."""
         store = self._environment.store
         assert store is not None, "who is alone has a store"
         known = {segment.id for partition in self.partitions() for segment in partition.register.chain}
         for state in inventory:
-            if state.segment not in known:
-                log_fact("orphan_deleted", segment=state.segment, partition=state.partition)
+            if state.segment not in known and store.replica(state.segment) is not None:
+                log_fact(
+                    "orphan_deleted", segment=state.segment, partition=state.partition, size_bytes=state.size_bytes
+                )
                 await store.delete(state.segment, state.instance)
 
     async def _measure_segments(self) -> None:

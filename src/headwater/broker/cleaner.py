@@ -5,6 +5,7 @@ A partition that fails is logged and tried again the next time; the others go on
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -96,7 +97,9 @@ class Cleaner:
             raise
         except (StoreError, Unavailable, Unknown, LostLeadership) as error:
             if not partition.is_over:
-                log_fact("cleaning_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
+                log_fact(
+                    "cleaning_failed", logging.WARNING, partition=partition.id, error=f"{type(error).__name__}: {error}"
+                )
 
     async def _retain(self, wanted: Wanted | None, partition: Partition) -> None:
         now_ms = self._environment.clock.now_ms()

@@ -15,6 +15,7 @@ Decoding records is work for a thread: the event loop only moves the pieces.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -92,7 +93,12 @@ class Compaction:
             while start < end:
                 reached = await self._scan(start, end)
                 if reached <= start:
-                    log_fact("compaction_stuck", partition=self._partition.id, reason="a batch has too many keys")
+                    log_fact(
+                        "compaction_stuck",
+                        logging.WARNING,
+                        partition=self._partition.id,
+                        reason="a batch has too many keys",
+                    )
                     return
                 self._with_records.clear()
                 covered = [segment for segment in chain.sealed if segment.base < reached]

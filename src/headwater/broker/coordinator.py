@@ -269,6 +269,15 @@ class GroupCoordinator:
         answers: Sequence[OffsetAnswer] = await self._decide(group_id, decide)
         return answers
 
+    def is_loading(self, index: int) -> bool:
+        """Whether a partition's groups are being read. If they are not kept here, there is nothing to wait for."""
+        return self._topic.is_kept(index) and not self._topic.at(index).is_loaded
+
+    async def loaded(self, index: int) -> None:
+        """Return when they are read."""
+        if self._topic.is_kept(index):
+            await self._topic.at(index).loaded()
+
     def settle(
         self, index: int, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
     ) -> "asyncio.Future[Any]":

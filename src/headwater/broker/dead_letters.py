@@ -14,6 +14,7 @@ that retention took first has no letter.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -158,7 +159,7 @@ class DeadLetters:
 
 async def _pause(queue: ShareQueue, seconds: float, error: Exception) -> float:
     partition = f"{queue.partition.topic_name}-{queue.partition.id.index}"
-    log_fact("dead_letter_failed", group=queue.key.group_id, partition=partition, error=error)
+    log_fact("dead_letter_failed", logging.WARNING, group=queue.key.group_id, partition=partition, error=error)
     await asyncio.sleep(seconds)
     return min(seconds * 2, LONGEST_RETRY_S)
 
@@ -170,7 +171,7 @@ def _readable(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
     try:
         yield from records(batch, header)
     except (CorruptBatch, DecompressedTooLarge) as error:
-        log_fact("dead_letter_unreadable", offset=header.base_offset, error=error)
+        log_fact("dead_letter_unreadable", logging.WARNING, offset=header.base_offset, error=error)
 
 
 def _origin(queue: ShareQueue) -> dict[str, bytes]:

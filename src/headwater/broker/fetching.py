@@ -12,6 +12,7 @@ names the aborted transactions, for the client to leave out.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -155,7 +156,7 @@ class Fetching:
             else:
                 found = await partition.read(offset, room)
         except StoreError as error:
-            log_fact("read_failed", partition=partition.id, error=f"{type(error).__name__}: {error}")
+            log_fact("read_failed", logging.WARNING, partition=partition.id, error=f"{type(error).__name__}: {error}")
             reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return [], ()
         return ([found] if len(found) else []), aborted

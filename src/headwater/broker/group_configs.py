@@ -11,6 +11,7 @@ override goes, because versions are compared and a key that is compared is never
 import asyncio
 import contextlib
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -109,7 +110,7 @@ class GroupConfigs:
                 subscription = parse_subscription(item.value)
                 self._parse(group_id, item.value)
             except RequestError as error:
-                log_fact("group_config_unreadable", group=group_id, error=error)
+                log_fact("group_config_unreadable", logging.WARNING, group=group_id, error=error)
                 continue
             self._versions[group_id] = item.version
             self._overrides[group_id] = item.value

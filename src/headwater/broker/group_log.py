@@ -7,6 +7,7 @@ the log has them.
   coordinator again, and the shard is replayed from the log.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -45,6 +46,8 @@ class GroupLog:
         self._on_deadline = on_deadline
         self._on_loaded = on_loaded
         self._shard: GroupShard | None = None
+        self._settled = asyncio.Event()
+        """The groups are read, or another node has them."""
 
     @property
     def partition(self) -> Partition:
@@ -60,6 +63,10 @@ class GroupLog:
         if self._shard is None:
             raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self._shard
+
+    async def loaded(self) -> None:
+        """Return when the groups are read, or there is nothing to wait for any more."""
+        await self._settled.wait()
 
     def release(self, effects: Effects) -> None:
         """Log the events; give the replies when they, and all decided before them, are committed."""
@@ -81,6 +88,7 @@ class GroupLog:
         count = await self._log.load(begin)
         shard.resume(self._now())
         self._shard = shard
+        self._settled.set()
         if count:
             groups = len(shard.group_ids())
             log_fact("groups_loaded", partition=self.partition.id.index, records=count, groups=groups)
@@ -89,12 +97,14 @@ class GroupLog:
 
     def close(self, error: RequestError) -> None:
         """Another node has the groups from now on: everyone who waits is told to look for it."""
+        self._settled.set()
         shard, self._shard = self._shard, None
         if shard is not None:
             give(shard.kill(ErrorCode.NOT_COORDINATOR).replies, error)
 
     def _start_over(self, error: RequestError) -> None:
         """The log is behind what was decided, and it is the log that is right."""
+        self._settled.clear()
         shard, self._shard = self._shard, None
         if shard is not None:
             give(shard.kill(ErrorCode.COORDINATOR_NOT_AVAILABLE).replies, error)

@@ -6,6 +6,8 @@ may have been fenced by one who then failed, and take over anew.
 """
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -25,6 +27,8 @@ from headwater.transport.facts import log_fact
 AT_ONCE = 192
 """Partitions that are taken over at the same time."""
 RETRY_S = 0.5
+BEGIN_WAIT_S = 10.0
+"""How long somebody waits for a lead that is about to begin, before it is one that does not."""
 
 Sealed = Mapping[SegmentId, tuple[SealedSegment, int]]
 
@@ -71,6 +75,16 @@ class Leadership:
         while runs := [self._runs[partition] for partition in wanted if partition in self._runs]:
             await asyncio.wait(runs)
 
+    def is_beginning(self, partition: PartitionId) -> bool:
+        """This node is to lead the partition, and does not yet."""
+        return partition in self._runs
+
+    async def begun(self, partition: PartitionId) -> None:
+        """Return when this node leads the partition, if it is about to; or when that takes too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BEGIN_WAIT_S):
+                await self.settled([partition])
+
     def stop(self) -> None:
         self._is_stopped = True
 
@@ -103,7 +117,9 @@ class Leadership:
             except StoreFailed:
                 raise
             except (StoreError, Unavailable, Unknown, CorruptSnapshot) as error:
-                log_fact("takeover_failed", partition=partition, error=f"{type(error).__name__}: {error}")
+                log_fact(
+                    "takeover_failed", logging.WARNING, partition=partition, error=f"{type(error).__name__}: {error}"
+                )
         await asyncio.sleep(RETRY_S)
         return None
 

@@ -5,6 +5,7 @@ coordinator: there the transaction's offsets are settled instead.
 """
 
 import asyncio
+import contextlib
 from itertools import count
 
 from headwater.broker import node_calls
@@ -16,6 +17,9 @@ from headwater.broker.node_client import Lane, NodeClient
 from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
+
+READY_WAIT_S = 5.0
+"""How long a marker waits for what it is to end in, less than whoever sent it from another node waits."""
 
 
 class MarkerWriter:
@@ -36,14 +40,17 @@ class MarkerWriter:
         there never will be anything to mark."""
         marker = Marker(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch, next(self._attempts))
         topic = self._catalog.find_id(partition_id.topic_id)
-        if topic is not None and (partition_id.index in topic.led or self._nodes.is_alone):
+        is_here = topic is not None and (partition_id.index in topic.led or self._nodes.is_alone)
+        if is_here or self._catalog.leadership.is_beginning(partition_id):
             return self.receive(marker)
         return asyncio.get_running_loop().create_task(self._send(marker))
 
     def receive(self, marker: Marker) -> "asyncio.Future[None] | None":
         """As `begin`, of a coordinator here or elsewhere, in a partition that is led here. Raises RequestError."""
-        self._late.check(marker.partition, marker.producer_id, marker.coordinator_epoch, marker.attempt)
-        return self._begin_here(*marker[:-1])
+        self._check_order(marker)
+        if not self._is_waited_for(marker.partition):
+            return self._begin_here(*marker[:-1])
+        return asyncio.get_running_loop().create_task(self._begin_later(marker))
 
     async def write(
         self, partition_id: PartitionId, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
@@ -51,6 +58,28 @@ class MarkerWriter:
         """For an administrator, in a partition that is led here: returns when the marker is committed. Raises
         RequestError."""
         committed = self._begin_here(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch)
+        if committed is not None:
+            await committed
+
+    def _check_order(self, marker: Marker) -> None:
+        self._late.check(marker.partition, marker.producer_id, marker.coordinator_epoch, marker.attempt)
+
+    def _is_waited_for(self, partition_id: PartitionId) -> bool:
+        """A start brings transactions to be ended before everything that they touched is there."""
+        topic = self._catalog.find_id(partition_id.topic_id)
+        is_offsets = topic is not None and topic.name == OFFSETS_TOPIC
+        return self._catalog.leadership.is_beginning(partition_id) or (
+            is_offsets and self._groups.is_loading(partition_id.index)
+        )
+
+    async def _begin_later(self, marker: Marker) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READY_WAIT_S):
+                await self._catalog.leadership.begun(marker.partition)
+                if self._is_waited_for(marker.partition):
+                    await self._groups.loaded(marker.partition.index)
+        self._check_order(marker)  # a later try may have come, and the transaction after this one have begun
+        committed = self._begin_here(*marker[:-1])
         if committed is not None:
             await committed
 

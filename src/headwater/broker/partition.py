@@ -10,6 +10,7 @@ its place.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -405,7 +406,7 @@ class Partition(CommittedLog):
             problem = error
         if problem is not None and self.register.chain.holds(sealed.id) and not self.is_over:
             why = f"{type(problem).__name__}: {problem}"
-            log_fact("measure_failed", partition=self.id, segment=sealed.id, error=why)
+            log_fact("measure_failed", logging.WARNING, partition=self.id, segment=sealed.id, error=why)
 
     # Ending
 

@@ -10,6 +10,7 @@ wrong: whoever waits is told, and the queue must be dropped.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -173,7 +174,13 @@ class QueueLog:
 
     async def _recover(self, error: RequestError) -> None:
         """Until the state is claimed again, or there is no more sense in it."""
-        log_fact("share_state_in_doubt", group=self._key.group_id, partition=self._key.partition, error=error)
+        log_fact(
+            "share_state_in_doubt",
+            logging.WARNING,
+            group=self._key.group_id,
+            partition=self._key.partition,
+            error=error,
+        )
         while not self._is_over:
             await asyncio.sleep(self._retry_s)
             self._retry_s = min(max(2 * self._retry_s, FIRST_RETRY_S), LONGEST_RETRY_S)

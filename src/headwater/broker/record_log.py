@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -101,7 +102,13 @@ class RecordLog:
     def _lose(self, waiting: list[Then], error: RequestError) -> None:
         waiting += self._waiting
         self._records, self._waiting = [], []
-        log_fact("state_log_lost", topic=self.partition.topic_name, partition=self.partition.id.index, error=error)
+        log_fact(
+            "state_log_lost",
+            logging.WARNING,
+            topic=self.partition.topic_name,
+            partition=self.partition.id.index,
+            error=error,
+        )
         self._on_lost(error)
         _call(waiting, error)
 
@@ -118,6 +125,7 @@ class RecordLog:
             except StoreError as error:
                 log_fact(
                     "state_load_failed",
+                    logging.WARNING,
                     topic=self.partition.topic_name,
                     partition=self.partition.id.index,
                     error=f"{type(error).__name__}: {error}",
@@ -153,7 +161,7 @@ class RecordLog:
             self._log_unreadable(header.base_offset, error)
 
     def _log_unreadable(self, offset: int, error: Exception) -> None:
-        log_fact("state_unreadable", topic=self.partition.topic_name, offset=offset, error=error)
+        log_fact("state_unreadable", logging.WARNING, topic=self.partition.topic_name, offset=offset, error=error)
 
 
 def _call(waiting: Sequence[Then], error: RequestError | None) -> None:

@@ -5,6 +5,7 @@ An append that a store can take at once is over when the call returns.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from functools import partial
@@ -259,7 +260,7 @@ class Replicator:
         try:
             await self._register.roll(effect.sealed, segment)
         except Unavailable as error:
-            log_fact("roll_failed", partition=self._log.id, error=f"{type(error).__name__}: {error}")
+            log_fact("roll_failed", logging.WARNING, partition=self._log.id, error=f"{type(error).__name__}: {error}")
             effects = self.leader.publish_failed(segment.id, self._now())
         except LostLeadership:
             effects = self.leader.publish_lost(self._now())
@@ -271,7 +272,7 @@ class Replicator:
             self._run(effects)
 
     def _log_failure(self, event: str, store: StoreId, error: StoreError) -> None:
-        log_fact(event, partition=self._log.id, store=store, error=f"{type(error).__name__}: {error}")
+        log_fact(event, logging.WARNING, partition=self._log.id, store=store, error=f"{type(error).__name__}: {error}")
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._in_flight += 1

@@ -6,6 +6,7 @@ nothing but its id is kept.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -84,7 +85,7 @@ class SchemaFollower:
         try:
             await self.catch_up()
         except RequestError as error:
-            log_fact("schemas_not_read", error=error.message)
+            log_fact("schemas_not_read", logging.WARNING, error=error.message)
 
     async def _read_to_end(self) -> None:
         topic = await self._topic()

@@ -6,6 +6,7 @@ A stop goes the other way.
 """
 
 import asyncio
+import logging
 import secrets
 import socket
 import uuid
@@ -367,7 +368,7 @@ class Broker:
         """Something broke that the broker cannot go on without: stop, and let the process say why."""
         if self._failure is None:
             self._failure = error
-            log_fact("broker_failed", error=f"{type(error).__name__}: {error}")
+            log_fact("broker_failed", logging.ERROR, error=f"{type(error).__name__}: {error}")
             self._ended.set()
 
     async def _wait_until_quiet(self, server: Server) -> None:

@@ -9,6 +9,7 @@ All deadlines of all queues (leases, delays, rests, time to live) are kept by on
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -210,7 +211,9 @@ class ShareCoordinator:
             try:
                 share.apply(decode(value))
             except ValueError as error:  # one bad record must not take the rest of the state with it
-                log_fact("share_state_unreadable", group=key.group_id, partition=key.partition, error=error)
+                log_fact(
+                    "share_state_unreadable", logging.WARNING, group=key.group_id, partition=key.partition, error=error
+                )
         self._add(self._new_queue(key, partition, share, claimed))
 
     def _new_queue(self, key: ShareKey, partition: Partition, share: SharePartition, claimed: Claimed) -> ShareQueue:

@@ -11,6 +11,7 @@ Partitions take turns, and so do members: see `share_queue`.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -214,7 +215,9 @@ class ShareFetching:
         try:
             return await queue.read(max_bytes, max_records, must_fit=not self._is_first, sent=reading.batches)
         except StoreError as error:
-            log_fact("read_failed", partition=queue.partition.id, error=f"{type(error).__name__}: {error}")
+            log_fact(
+                "read_failed", logging.WARNING, partition=queue.partition.id, error=f"{type(error).__name__}: {error}"
+            )
             reading.error = ErrorCode.KAFKA_STORAGE_ERROR
             return None
 

@@ -1,6 +1,7 @@
 """The share groups, as those who serve their queues see them: their coordinator may be another node."""
 
 import contextlib
+import logging
 from collections.abc import Callable
 
 from headwater.broker import node_calls
@@ -47,4 +48,4 @@ class ShareGroups:
             partition = await self._groups.offsets_partition(group_id)
             await self._nodes.ask_leader(partition, Kind.DOUBT_MEMBER, body, Lane.STATE)
         except RequestError as error:
-            log_fact("member_not_doubted", group=group_id, error=error)
+            log_fact("member_not_doubted", logging.WARNING, group=group_id, error=error)

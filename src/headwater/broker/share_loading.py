@@ -6,6 +6,7 @@ there. A keeper that cannot answer is asked again, for as long as the lead lasts
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -84,7 +85,7 @@ class ShareLoading:
             try:
                 found = await self._states.claim_all(index, led)
             except RequestError as error:
-                log_fact("shares_not_loaded", index=index, error=error)
+                log_fact("shares_not_loaded", logging.WARNING, index=index, error=error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
                 continue

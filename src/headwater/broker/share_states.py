@@ -69,9 +69,8 @@ class ShareStates:
 
     async def claim(self, key: ShareKey, epoch: LeaderEpoch) -> Claimed:
         index = self._index(key)
-        if self._topic.is_kept(index) or self._nodes.is_alone:
-            log = self._topic.at(index)
-            await log.loaded(LOAD_WAIT_S)
+        log = await self._near(index)
+        if log is not None:
             return await log.claim(key, epoch)
         return node_calls.read_claimed(
             await self._nodes.ask_leader(self._place(index), Kind.CLAIM, node_calls.claim(key, epoch), Lane.STATE)
@@ -81,9 +80,8 @@ class ShareStates:
         self, index: int, leaders: Mapping[PartitionId, LeaderEpoch]
     ) -> Sequence[tuple[ShareKey, Claimed]]:
         """What one partition of the topic knows of the partitions that this node leads, in which epochs."""
-        if self._topic.is_kept(index) or self._nodes.is_alone:
-            log = self._topic.at(index)
-            await log.loaded(LOAD_WAIT_S)
+        log = await self._near(index)
+        if log is not None:
             return await log.claim_all(leaders)
         body = node_calls.claims(index, leaders.items())
         return node_calls.read_all_claimed(
@@ -98,13 +96,24 @@ class ShareStates:
 
     async def forget(self, key: ShareKey, ticket: int) -> None:
         index = self._index(key)
-        if self._topic.is_kept(index) or self._nodes.is_alone:
-            await self._topic.at(index).forget(key, ticket)
+        log = await self._near(index)
+        if log is not None:
+            await log.forget(key, ticket)
             return
         body = node_calls.key(key) + node_calls.number(ticket)
         await self._nodes.ask_leader(self._place(index), Kind.FORGET_STATE, body, Lane.STATE)
 
     # Inside
+
+    async def _near(self, index: int) -> ShareLog | None:
+        """The log of one partition, when it is read, if it is kept here or is about to be. None if another node keeps
+        it. Raises RequestError."""
+        await self._catalog.leadership.begun(self._place(index))
+        if not self._topic.is_kept(index) and not self._nodes.is_alone:
+            return None
+        log = self._topic.at(index)
+        await log.loaded(LOAD_WAIT_S)
+        return log
 
     async def _write_far(self, index: int, write: StateWrite) -> None:
         """Tasks begin in the order in which they are made, and a lane keeps it."""

@@ -75,14 +75,14 @@ class StateTopic(Generic[L]):
     def at(self, index: int) -> L:
         log = self._logs.get(index)
         if log is None:
-            raise RequestError(ErrorCode.NOT_COORDINATOR, f"Partition {index} of {self._name} is led by another node.")
+            raise RequestError(ErrorCode.NOT_COORDINATOR, self._catalog.topic(self._name).not_led(index))
         return log
 
     async def ensure(self) -> None:
         """Make sure that there is a place to keep state in. Raises RequestError."""
-        if self.exists:
+        if self.exists and not self._creating.locked():
             return
-        async with self._creating:
+        async with self._creating:  # a topic that is being made is known before it is led
             if not self.exists:
                 await self._create()
             if self._loading:  # there is nothing to read yet: whoever asked first is served

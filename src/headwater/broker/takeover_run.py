@@ -5,6 +5,7 @@ the producers and transactions of the segment that it replays.
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from headwater.broker.segment_reader import SegmentReader
 from headwater.metadata import keys
 from headwater.metadata.store import Is, Operation, Put, Unavailable, Unknown
 from headwater.model.ids import Offset, PartitionId, SegmentId
-from headwater.model.replica import Buffer, Durability, Store, StoreError
+from headwater.model.replica import Buffer, Durability, Store, StoreError, StoreFailed
 from headwater.model.segments import Head, SealedSegment
 from headwater.records.batch import split
 from headwater.replication.effects import Effect, Fence, Plant, Publish, Refusal, Replay, Rules, StepDown
@@ -68,6 +69,8 @@ class TakeoverRun:
         self._transactions = PartitionTransactions()
         self._header = self._transactions.snapshot(head.start, 0)
         self._source: Store | None = None
+        self._own_instance: int | None = None
+        """Of the old segment's replica in this node's store, when it was fenced."""
         self._tail_bytes = 0
         self._tail_max_timestamp = -1
         self._new_head = head
@@ -94,6 +97,8 @@ class TakeoverRun:
         if led is None:
             return None
         register = await self._register(sealed)
+        if led.sealed is None:
+            await self._delete_replaced()
         await recall_aborted(SegmentReader(self._environment), self._transactions, register.chain, register.start)
         begun = Begun(led.end, self._tail_bytes, self._tail_max_timestamp, self._durability)
         return TakenOver(register, self._transactions, begun)
@@ -148,8 +153,12 @@ class TakeoverRun:
             self._log_failure("fence_failed", effect.store, error)
             self._carry_out(self._machine.fence_failed(effect.store, self._now()))
             return
+        if effect.store == self._environment.own_store_id:
+            self._own_instance = state.instance
         if state.in_doubt:
-            log_fact("replica_in_doubt", partition=self._partition, segment=effect.segment, end=state.end)
+            log_fact(
+                "replica_in_doubt", logging.WARNING, partition=self._partition, segment=effect.segment, end=state.end
+            )
         self._carry_out(self._machine.fenced(effect.store, state, self._now()))
 
     async def _replay(self, effect: Replay) -> None:
@@ -234,7 +243,7 @@ class TakeoverRun:
         try:
             txn = await self._writes.txn([Is(key, self._version)], operations)
         except Unavailable as error:
-            log_fact("publish_failed", partition=self._partition, error=error)
+            log_fact("publish_failed", logging.WARNING, partition=self._partition, error=error)
             self._carry_out(self._machine.publish_failed(effect.open.id, self._now()))
             return
         except Unknown:
@@ -260,6 +269,20 @@ class TakeoverRun:
             await self._check_head(f"segment {place.id} does not go on where the one before ends")
         return Register(self._metadata, self._writes, self._partition, self._new_head, self._version, segments)
 
+    async def _delete_replaced(self) -> None:
+        """The old segment, of which nothing is left: it was empty, as that of a partition where nothing was written
+        since the last start is, or all of it was carried over. No head names it any more, and whoever led in its epoch
+        cannot seal it. Other stores find out by themselves."""
+        old, store = self._head.open, self._environment.store
+        if old is None or store is None or self._own_instance is None:
+            return
+        try:
+            await store.delete(old.id, self._own_instance)
+        except StoreFailed:
+            raise
+        except StoreError as error:  # the garbage collector will find it
+            self._log_failure("replaced_not_deleted", store.store_id, error)
+
     async def _check_head(self, suspicion: str) -> None:
         """A head is read before its sealed segments. They may be those of a later one."""
         current = await self._metadata.get(keys.head_key(self._partition))
@@ -277,7 +300,9 @@ class TakeoverRun:
             return {segment.id: (segment, version) for segment, version in segments}
 
     def _log_failure(self, event: str, store: str, error: Exception) -> None:
-        log_fact(event, partition=self._partition, store=store, error=f"{type(error).__name__}: {error}")
+        log_fact(
+            event, logging.WARNING, partition=self._partition, store=store, error=f"{type(error).__name__}: {error}"
+        )
 
 
 async def recall_aborted(

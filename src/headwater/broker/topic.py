@@ -59,10 +59,14 @@ class Topic:
         found = self.led.get(index)
         if found is None:
             self.partition_id(index)
-            raise RequestError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} of topic {self.name} is led by another node."
-            )
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.not_led(index))
         return found
+
+    def not_led(self, index: int) -> str:
+        """Why this node cannot serve a partition, in words."""
+        head = self.heads.get(index)
+        who = "nobody does" if head is None or head.leader < 0 else f"node {head.leader} does, or is about to"
+        return f"This node does not lead partition {index} of topic {self.name}: {who}."
 
     def head(self, index: int) -> Head | None:
         """Who leads, and where the open segment lies; None while that is not known."""

@@ -6,6 +6,7 @@ partition has its own, and then the transaction is complete. That goes on after 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -242,7 +243,13 @@ class TransactionCoordinator:
         """Until it is done, or the shard that asked for it is no more: the one in its place asks again."""
         retry_s = MARKER_RETRY_S
         while error is not ErrorCode.NONE and error not in _NOTHING_TO_MARK:
-            log_fact("marker_failed", transactional_id=markers.transactional_id, partition=partition, error=error.name)
+            log_fact(
+                "marker_failed",
+                logging.WARNING,
+                transactional_id=markers.transactional_id,
+                partition=partition,
+                error=error.name,
+            )
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, LONGEST_MARKER_RETRY_S)
             if not log.is_run_by(shard):

@@ -1,5 +1,6 @@
 """Where a store gets a sealed segment from: other stores that have it, one after the other."""
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -45,7 +46,7 @@ class DonorSource:
                 self._pace.passed(facts.partition, len(batches))
                 return batches
             except StoreError as error:
-                log_fact("donor_failed", segment=facts.segment, store=store.store_id, error=str(error))
+                log_fact("donor_failed", logging.WARNING, segment=facts.segment, store=store.store_id, error=str(error))
                 self._failures.append(f"{store.store_id}: {error}")
                 self.close()
 
