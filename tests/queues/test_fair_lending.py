@@ -110,6 +110,14 @@ def test_a_member_between_two_fetches_still_waits_but_not_for_long() -> None:
     assert part(lending, "a", ready(10)) is None, "c never waited"
 
 
+def test_renewing_a_lease_is_no_sign_of_speed() -> None:
+    lending = lending_to("b", since_ms=NOW)
+    lending.took("a", 100, 100, NOW - 1_000)
+    lending.settled("a", 0, NOW - 1)
+    lending.settled("a", 100, NOW)
+    assert part(lending, "a", ready(30)) == TURN_MS // 10
+
+
 def test_who_was_served_elsewhere_waits_no_more() -> None:
     lending = lending_to("b")
     lending.served("b")

@@ -270,6 +270,7 @@ class ShareQueue:
         self._watchers.add(self)
 
     def leave(self, waiter: Waiter) -> None:
+        self._lending.went(waiter.member_id, self._surroundings.now_ms())
         self._waiters.pop(waiter, None)
         if not self._waiters:
             self._watchers.discard(self)
@@ -289,8 +290,6 @@ class ShareQueue:
         """A fetch of the member is over: if there is more than it took, the next may look."""
         if is_served:
             self._lending.served(member_id)
-        else:
-            self._lending.went(member_id, self._surroundings.now_ms())
         self.pass_on()
 
     def pass_on(self) -> None:

@@ -67,8 +67,9 @@ class FairLending:
         self._absent.pop(member_id, None)
 
     def went(self, member_id: str, now_ms: int) -> None:
-        """Its fetch ended."""
+        """Its fetch waits no longer: it looks again, or has ended."""
         if member_id in self._waiting:
+            self._absent.pop(member_id, None)
             self._absent[member_id] = now_ms
         self._forget_absent(now_ms)
 
@@ -89,9 +90,10 @@ class FairLending:
             self._working[member_id] = pace
 
     def settled(self, member_id: str, count: int, now_ms: int) -> None:
-        pace = self._working.pop(member_id, None)
-        if pace is None:
+        pace = self._working.get(member_id)
+        if pace is None or not count:
             return
+        del self._working[member_id]
         pace.spent_ms = pace.spent_ms / 2 + now_ms - pace.since_ms
         pace.settled = pace.settled / 2 + count
         pace.since_ms = now_ms
