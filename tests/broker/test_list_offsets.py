@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from local_broker import LIST_OFFSETS, batch_of, running
 
 from headwater.broker.offset_search import find_timestamp
@@ -37,5 +38,27 @@ def test_a_search_goes_on_behind_the_bytes_of_its_first_read(tmp_path: Path) -> 
                 assert found is not None
                 assert found.offset == offset
             assert await find_timestamp(partition, 2_000) is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", [1, 6, 7, 8, 9, 10, 11])
+def test_what_negative_timestamps_mean_depends_on_the_version(tmp_path: Path, version: int) -> None:
+    """The answers of Kafka 4.3, whose records are on local disks, too."""
+
+    async def main() -> None:
+        async with running(tmp_path, MemoryFiles()) as (_, client):
+            await client.create("orders")
+            await client.produce("orders", batch_of([b"a", b"b"]))
+            expected = {-1: 2, -2: 0, -3: 0, -4: 0, -5: -1, -6: -1}
+            known_since = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+            for timestamp in (*expected, -7, -(2**63)):
+                asked = Message(partition_index=0, timestamp=timestamp)
+                fields = {"replica_id": -1, "topics": [Message(name="orders", partitions=[asked])]}
+                found = (await client.ask(LIST_OFFSETS, version, **fields)).topics[0].partitions[0]
+                if version >= known_since.get(timestamp, 99):
+                    assert (found.error_code, found.offset) == (ErrorCode.NONE, expected[timestamp]), timestamp
+                else:
+                    assert (found.error_code, found.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1), timestamp
 
     asyncio.run(main())

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,14 @@ from headwater.testing.files import MemoryFiles
 
 
 @asynccontextmanager
-async def two_nodes(directory: Path, **config: Any) -> AsyncIterator[tuple[Broker, Broker]]:
+async def two_nodes(
+    directory: Path, *, own: Mapping[int, Mapping[str, Any]] | None = None, **config: Any
+) -> AsyncIterator[tuple[Broker, Broker]]:
+    """`own` has what only one of them is configured with."""
     nodes: list[Broker] = []  # filled one by one: what was started is stopped
-    few = {
-        "offsets_topic_partitions": 4,
-        "transaction_state_topic_partitions": 4,
-        "share_state_topic_partitions": 4,
-    }
     try:
         for node_id in (1, 2):
-            node = await start(
-                directory / str(node_id), MemoryFiles(), node_id=node_id, peer_listen="127.0.0.1:0",
-                metadata=f"sqlite:{directory / 'metadata.db'}", **{**few, **config},
-            )  # fmt: skip
+            node = await start_node(directory, node_id, **{**config, **(own or {}).get(node_id, {})})
             nodes.append(node)
         one, two = nodes
         await until(lambda: len(one.neighbours.brokers()) == len(two.neighbours.brokers()) == 2)
@@ -39,6 +34,19 @@ async def two_nodes(directory: Path, **config: Any) -> AsyncIterator[tuple[Broke
         for node in nodes:
             with patch.object(cluster_member, "HANDOVER_S", 0.1):  # there is nobody to hand over to
                 await node.stop()
+
+
+async def start_node(directory: Path, node_id: int, **config: Any) -> Broker:
+    few = {
+        "offsets_topic_partitions": 4,
+        "transaction_state_topic_partitions": 4,
+        "share_state_topic_partitions": 4,
+    }
+    node: Broker = await start(
+        directory / str(node_id), MemoryFiles(), node_id=node_id, peer_listen="127.0.0.1:0",
+        metadata=f"sqlite:{directory / 'metadata.db'}", **{**few, **config},
+    )  # fmt: skip
+    return node
 
 
 async def until(condition: Callable[[], object], patience_s: float = 60.0) -> None:

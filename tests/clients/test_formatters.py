@@ -2,22 +2,17 @@
 format, and skip the rest."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import maven
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from conftest import OTHER_BROKER
+from kafka_tools import run_all
 from share_workers import configure
 
 from headwater.testing import Broker
 
-SOURCE = Path(__file__).parent / "java_tools" / "Formatters.java"
-RUN_TIMEOUT_S = 240
 READ_TIMEOUT_S = 60.0
 FORMATTERS = {
     "Offsets": "__consumer_offsets",
@@ -75,23 +70,11 @@ def use(bootstrap: str) -> None:
 @pytest.fixture(scope="module")
 def shown(used: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """What each formatter prints, as JSON; or how it fails, as text."""
-    if shutil.which("javac") is None:
-        pytest.skip("`javac` is not installed (apt-get install default-jdk-headless)")
-    try:
-        jars = maven.class_path("tools", maven.KAFKA_TOOLS)
-    except maven.JarsUnavailable as reason:
-        pytest.skip(f"Kafka's tools are not here: {reason}")
-    runs = tmp_path_factory.mktemp("formatters") / "runs"
-    runs.write_text("\n".join(arguments(used, name, topic) for name, topic in FORMATTERS.items()))
-    done = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(SOURCE), str(runs)],
-        capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=True,
-    )  # fmt: skip
-    blocks = done.stdout.split("\n# ")[1:]
-    assert blocks[-1].strip() == "end", done.stdout + done.stderr
+    runs = [arguments(used, name, topic) for name, topic in FORMATTERS.items()]
+    blocks = run_all("Formatters", runs, tmp_path_factory.mktemp("formatters"))
     return {
         name: [json.loads(line) if line.startswith("{") else line for line in lines(block)]
-        for name, block in zip(FORMATTERS, blocks, strict=False)
+        for name, block in zip(FORMATTERS, blocks, strict=True)
     }
 
 

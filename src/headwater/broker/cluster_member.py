@@ -185,6 +185,7 @@ class ClusterMember:
             self._nodes_changed()
         if change.controller and self.watch.controller is not None:
             self.neighbours.controller_id = self.watch.controller.node
+            self.neighbours.controller_epoch = self.watch.controller.epoch
         if self._catalog is None:
             return
         for topic_id in change.topics:

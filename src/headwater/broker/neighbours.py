@@ -16,6 +16,8 @@ class Neighbours:
     """Those that are alive, by what the metadata says. This one counts as alive in any case."""
     stores: Mapping[StoreId, StoreRecord] = field(default_factory=dict)
     controller_id: NodeId = -1
+    controller_epoch: int = 0
+    """How many elections there were until it was elected; 0 for a node that is alone."""
     own_space: Callable[[], tuple[int, int]] = lambda: (1, 1)
     """Free and total bytes of this node's store, right now."""
 

@@ -142,7 +142,8 @@ class NodeSession:
         self._node = replace(self._node, epoch=epoch, stores=stores)
         session = await self._metadata.session(self._options.ttl_s)
         try:
-            txn = await self._metadata.txn([Is(self.key, 0)], [Put(self.key, keys.encode(self._node), session)])
+            known = [Has(keys.store_key(store.store_id)) for store in stores]  # unless they were just forgotten
+            txn = await self._metadata.txn([Is(self.key, 0), *known], [Put(self.key, keys.encode(self._node), session)])
             is_registered = txn.ok
         except Unknown:
             is_registered = await self._metadata.get(self.key) is not None
@@ -151,7 +152,7 @@ class NodeSession:
             raise
         if not is_registered:
             await _abandon(session)
-            raise Unavailable("the session ended before the node was registered")
+            raise Unavailable("the session ended, or the node was unregistered, before it was registered")
         self._session, self._told = session, self._node
         log_fact("node_registered", node=self._node.node_id, epoch=epoch)
 

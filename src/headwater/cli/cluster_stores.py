@@ -80,14 +80,10 @@ async def decide(metadata: "MetaStore", record: "StoreRecord", version: int, sta
 
 async def until_empty(metadata: "MetaStore", stores: frozenset[str]) -> AsyncIterator[int]:
     """How many segments name one of the stores, again and again, heads first; ends when none does."""
-    from headwater.metadata import keys
+    from headwater.broker.node_removal import count_segments
 
     while True:
-        opened = [keys.decode_head(kv.value).open for kv in await metadata.list(keys.HEADS)]
-        sealed = [keys.decode_sealed(kv.value) for kv in await metadata.list(keys.SEALED)]
-        replicas = [segment.replicas for segment in opened if segment is not None]
-        replicas += [segment.replicas for segment in sealed]
-        left = sum(not stores.isdisjoint(each) for each in replicas)
+        left = await count_segments(metadata, stores)
         yield left
         if not left:
             return

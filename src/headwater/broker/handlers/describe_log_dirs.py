@@ -1,5 +1,5 @@
-"""DescribeLogDirs (35): how much of the disk each partition takes. Versions 1 to 4: from 4 on with the disk's size
-and room.
+"""DescribeLogDirs (35): how much of the disk each partition takes. Versions 1 to 5: from 4 on with the disk's size
+and room, in 5 whether the directory gets nothing new (KIP-1066), as a store that is being drained.
 
 A node has one data directory, with the replicas of its store: also those of partitions that other nodes lead. A node
 without a store has none. Topics and partitions of which nothing is here are left out, as Kafka does.
@@ -7,12 +7,11 @@ without a store has none. Topics and partitions of which nothing is here are lef
 
 import asyncio
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message
@@ -20,27 +19,27 @@ from headwater.wire.messages import Message
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=4)
+API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=5)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     if Role.STORE not in broker.config.roles:
         return Message(error_code=ErrorCode.NONE, results=[])
-    sizes = Counter[str]()
-    for replica in broker.store.replicas():
-        sizes[replica.partition] += replica.size_bytes
+    sizes = replica_sizes(broker.store)
     if request.topics is None:
         wanted = {topic.name: range(topic.partition_count) for topic in broker.catalog}
         topics = [_topic(broker, name, indexes, sizes) for name, indexes in wanted.items()]
     else:
         topics = [_topic(broker, asked.topic, asked.partitions, sizes) for asked in request.topics]
-    log_dir, total_bytes, usable_bytes = await asyncio.to_thread(_measure, broker.config.data_dir)
+    usage = await asyncio.to_thread(shutil.disk_usage, broker.config.data_dir)
+    leaving = broker.neighbours.leaving()
     result = Message(
         error_code=ErrorCode.NONE,
-        log_dir=log_dir,
+        log_dir=log_dir(broker.config),
         topics=[topic for topic in topics if topic.partitions],
-        total_bytes=total_bytes,
-        usable_bytes=usable_bytes,
+        total_bytes=usage.total,
+        usable_bytes=usage.free,
+        is_cordoned=any(store in leaving for store in broker.neighbours.own.store_ids),
     )
     return Message(error_code=ErrorCode.NONE, results=[result])
 
@@ -56,8 +55,3 @@ def _topic(broker: "Broker", name: str, indexes: Sequence[int], sizes: Mapping[s
             if partition in sizes
         ],
     )
-
-
-def _measure(data_dir: Path) -> tuple[str, int, int]:
-    usage = shutil.disk_usage(data_dir)
-    return str(data_dir.resolve()), usage.total, usage.free

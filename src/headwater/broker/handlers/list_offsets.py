@@ -1,7 +1,8 @@
-"""ListOffsets (2): where a point in time is in the log. Versions 1 to 10.
+"""ListOffsets (2): where a point in time is in the log. Versions 1 to 11.
 
-timestamp  -1 latest, -2 earliest, -3 the record with the largest timestamp, -4 earliest on local disk,
-           -5 latest in remote storage (there is none), else the first record at or after it
+timestamp  -1 latest, -2 earliest, from version 7 on -3 the record with the largest timestamp, from 8 on -4 earliest on
+           local disk, from 9 on -5 latest in remote storage, from 11 on -6 earliest that is yet to be moved there
+           (there is none of both), else the first record at or after it
 
 With isolation level read_committed nothing at or past the last stable offset is found.
 """
@@ -18,13 +19,23 @@ from headwater.wire.messages import Message
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=2, name="ListOffsets", min_version=1, max_version=10)
+API = Api(key=2, name="ListOffsets", min_version=1, max_version=11)
 
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Since when a negative timestamp has a meaning. Earlier it is answered with UNSUPPORTED_VERSION."""
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
@@ -37,17 +48,24 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             by_index.setdefault(partition.partition_index, []).append(partition)
     topics = []
     for name, by_index in asked.items():
-        partitions = [await _answer(broker, name, each, request.isolation_level) for each in by_index.values()]
+        partitions = [
+            await _answer(broker, name, each, request.isolation_level, context.api_version)
+            for each in by_index.values()
+        ]
         topics.append(Message(name=name, partitions=partitions))
     return Message(topics=topics)
 
 
-async def _answer(broker: "Broker", topic: str, questions: Sequence[Message], isolation_level: int) -> Message:
+async def _answer(
+    broker: "Broker", topic: str, questions: Sequence[Message], isolation_level: int, version: int
+) -> Message:
     asked = questions[0]
     result = Message(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
     try:
         if len(questions) > 1:
             raise RequestError(ErrorCode.INVALID_REQUEST, "A partition has one answer in a response.")
+        if asked.timestamp < 0 and version < FIRST_VERSIONS.get(asked.timestamp, API.max_version + 1):
+            raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {asked.timestamp} has no meaning.")
         partition = broker.catalog.topic(topic).partition(asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
         result.offset, result.timestamp, result.leader_epoch = await _search(
@@ -67,10 +85,8 @@ async def _search(partition: Partition, timestamp: int, isolation_level: int) ->
         return partition.log_start, -1, partition.epoch_at(partition.log_start)
     if timestamp == MAX_TIMESTAMP:
         found = await find_max_timestamp(partition, end)
-    elif timestamp >= 0:
-        found = await find_timestamp(partition, timestamp, end)
-    elif timestamp == LATEST_TIERED:
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         found = None
     else:
-        raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {timestamp} has no meaning.")
+        found = await find_timestamp(partition, timestamp, end)
     return (found.offset, found.timestamp, found.leader_epoch) if found is not None else (-1, -1, -1)

@@ -1,0 +1,69 @@
+"""DescribeQuorum (55): who the controller is, and who may become it. Versions 0 to 2: from 2 on with addresses.
+
+Voters are the nodes that may be elected, observers the others; those that are not alive are not known, and left out.
+The leader epoch is the number of elections, 0 for a node that is alone. There is no log of metadata between the nodes:
+all read one store, so offsets and times, which tell who lags behind, are -1, which is Kafka's word for not known.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.model.cluster import Node, Role
+from headwater.model.errors import ErrorCode
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=55, name="DescribeQuorum", min_version=0, max_version=2)
+
+TOPIC = "__cluster_metadata"
+LISTENER = "PLAINTEXT"
+UNKNOWN = -1
+
+
+def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    alive = broker.neighbours.alive()
+    topics = [
+        Message(
+            topic_name=topic.topic_name,
+            partitions=[
+                _partition(broker, alive, topic.topic_name, index)
+                for index in dict.fromkeys(partition.partition_index for partition in topic.partitions)
+            ],
+        )
+        for topic in request.topics
+    ]
+    is_found = any(partition.error_code == ErrorCode.NONE for topic in topics for partition in topic.partitions)
+    nodes = [_address(node) for node in alive if _may_lead(node)] if is_found else []
+    return Message(error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=nodes)
+
+
+def _partition(broker: "Broker", alive: list[Node], topic: str, index: int) -> Message:
+    neighbours = broker.neighbours
+    answer = Message(partition_index=index, error_message="", current_voters=(), observers=())
+    if (topic, index) != (TOPIC, 0):
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_message = f"Only partition 0 of {TOPIC} has a quorum."
+        return answer
+    if neighbours.find(neighbours.controller_id) is None:
+        answer.error_code, answer.error_message = ErrorCode.LEADER_NOT_AVAILABLE, "No controller is elected right now."
+        return answer
+    answer.error_code = ErrorCode.NONE
+    answer.leader_id, answer.leader_epoch = neighbours.controller_id, neighbours.controller_epoch
+    answer.high_watermark = UNKNOWN
+    answer.current_voters = [_replica(node) for node in alive if _may_lead(node)]
+    answer.observers = [_replica(node) for node in alive if not _may_lead(node)]
+    return answer
+
+
+def _may_lead(node: Node) -> bool:
+    return Role.CONTROLLER in node.roles
+
+
+def _replica(node: Node) -> Message:
+    return Message(replica_id=node.node_id, log_end_offset=UNKNOWN)
+
+
+def _address(node: Node) -> Message:
+    return Message(node_id=node.node_id, listeners=[Message(name=LISTENER, host=node.host, port=node.port)])

@@ -1,0 +1,29 @@
+"""UnregisterBroker (64), version 0: forget a node that is gone for good, for instance after it was drained.
+
+Every node takes it. A node that is running, or whose stores are still named by segments, is not forgotten: Kafka would,
+and leave partitions that wait for it. One that starts again later is a new one.
+"""
+
+from typing import TYPE_CHECKING
+
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.node_removal import forget
+from headwater.metadata.store import Unavailable, Unknown
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.messages import Message
+
+if TYPE_CHECKING:
+    from headwater.broker.server import Broker
+
+API = Api(key=64, name="UnregisterBroker", min_version=0, max_version=0)
+
+
+async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+    node_id = request.broker_id
+    if broker.neighbours.find(node_id) is not None:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Broker {node_id} is running. Stop it first.")
+    try:
+        await forget(broker.metadata, node_id)
+    except (Unavailable, Unknown) as error:
+        raise RequestError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not answer: {error}") from error
+    return Message(error_code=ErrorCode.NONE, error_message=None)
