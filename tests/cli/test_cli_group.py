@@ -1,11 +1,14 @@
 """`headwater group`, against a real broker."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from confluent_kafka import Consumer
 
+from headwater.broker.group_health import health_page
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 
@@ -105,6 +108,24 @@ def test_health_says_who_left_and_why(cli_at: Any, name: str) -> None:
         assert cli.json("group", "health", "other", "--metrics", metrics) == []
     refused = cli("group", "health", name, "--metrics", metrics)
     assert refused.exit_code == 1 and "--metrics" in refused.stderr
+
+
+def test_a_broker_that_does_not_coordinate_a_group_is_not_believed_that_nobody_left(cli: Any) -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(health_page([], "g", is_known=False))
+
+        def log_message(self, *_: Any) -> None:
+            """Not to stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
+        told = cli("group", "health", "g", "--metrics", f"127.0.0.1:{server.server_port}")
+        serving.join()
+    assert told.exit_code == 1 and "does not coordinate g" in told.stderr
 
 
 def test_a_group_of_the_new_protocol_is_shown_like_any_other(cli: Any, name: str, bootstrap: str) -> None:

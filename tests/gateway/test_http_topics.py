@@ -1,14 +1,18 @@
 """Topics, groups, the cluster and health over HTTP."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 from confluent_kafka import Consumer
 from tests.gateway.gateways import client_of, serving
 
+from headwater.gateway.routes.topics import summaries
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 
@@ -231,3 +235,23 @@ def test_a_cluster_that_is_gone_is_a_503_and_no_hang(headwater_subprocess: Broke
             if again.status_code == 200:
                 break
         assert again.status_code == 200, "it is found again when it is back"
+
+
+def test_partitions_that_no_node_leads_are_told_and_not_counted() -> None:
+    """The cluster is one that answers from memory: a node of a real one would take the lead again."""
+
+    class Cluster:
+        async def metadata(self) -> Any:
+            partition = SimpleNamespace(replicas=[1])
+            topic = SimpleNamespace(topic="orders", partitions={0: partition, 1: partition, 2: partition})
+            return SimpleNamespace(topics={"orders": topic}, brokers={})
+
+        async def offset_range(self, _: Any) -> dict[tuple[str, int], tuple[int, int]]:
+            return {("orders", 0): (2, 10)}
+
+        async def sizes(self, _: Any) -> dict[tuple[str, int], int]:
+            return {}
+
+    context: Any = SimpleNamespace(admin=Cluster())
+    (told,) = asyncio.run(summaries(context, internal=False))
+    assert (told.records, told.unknown_partitions, told.size_bytes) == (8, 2, None)

@@ -21,8 +21,13 @@ def departures(group: str, metrics: str) -> list[dict[str, Any]]:
     try:
         with opener.open(url, timeout=REQUEST_TIMEOUT_S) as answer:
             page = json.loads(answer.read(MAX_PAGE_BYTES))
+        if not page.get("is_known", True):
+            raise Problem(
+                f"The broker at {metrics} does not coordinate {group}, and does not know who left it.",
+                "Ask another node's metrics address with --metrics.",
+            )
         return [departure for each in page["groups"] for departure in each["departures"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(
             f"No broker shows its metrics at {metrics}: {error}.",
             "`headwater serve --metrics HOST:PORT` says where; name it here with --metrics.",

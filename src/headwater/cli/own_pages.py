@@ -14,12 +14,17 @@ class OwnPages:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
+        self._one_page_at_a_time = asyncio.Lock()
 
     async def get(self, page: str, **parameters: str) -> bytes | None:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._page(page, parameters), self._loop))
 
     async def _page(self, page: str, parameters: dict[str, str]) -> bytes | None:
         """On the broker's loop."""
+        async with self._one_page_at_a_time:
+            return await self._made(page, parameters)
+
+    async def _made(self, page: str, parameters: dict[str, str]) -> bytes | None:
         match page:
             case "metrics":
                 return await metrics_text(self._broker.metrics)

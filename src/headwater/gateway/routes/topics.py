@@ -35,6 +35,9 @@ class TopicSummary(Struct):
     partitions: int
     replication_factor: int
     records: int | None
+    """Of the partitions that a node leads; null if there are none."""
+    unknown_partitions: int
+    """Those that no node leads now: their records are not counted."""
     size_bytes: int | None
     internal: bool
 
@@ -195,6 +198,7 @@ async def summaries(context: Context, *, internal: bool) -> list[TopicSummary]:
                 len(topic.partitions),
                 max((len(partition.replicas) for partition in topic.partitions.values()), default=0),
                 sum(counts) if counts else None,
+                len(own) - len(counts),
                 sum(known) if known else None,
                 is_internal(topic.topic),
             )

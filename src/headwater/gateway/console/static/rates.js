@@ -68,7 +68,8 @@ function fromCounters(now, before, seconds) {
 }
 
 function fromGrowth(now, before, seconds) {
-  const grown = (field) => (now[field] == null ? null : before?.[field] == null ? 0 : Math.max(0, now[field] - before[field]) / seconds);
+  const isWhole = !now.unknown_partitions && !before?.unknown_partitions;
+  const grown = (field) => (now[field] == null || !isWhole ? null : before?.[field] == null ? 0 : Math.max(0, now[field] - before[field]) / seconds);
   return { recordsIn: grown("records"), bytesIn: grown("size_bytes"), bytesOut: null };
 }
 

@@ -54,7 +54,8 @@ async function partitions(place, { api, signal }) {
     const facts = await get(api, signal);
     grid.update(facts.partitions);
     const sum = (read) => facts.partitions.reduce((total, one) => total + (read(one) ?? 0), 0);
-    figures.records.set(count(sum(held)));
+    const told = facts.partitions.filter((one) => held(one) !== null).length;
+    figures.records.set(count(told > 0 ? sum(held) : null), { unit: told < facts.partitions.length ? `in ${told} of ${facts.partitions.length} partitions` : "" });
     figures.size.set(bytes(sum((one) => one.size_bytes)));
     const under = sum((one) => (one.in_sync.length < one.replicas.length ? 1 : 0));
     figures.under.set(count(under), { unit: `of ${facts.partitions.length}`, state: under ? "warn" : "" });

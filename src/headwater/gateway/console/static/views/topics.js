@@ -20,7 +20,7 @@ export function topics(main, { signal, query }) {
     { label: "Name", class: "name", cell: (row) => [link(row.name, "topics", row.name), row.internal && [" ", badge("internal")]] },
     { label: "Partitions", class: "num", cell: (row) => count(row.partitions) },
     { label: "Replicas", class: "num wide-only", cell: (row) => count(row.replication_factor) },
-    { label: "Records", class: "num", cell: (row) => count(row.records) },
+    { label: "Records", class: "num", cell: (row) => [count(row.records), row.unknown_partitions > 0 && h("div", { class: "muted" }, `without ${count(row.unknown_partitions)} that nobody leads`)] },
     { label: "Size", class: "num wide-only", cell: (row) => bytes(row.size_bytes) },
     { label: "In/s", class: "num", cell: (row) => rate(row.series ? latest(row.series.recordsIn) : null) },
     { label: "Lately", class: "num wide-only", cell: (row) => drawn(row) },
