@@ -140,6 +140,14 @@ def test_records_that_a_filter_will_leave_out_are_not_divided() -> None:
     assert part(lending, "b", Supply(ready=90, fresh=0, room=2_000)) == 30, "what was released is known"
 
 
+def test_a_filter_that_was_never_used_is_taken_to_leave_few() -> None:
+    lending = lending_to("b", "c")
+    lending.begin(has_filter=True)
+    assert part(lending, "a", ready(900)) == 30
+    lending.took("a", 500, 500, NOW)
+    assert part(lending, "b", ready(900), max_records=1_000) == 297, "this one leaves all"
+
+
 # What comes of it
 
 

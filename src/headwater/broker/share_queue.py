@@ -117,6 +117,7 @@ class ShareQueue:
         self._surroundings = surroundings
         self._facts = BatchFacts(share.settings)
         self._lending = FairLending()
+        self._lending.begin(share.settings.filter != "")
         self._waiters: dict[Waiter, None] = {}
 
     @property
@@ -242,6 +243,8 @@ class ShareQueue:
 
     def reconfigure(self, settings: QueueSettings) -> None:
         self._watchers.discard(self)
+        if settings.filter != self.settings.filter:
+            self._lending.begin(settings.filter != "")
         self.share.reconfigure(settings)
         self._facts = BatchFacts(settings)
         if self._waiters:

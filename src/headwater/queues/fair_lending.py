@@ -21,6 +21,8 @@ from typing import Final
 
 TURN_MS: Final = 200
 ABSENT_MS: Final = 1_000
+_GUESSED_FRESH: Final = 10.0
+"""Records of which a filter that was never used is taken to leave one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,11 @@ class FairLending:
         self._working: dict[str, _Pace] = {}
         """The longest silent first."""
         self._fresh = self._taken = 0.0
+
+    def begin(self, has_filter: bool) -> None:
+        """A filter came or went. How many records it leaves is not known yet: few, until the first were looked at, so
+        that the first member does not take all that it leaves."""
+        self._fresh, self._taken = (_GUESSED_FRESH, 1.0) if has_filter else (0.0, 0.0)
 
     # What members do
 
