@@ -34,7 +34,12 @@ class ClassicGroup:
         self.stored = event if isinstance(event, GroupStored) else None
 
     def resume(self, now: Moment) -> None:
-        """Take up what was stored: its members have a whole session to be heard of."""
+        """Take up what was stored: its members have a whole session to be heard of, if nobody waits for them."""
+        self._recall(now)
+        for member in self.members:
+            self._rebalance.recall(member, now)
+
+    def _recall(self, now: Moment) -> None:
         stored = self.stored
         if stored is None:
             return
@@ -53,7 +58,7 @@ class ClassicGroup:
         """Go on for a group of the new protocol, which has been stored: with all that its members support, and with a
         rebalance, for somebody has just left."""
         out = Effects()
-        self.resume(now)
+        self._recall(now)
         for member in self.members:
             offered = tuple(MemberProtocol(name, metadata) for name, metadata in protocols[member.member_id])
             self.members.set_protocols(member, offered)
@@ -149,7 +154,9 @@ class ClassicGroup:
                 case Timer.SESSION:
                     member = self.members.get(member_id)
                     assert member is not None, "a session belongs to a member"
-                    self._rebalance.remove(member, DepartureReason.SESSION_EXPIRED, "", now, out)
+                    is_back = member_id not in self._rebalance.unheard
+                    reason = DepartureReason.SESSION_EXPIRED if is_back else DepartureReason.NOT_BACK
+                    self._rebalance.remove(member, reason, "", now, out)
                 case Timer.PENDING:
                     self._rebalance.forget_pending(member_id)
                 case Timer.JOIN:
@@ -255,6 +262,7 @@ class ClassicGroup:
         self.members.add(member)
         self._rebalance.wait_for_join(member, to, now, out)
         self._rebalance.prepare(now, out)
+        self._rebalance.came(member, now)
 
     def _rejoin(self, member: Member, request: JoinRequest, to: ReplyTo, now: Moment, out: Effects) -> None:
         is_leader = member.member_id == self.members.leader

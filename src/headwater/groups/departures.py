@@ -17,6 +17,7 @@ class DepartureReason(enum.Enum):
     REVOCATION_TIMEOUT = "did not give up its partitions in time"
     """Of the new protocol: its application did not poll within max.poll.interval.ms."""
     SYNC_TIMEOUT = "did not sync in time"
+    NOT_BACK = "did not come back after its coordinator began"
     FENCED = "replaced by a new member with the same instance id"
 
 

@@ -17,6 +17,7 @@ from headwater.groups.effects import Effects, JoinAnswer, JoinedMember, ReplyTo,
 from headwater.groups.members import Member, Roster
 from headwater.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from headwater.groups.unheard import Unheard
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode
 from headwater.model.moment import Moment
@@ -59,6 +60,7 @@ class Rebalance:
         self.pending: set[str] = set()
         """Ids given out and not used yet (KIP-394)."""
         self.departures = Departures()
+        self.unheard = Unheard()
         self.deadlines: Deadlines[tuple[Timer, str]] = Deadlines()
         self.subscribed: frozenset[str] | None = frozenset()
         """The topics that the generation reads; None if that cannot be known."""
@@ -81,11 +83,24 @@ class Rebalance:
 
     # One member
 
+    def recall(self, member: Member, now: Moment) -> None:
+        """It was read from the log, and has a whole session to be heard of, unless somebody waits for it."""
+        self.heard_of(member, now)
+        self.unheard.recall(member, now.monotonic_ms)
+
     def heard_of(self, member: Member, now: Moment) -> None:
+        self.unheard.heard_of(member.member_id)
         if member.joining is None and member.syncing is None:
             self.deadlines.set((Timer.SESSION, member.member_id), now.monotonic_ms + member.session_timeout_ms)
 
+    def came(self, newcomer: Member, now: Moment) -> None:
+        """It has never been a member, by its id."""
+        former = self.unheard.came(newcomer)
+        if former is not None:
+            self.deadlines.set((Timer.SESSION, former[0]), max(former[1], now.monotonic_ms))
+
     def wait_for_join(self, member: Member, to: ReplyTo, now: Moment, out: Effects) -> None:
+        self.unheard.heard_of(member.member_id)
         earlier = self.members.set_joining(member, to)
         if earlier is not None:
             out.reply(earlier, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -96,6 +111,7 @@ class Rebalance:
             self.deadlines.clear((Timer.SESSION, member.member_id))
 
     def wait_for_sync(self, member: Member, to: ReplyTo, out: Effects) -> None:
+        self.unheard.heard_of(member.member_id)
         if member.syncing is not None:
             out.reply(member.syncing, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = to
@@ -135,6 +151,8 @@ class Rebalance:
         was_empty = self.state is GroupState.EMPTY
         self._end_sync_phase(ErrorCode.REBALANCE_IN_PROGRESS, now, out)
         self.state = GroupState.PREPARING
+        for member_id, due_ms in self.unheard.due():
+            self.deadlines.set((Timer.SESSION, member_id), max(due_ms, now.monotonic_ms))
         timeout_ms = self.members.max_rebalance_timeout_ms()
         delay_ms = min(self._settings.initial_rebalance_delay_ms, timeout_ms) if was_empty else 0
         if delay_ms > 0:
@@ -275,6 +293,7 @@ class Rebalance:
         """The end of a member id: remembered, answered, and no longer timed."""
         self._answer_waiting(member, error, out)
         self.deadlines.clear((Timer.SESSION, member.member_id))
+        self.unheard.heard_of(member.member_id)
         departure = Departure(
             self._group_id,
             now.wall_ms,
