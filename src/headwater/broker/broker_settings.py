@@ -172,6 +172,10 @@ class BrokerSettings:
         entries += [self._entry(each) for each in (*BY_KAFKA_NAME, *BROKER_NAMES)]
         return [_corrected(entry, truths) for entry in entries]
 
+    def candidates(self, name: str) -> Sequence[Candidate]:
+        """Where the value of a setting may come from, the one in force first."""
+        return self._entry(name).candidates
+
     def _entry(self, name: str) -> ConfigEntry:
         if name in BROKER_NAMES:
             topic_key = TOPIC_KEYS[BROKER_NAMES[name]]

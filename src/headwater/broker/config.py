@@ -365,6 +365,20 @@ class BrokerConfig:
         kafka="share.coordinator.state.topic.num.partitions",
         fixed=True,
     )
+    group_consumer_min_session_timeout_ms: int = setting.bound(1_000, "group.consumer.min.session.timeout.ms")
+    group_consumer_max_session_timeout_ms: int = setting.bound(3_600_000, "group.consumer.max.session.timeout.ms")
+    group_consumer_min_heartbeat_interval_ms: int = setting.bound(100, "group.consumer.min.heartbeat.interval.ms")
+    group_consumer_max_heartbeat_interval_ms: int = setting.bound(60_000, "group.consumer.max.heartbeat.interval.ms")
+    share_min_session_timeout_ms: int = setting.bound(200, "group.share.min.session.timeout.ms")
+    share_max_session_timeout_ms: int = setting.bound(3_600_000, "group.share.max.session.timeout.ms")
+    share_min_heartbeat_interval_ms: int = setting.bound(100, "group.share.min.heartbeat.interval.ms")
+    share_max_heartbeat_interval_ms: int = setting.bound(60_000, "group.share.max.heartbeat.interval.ms")
+    share_min_record_lock_duration_ms: int = setting.bound(1_000, "group.share.min.record.lock.duration.ms")
+    share_max_record_lock_duration_ms: int = setting.bound(3_600_000, "group.share.max.record.lock.duration.ms")
+    share_min_delivery_count_limit: int = setting.bound(1, "group.share.min.delivery.count.limit")
+    share_max_delivery_count_limit: int = setting.bound(100, "group.share.max.delivery.count.limit")
+    share_min_max_record_locks: int = setting.bound(100, "group.share.min.partition.max.record.locks")
+    share_max_max_record_locks: int = setting.bound(10_000, "group.share.max.partition.max.record.locks")
     dead_letter_auto_create: bool = setting.switch(
         True,
         "Whether a share group that names no dead-letter topic has one, and whether a missing one is created.",
@@ -487,8 +501,6 @@ class BrokerConfig:
 
     def check(self, where: str) -> None:
         """What no setting can say by itself. Raises ConfigError."""
-        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
-            raise ConfigError(f"{where}: group_min_session_timeout_ms is above group_max_session_timeout_ms")
         if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
             raise ConfigError(
                 f"{where}: group_consumer_heartbeat_interval_ms is not below group_consumer_session_timeout_ms"
@@ -498,6 +510,9 @@ class BrokerConfig:
             raise ConfigError(f"{where}: group_consumer_migration_policy is one of {policies}")
         if self.share_heartbeat_interval_ms >= self.share_session_timeout_ms:
             raise ConfigError(f"{where}: share_heartbeat_interval_ms is not below share_session_timeout_ms")
+        for name in SETTINGS:
+            if "_min_" in name and getattr(self, name) > getattr(self, most := name.replace("_min_", "_max_")):
+                raise ConfigError(f"{where}: {name} is above {most}")
         if self.is_clustered and self.metadata is None:
             raise ConfigError(
                 f"{where}: peer_listen makes the node part of a cluster, which needs metadata that all nodes reach, "

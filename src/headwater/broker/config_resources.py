@@ -5,16 +5,14 @@ Decisions only: the handlers of DescribeConfigs, AlterConfigs and IncrementalAlt
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.broker.config_key import ConfigKey, ConfigSource, ConfigType, shown
-from headwater.broker.push_keys import PUSH_KEYS
-from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS
 from headwater.broker.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
 from headwater.broker.topic_keys import ALIASES, TOPIC_KEYS
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.queues.group_keys import GROUP_KEYS, GroupKey
+from headwater.queues.group_keys import GroupKey
 
 
 class ResourceType(enum.IntEnum):
@@ -61,14 +59,13 @@ def describe_overrides(overrides: Mapping[str, str], defaults: BrokerDefaults) -
     return [_topic_entry(name, named, defaults) for name in named]
 
 
-def describe_group(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> list[ConfigEntry]:
+def describe_group(
+    overrides: Mapping[str, str], defaults: Mapping[str, Sequence[Candidate]], known: Mapping[str, GroupKey | ConfigKey]
+) -> list[ConfigEntry]:
     """A group's settings. `defaults` are what the broker gives this group, where that is not the key's own default."""
     entries = []
-    known: dict[str, GroupKey | ConfigKey] = {**GROUP_KEYS, **SUBSCRIPTION_KEYS, **PUSH_KEYS}
     for name, key in known.items():
-        found = [Candidate(name, key.default, ConfigSource.DEFAULT_CONFIG)]
-        if name in defaults and defaults[name] != key.default:
-            found.insert(0, Candidate(name, defaults[name], ConfigSource.STATIC_BROKER_CONFIG))
+        found = list(defaults.get(name, ()) or [Candidate(name, key.default, ConfigSource.DEFAULT_CONFIG)])
         if name in overrides:
             found.insert(0, Candidate(name, overrides[name], ConfigSource.GROUP_CONFIG))
         entries.append(ConfigEntry(name, ConfigType(key.type), key.doc, False, tuple(found)))

@@ -35,7 +35,7 @@ from headwater.groups.effects import (
 from headwater.groups.offset_table import FoundOffset
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
-from headwater.groups.settings import GroupSettings, MigrationPolicy
+from headwater.groups.settings import ConsumerTimes, GroupSettings, MigrationPolicy
 from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
 from headwater.groups.topics import TopicInfo, TopicTable
@@ -93,6 +93,10 @@ class GroupCoordinator:
         settings.consumer_heartbeat_interval_ms = config.group_consumer_heartbeat_interval_ms
         settings.consumer_max_members = config.group_consumer_max_size
         settings.migration_policy = MigrationPolicy(config.group_consumer_migration_policy)
+
+    def ask_times_of(self, own_times: Callable[[str], ConsumerTimes | None]) -> None:
+        """Where groups say what they want of members of the new protocol."""
+        self._settings.own_times = own_times
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""

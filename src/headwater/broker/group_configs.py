@@ -13,25 +13,35 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote, unquote
 
 from headwater.broker.config import BrokerConfig
-from headwater.broker.config_key import shown
-from headwater.broker.config_resources import AlterOperation, ConfigEntry, describe_group
+from headwater.broker.config_key import ConfigKey, ConfigSource, shown
+from headwater.broker.config_resources import AlterOperation, ConfigEntry, describe_group, list_with
 from headwater.broker.key_cache import KeyCache
+from headwater.broker.member_keys import (
+    BROKER_DEFAULTS,
+    MEMBER_KEYS,
+    STREAMS_PREFIX,
+    ConsumerOverrides,
+    check_members,
+    parse_members,
+)
 from headwater.broker.push_keys import PUSH_KEYS, check_push
 from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS, SubscriptionSettings, parse_subscription
+from headwater.broker.topic_config import Candidate
 from headwater.broker.topic_name import MAX_NAME_CHARS
+from headwater.groups.settings import ConsumerTimes
 from headwater.groups.share import ShareSettings
 from headwater.metadata import keys
 from headwater.metadata.limits import MAX_KEY_BYTES
 from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.queues.group_keys import GROUP_KEYS, ValueType, parse_group_config
+from headwater.queues.group_keys import GROUP_KEYS, GroupKey, ValueType, parse_group_config
 from headwater.queues.settings import QueueSettings
 from headwater.transport.facts import log_fact
 
@@ -42,9 +52,10 @@ MAX_REMEMBERED = 10_000
 REFRESH_S: Final = 2.0
 """How long what begins waits for the metadata."""
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
-KNOWN_KEYS: Final = frozenset((*GROUP_KEYS, *SUBSCRIPTION_KEYS, *PUSH_KEYS))
-_NOT_OF_QUEUES: Final = frozenset((*SUBSCRIPTION_KEYS, *PUSH_KEYS))
+KNOWN_KEYS: Final[Mapping[str, GroupKey | ConfigKey]] = {**GROUP_KEYS, **MEMBER_KEYS, **SUBSCRIPTION_KEYS, **PUSH_KEYS}
+_OF_SUBSCRIPTIONS: Final = frozenset((*SUBSCRIPTION_KEYS, *PUSH_KEYS))
 NO_SUBSCRIPTION: Final = SubscriptionSettings()
+NO_CONSUMERS: Final = ConsumerOverrides()
 _NO_TOPIC_CHARS = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -57,6 +68,10 @@ class GroupConfigs:
         self._settings: dict[str, QueueSettings] = {}
         self._subscriptions: dict[str, SubscriptionSettings] = {}
         """Of the groups that say something about it."""
+        self._consumers: dict[str, ConsumerOverrides] = {}
+        """Of the groups that say something about members of the new consumer protocol."""
+        self.broker_candidates: Callable[[str], Sequence[Candidate]] = lambda name: ()
+        """Where the value of a broker's setting comes from, by its name."""
         self._cache: KeyCache[str, dict[str, str]] | None = None
         """Of what is in the metadata, if other nodes change it, too."""
         self._changes = asyncio.Lock()
@@ -74,7 +89,7 @@ class GroupConfigs:
             group_id = unquote(kv.key.removeprefix(prefix))
             self._overrides[group_id] = json.loads(kv.value)
             self._versions[group_id] = kv.version
-            self._note_subscription(group_id, parse_subscription(self._overrides[group_id]))
+            self._note(group_id)
 
     async def follow(self) -> None:
         """What other nodes change holds here, too. Until cancelled."""
@@ -107,15 +122,15 @@ class GroupConfigs:
             if item is None or item.version == self._versions.get(group_id):
                 continue
             try:
-                subscription = parse_subscription(item.value)
-                self._parse(group_id, item.value)
+                parse_subscription(item.value)
+                self._parse(group_id, item.value, is_stored=True)
             except RequestError as error:
                 log_fact("group_config_unreadable", logging.WARNING, group=group_id, error=error)
                 continue
             self._versions[group_id] = item.version
             self._overrides[group_id] = item.value
             self._settings.pop(group_id, None)
-            self._note_subscription(group_id, subscription)
+            self._note(group_id)
             for watcher in tuple(self.watchers):
                 watcher(group_id)
 
@@ -130,7 +145,7 @@ class GroupConfigs:
         """How the group treats its records."""
         found = self._settings.get(group_id)
         if found is None:
-            found = self._parse(group_id, self.overrides(group_id))
+            found = self._parse(group_id, self.overrides(group_id), is_stored=True)
             if len(self._settings) >= MAX_REMEMBERED:
                 self._settings.clear()
             self._settings[group_id] = found
@@ -151,18 +166,21 @@ class GroupConfigs:
             settings.session_timeout_ms, settings.heartbeat_interval_ms, max_members=self._config.share_max_size
         )
 
+    def consumer_times(self, group_id: str) -> ConsumerTimes | None:
+        """What the group wants of members of the new consumer protocol; None if it says nothing."""
+        said = self._consumers.get(group_id)
+        return said.times(self._config) if said is not None else None
+
     def describe(self, group_id: str) -> list[ConfigEntry]:
         _metadata_key(group_id)
-        config = self._config
-        defaults = {
-            "share.session.timeout.ms": config.share_session_timeout_ms,
-            "share.heartbeat.interval.ms": config.share_heartbeat_interval_ms,
-            "share.record.lock.duration.ms": config.share_record_lock_duration_ms,
-            "share.delivery.count.limit": config.share_delivery_count_limit,
-            "share.partition.max.record.locks": config.share_max_record_locks,
-            DEAD_LETTER_TOPIC: self._dead_letter_topic(group_id),
-        }
-        return describe_group(self.overrides(group_id), {name: str(value) for name, value in defaults.items()})
+        defaults = {name: self.broker_candidates(setting) for name, setting in BROKER_DEFAULTS.items()}
+        topic = self._dead_letter_topic(group_id)
+        if topic:
+            static, none = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
+            defaults[DEAD_LETTER_TOPIC] = [
+                Candidate(DEAD_LETTER_TOPIC, topic, static), Candidate(DEAD_LETTER_TOPIC, "", none)
+            ]  # fmt: skip
+        return describe_group(self.overrides(group_id), defaults, KNOWN_KEYS)
 
     async def alter(
         self,
@@ -179,7 +197,9 @@ class GroupConfigs:
             await self.refresh(group_id)
             before = {} if replaces_all else dict(self.overrides(group_id))
             overrides = _changed(before, changes)
-            settings, subscription = self._parse(group_id, overrides), parse_subscription(overrides)
+            settings = self._parse(group_id, overrides)
+            parse_subscription(overrides)
+            check_members(overrides, self._config)
             if validate_only:
                 return
             if group_id not in self._overrides and len(self._overrides) >= MAX_CONFIGURED_GROUPS:
@@ -193,25 +213,35 @@ class GroupConfigs:
             self._versions[group_id] = txn.versions[key]
             self._overrides[group_id] = overrides
             self._settings[group_id] = settings
-            self._note_subscription(group_id, subscription)
+            self._note(group_id)
         for watcher in tuple(self.watchers):
             watcher(group_id)
         await self.refresh_if_possible(group_id)  # a read that began before must not come behind it
 
     async def unsubscribe(self, group_id: str) -> bool:
         """End an explicit subscription, if the group is one. Its other settings stay, as Kafka's do."""
-        said = [name for name in self.overrides(group_id) if name in _NOT_OF_QUEUES]
+        said = [name for name in self.overrides(group_id) if name in _OF_SUBSCRIPTIONS]
         if said:
             await self.alter(group_id, [(name, AlterOperation.DELETE, None) for name in said])
         return bool(said)
 
-    def _parse(self, group_id: str, overrides: Mapping[str, str]) -> QueueSettings:
+    def _parse(self, group_id: str, overrides: Mapping[str, str], *, is_stored: bool = False) -> QueueSettings:
         check_push(overrides)
-        of_queues = {name: value for name, value in overrides.items() if name not in _NOT_OF_QUEUES}
+        parse_members(overrides)
+        others = (*_OF_SUBSCRIPTIONS, *MEMBER_KEYS)
+        of_queues = {name: value for name, value in overrides.items() if name not in others}
         defaults = replace(self._defaults(group_id), is_paused=parse_subscription(overrides).is_paused)
-        return parse_group_config(of_queues, defaults) if of_queues else defaults
+        return parse_group_config(of_queues, defaults, is_stored=is_stored) if of_queues else defaults
 
-    def _note_subscription(self, group_id: str, subscription: SubscriptionSettings) -> None:
+    def _note(self, group_id: str) -> None:
+        """What the group's overrides say that is asked for often."""
+        overrides = self._overrides[group_id]
+        consumers = parse_members(overrides)
+        if consumers == NO_CONSUMERS:
+            self._consumers.pop(group_id, None)
+        else:
+            self._consumers[group_id] = consumers
+        subscription = parse_subscription(overrides)
         if subscription == NO_SUBSCRIPTION:
             self._subscriptions.pop(group_id, None)
         else:
@@ -260,13 +290,18 @@ def _changed(overrides: dict[str, str], changes: list[tuple[str, int, str | None
         if name in seen:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Config {shown(name)} is named twice.")
         seen.add(name)
+        if operation == AlterOperation.DELETE:
+            # Of a name that does not exist, too, as Kafka does: afterwards it is not set.
+            overrides.pop(name, None)
+            continue
+        if name.startswith(STREAMS_PREFIX):
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG, f"{shown(name)} is for the streams protocol (KIP-1071), which is not served."
+            )
         if name not in KNOWN_KEYS:
             near = get_close_matches(name[:100], KNOWN_KEYS, 1)
             hint = f"; did you mean {near[0]}?" if near else "."
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown group config {shown(name)}{hint}")
-        if operation == AlterOperation.DELETE:
-            overrides.pop(name, None)
-            continue
         if value is None:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Group config {name} needs a value.")
         if operation == AlterOperation.SET:
@@ -282,8 +317,4 @@ def _list_with(name: str, overrides: Mapping[str, str], value: str, appended: bo
     if name not in GROUP_KEYS or GROUP_KEYS[name].type is not ValueType.LIST:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"Group config {name} is no list; it can only be set or deleted.")
     current = overrides.get(name, GROUP_KEYS[name].default)
-    words = [word.strip() for word in current.split(",") if word.strip()]
-    given = [word.strip() for word in value.split(",")]
-    if appended:
-        return ",".join([*words, *(word for word in given if word not in words)])
-    return ",".join(word for word in words if word not in given)
+    return list_with(current, value, appended)

@@ -160,6 +160,7 @@ class Broker:
         self.catalog.on_removed.append(self._topic_removed)
         self.group_configs = GroupConfigs(metadata, self.config)
         await self.group_configs.load()
+        self.group_configs.broker_candidates = self.settings.candidates
         self.nodes = NodeClient(self.config.node_id, self.catalog, None)
         if self.member is not None:
             self.nodes = self.member.client(self.catalog)
@@ -168,6 +169,7 @@ class Broker:
             self.spawn(self.settings.follow())
         self.groups = GroupCoordinator(self.catalog, self.config, self.clock, self.spawn)
         self.groups.is_durable = lambda group_id: self.group_configs.subscription(group_id).is_explicit
+        self.groups.ask_times_of(self.group_configs.consumer_times)
         self.groups.start()
         self.shares = ShareCoordinator(
             self.catalog, self.groups, self.group_configs, self.config, self.clock, self.spawn, self.nodes

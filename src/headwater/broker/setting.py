@@ -112,6 +112,14 @@ def count(
     return field(default=default, metadata=about)
 
 
+def bound(default: int, kafka: str) -> Any:
+    """How little or how much groups may ask for; the name says of what."""
+    group, _, asked = kafka.removeprefix("group.").partition(".m")
+    which, _, key = asked.partition(".")
+    doc = f"The {'least' if which == 'in' else 'most'} that a group may ask for in {group}.{key}."
+    return count(default, doc, least=1, section=Section.GROUPS, kafka=kafka)
+
+
 def seconds(
     default: float, doc: str, *, section: Section = Section.TOP, kafka: str | None = None, fixed: bool = False
 ) -> Any:

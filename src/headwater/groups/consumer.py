@@ -98,7 +98,7 @@ class ConsumerGroup:
 
     def _heartbeat_interval_ms(self, current: CurrentStored) -> int:
         """A member that waits for partitions of others learns with a heartbeat that they are free: it asks sooner."""
-        interval_ms = self._settings.consumer_heartbeat_interval_ms
+        interval_ms = self._settings.consumer_times(self.group_id).heartbeat_interval_ms
         if current.state is MemberState.UNRELEASED_PARTITIONS:
             return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
         return interval_ms

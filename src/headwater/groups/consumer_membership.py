@@ -127,7 +127,7 @@ class Membership:
         return current
 
     def heard_of(self, member: ConsumerMemberStored, now: Moment) -> None:
-        timeout_ms = self.settings.consumer_session_timeout_ms
+        timeout_ms = self.settings.consumer_times(self.group_id).session_timeout_ms
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         self.watch(ConsumerTimer.SESSION, member, timeout_ms, now)

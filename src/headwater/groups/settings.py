@@ -1,6 +1,7 @@
 """What an operator may set about groups, with every default, and the limits on what clients can make us keep."""
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 
 MAX_STRING_BYTES = 32_767
@@ -32,6 +33,18 @@ class MigrationPolicy(enum.Enum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerTimes:
+    """What members of the new protocol are promised, and asked for."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+def _nothing_said(group_id: str) -> ConsumerTimes | None:
+    return None
+
+
 @dataclass(slots=True)
 class GroupSettings:
     """One object for all groups of a coordinator. The operator may change values while it runs: decisions look at them,
@@ -61,3 +74,11 @@ class GroupSettings:
     """How often they are asked to be heard."""
     consumer_max_members: int = 10_000
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    own_times: Callable[[str], ConsumerTimes | None] = _nothing_said
+    """Of a group that says something else itself."""
+
+    def consumer_times(self, group_id: str) -> ConsumerTimes:
+        said = self.own_times(group_id)
+        if said is not None:
+            return said
+        return ConsumerTimes(self.consumer_session_timeout_ms, self.consumer_heartbeat_interval_ms)

@@ -59,8 +59,11 @@ class GroupKey:
         return self.read(text.strip())
 
 
-def parse_group_config(values: Mapping[str, str], defaults: QueueSettings = QueueSettings()) -> QueueSettings:
+def parse_group_config(
+    values: Mapping[str, str], defaults: QueueSettings = QueueSettings(), *, is_stored: bool = False
+) -> QueueSettings:
     """The settings of a group. Keys that are not of share groups are refused; `defaults` stand where no key is given.
+    Values that are stored were accepted once: if the defaults beside them have changed since, they stand.
     Raises RequestError(INVALID_CONFIG) that names key, value and what is allowed."""
     fields: dict[str, Any] = {name: getattr(defaults, name) for name in QueueSettings.__dataclass_fields__}
     rests: dict[str, Any] = {name: getattr(defaults.backoff, name) for name in Backoff.__dataclass_fields__}
@@ -80,6 +83,8 @@ def parse_group_config(values: Mapping[str, str], defaults: QueueSettings = Queu
                 "headwater.retry.backoff.max.ms: no less than headwater.retry.backoff.ms is allowed",
             )
         rests["max_ms"] = rests["min_ms"]
+    if is_stored:
+        fields["heartbeat_interval_ms"] = min(fields["heartbeat_interval_ms"], fields["session_timeout_ms"] - 1)
     if fields["heartbeat_interval_ms"] >= fields["session_timeout_ms"]:
         raise RequestError(
             ErrorCode.INVALID_CONFIG, "share.heartbeat.interval.ms: less than share.session.timeout.ms is allowed"

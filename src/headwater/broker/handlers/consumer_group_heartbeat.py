@@ -39,6 +39,8 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         server_assignor=request.server_assignor,
         owned=_owned(request),
     )
+    if request.member_epoch == JOIN_EPOCH:
+        await broker.group_configs.refresh_if_possible(request.group_id)
     try:
         answer = await broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except RequestError as error:
