@@ -80,6 +80,7 @@ def test_a_stopped_group_lacks_what_it_has_never_committed_too(
         reader.subscribe([TOPIC])
         eventually(lambda: reader.poll(0.1) is None and bool(reader.assignment()), "it has joined")
         reader.commit(offsets=[TopicPartition(TOPIC, 0, 4)], asynchronous=False)
+        assert told(http, broker, metrics, "stopped") == {(6 + 20 + 30, 2)}, "running or not"
     eventually(lambda: http.get("/v1/groups/stopped").json()["state"] == "empty", "it has left")
     assert told(http, broker, metrics, "stopped") == {(6 + 20 + 30, 2)}
     shown = CliRunner().invoke(group_app, ["describe", "stopped", "-b", broker.bootstrap]).stdout

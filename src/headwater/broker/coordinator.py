@@ -337,10 +337,12 @@ class GroupCoordinator:
         for log in self._topic:
             for group in log.shard.listed() if log.is_loaded else ():
                 offsets = {(topic, index): each.offset for topic, index, each in log.shard.offsets(group.group_id)}
-                # One with members is shown where it has committed: they may have been assigned less than they had.
+                topics = log.shard.topics_read(group.group_id)
+                assigned = [(topic, index) for topic in topics for index in range(counts.get(topic, 0))]
+                # What members read cannot always be known; then they are shown where they have committed.
                 is_simple = group.protocol_type == "" or group.state is not GroupState.EMPTY
                 named = subscribed(group.group_id) if group.kind != SHARE else ""
-                for place in places_read(offsets, (), counts, is_simple=is_simple, subscribed=named):
+                for place in places_read(offsets, assigned, counts, is_simple=is_simple, subscribed=named):
                     led = self._catalog.topic(place[0]).led.get(place[1])
                     if led is not None:
                         known = standing(place, offsets.get(place), led.log_start, led.high_watermark)

@@ -218,6 +218,12 @@ class GroupShard:
         subscribed = group.subscribed_topics if group is not None and is_used else frozenset()
         return self._offsets.delete(group_id, partitions, subscribed, to)
 
+    def topics_read(self, group_id: str) -> frozenset[str]:
+        """What the members of a group are subscribed to; nothing if there are none, or it cannot be known."""
+        group = self._groups.get(group_id)
+        subscribed = group.subscribed_topics if group is not None and not group.is_idle else None
+        return subscribed or frozenset()
+
     def forget_topic(self, topic: str) -> Effects:
         """The topic was deleted, and with it every position in it."""
         return self._offsets.forget_topic(topic)

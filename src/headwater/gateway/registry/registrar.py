@@ -30,7 +30,7 @@ MAX_WAITING = 200
 """Changes that wait for one another."""
 MAX_PARSED = 256
 CATCH_UP_S = 10.0
-LEADER_S = 3.0
+LEADER_S = 8.0
 """How long a topic may be without a leader: in a cluster a new one is, for a moment, and one whose leader has died."""
 MAX_PAUSE_S = 0.05
 
