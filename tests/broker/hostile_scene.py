@@ -26,9 +26,15 @@ class Scene:
         self._values = {**_PLAIN, "topic_id": self._topic_id, **values}
 
     @classmethod
-    async def arranged(cls, broker: Broker, client: Client, api_name: str) -> "Scene":
+    async def bare(cls, broker: Broker, client: Client) -> "Scene":
+        """With a topic, and nothing else that is there."""
         if broker.catalog.find(TOPIC) is None:
             await client.create(TOPIC, 2)
+        return cls(broker, {})
+
+    @classmethod
+    async def arranged(cls, broker: Broker, client: Client, api_name: str) -> "Scene":
+        await cls.bare(broker, client)
         await client.produce(TOPIC, batch_of([b"one", b"two"]))
         group, transactional_id = f"group-{api_name}", f"id-{api_name}"
         producer = await client.ask(

@@ -7,7 +7,8 @@ import gc
 import itertools
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +16,10 @@ from typing import Any
 
 import pytest
 from hostile_scene import Scene
-from local_broker import running
+from local_broker import Client, running
 from share_members import on_loop
 from tests.wire.hostile_messages import Good, Place, body, doubled_tags, good_message, legal_values, null_bodies, places
+from two_nodes import two_nodes, until
 
 from headwater.broker.dispatch import Api, load_handlers
 from headwater.broker.server import Broker
@@ -117,24 +119,47 @@ def chosen(api: Api, good: Good, part: int) -> Iterator[Request]:
             yield make()
 
 
-async def attack_with_all(directory: Path, caplog: pytest.LogCaptureFixture, part: int) -> None:
+@asynccontextmanager
+async def no_failures(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[Broker]]:
+    """Brokers that are put into the list are judged at the end."""
     caplog.set_level(logging.ERROR)
     unretrieved: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unretrieved.append(context))
-    async with running(directory, MemoryFiles()) as (broker, client):
+    judged: list[Broker] = []
+    yield judged
+    gc.collect()
+    for broker in judged:
+        assert not {api: count for (api, code), count in broker.metrics.errors.items() if code == FAILED}
+    assert not caplog.messages
+    assert not unretrieved
+
+
+async def attack_with_all(directory: Path, caplog: pytest.LogCaptureFixture, part: int) -> None:
+    async with no_failures(caplog) as judged, running(directory, MemoryFiles()) as (broker, client):
+        judged.append(broker)
         for api in APIS:
             scene = await Scene.arranged(broker, client, api.name)
             await attack(broker, chosen(api, scene.good, part))
-        failures = {api: count for (api, code), count in broker.metrics.errors.items() if code == FAILED}
-    gc.collect()
-    assert not failures
-    assert not caplog.messages
-    assert not unretrieved
 
 
 @on_loop
 async def test_no_handler_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await attack_with_all(tmp_path, caplog, part=10)
+
+
+@on_loop
+async def test_no_handler_of_a_cluster_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The controller gets one half, the other node the other."""
+    async with no_failures(caplog) as judged, two_nodes(tmp_path) as nodes:
+        judged += nodes
+        await until(lambda: all(node.neighbours.controller_id in (1, 2) for node in nodes))
+        for turn, node in enumerate(nodes):
+            client = await Client.connect(node)
+            for api in APIS:
+                scene = await Scene.bare(node, client)
+                newest = hostile_requests(api, api.max_version, scene.good)
+                await attack(node, (make() for make in itertools.islice(newest, turn, None, 2)))
+            client.close()
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ class GroupConfigs:
             return  # all changes are made here
         try:
             async with asyncio.timeout(REFRESH_S):
-                await self._cache.reread(*filter(_is_possible, map(_unchecked_key, group_ids)))
+                await self._cache.reread(*filter(_is_possible, map(_unchecked_key, filter(None, group_ids))))
         except (Unavailable, Unknown, TimeoutError) as error:
             raise RequestError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The configuration of groups cannot be read now: {error}"
