@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.broker.config import SETTINGS
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
@@ -28,3 +30,14 @@ def test_the_folders_of_the_architecture_are_those_of_the_package() -> None:
     for folder, start in table:
         for name in re.findall(r"`([\w.]+)`", start):
             assert (package / folder / name).exists(), f"{folder}/{name}"
+
+
+def test_the_page_of_settings_names_each_as_what_it_is() -> None:
+    page = (ROOT / "docs/settings.md").read_text()
+    altered, _, fixed = page.partition("\nFixed, ")
+    assert dict(re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|$", altered, re.MULTILINE)) == {
+        name: setting.kafka_name for name, setting in SETTINGS.items() if not setting.is_fixed
+    }
+    assert set(re.findall(r"`(\w+)`[,.]", fixed.partition("\n(Of")[0])) == {
+        name for name, setting in SETTINGS.items() if setting.is_fixed
+    }

@@ -87,6 +87,10 @@ async def test_every_setting_says_whether_it_can_be_altered_and_those_that_can_a
         assert not any(entries[name].is_read_only for name in BROKER_NAMES)
 
 
+def test_what_can_be_altered_has_a_name_to_alter_it_by() -> None:
+    assert [name for name, setting in SETTINGS.items() if not setting.is_fixed and setting.kafka_name is None] == []
+
+
 @on_loop
 async def test_what_is_described_is_text_that_an_administrator_writes(tmp_path: Path) -> None:
     async with opened(tmp_path) as nodes:

@@ -52,6 +52,20 @@ def ours_only() -> None:
         pytest.skip("HEADWATER_TEST_BOOTSTRAP names a broker that this suite may not restart")
 
 
+@pytest.fixture(scope="module")
+def cluster_bootstrap(ours_only: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Three nodes that share their metadata in a file."""
+    from headwater.testing import Broker
+
+    directory = tmp_path_factory.mktemp("cluster")
+    with ExitStack() as closing:
+        nodes = [
+            Broker(node_id=number, metadata=f"sqlite:{directory / 'metadata.db'}", peer_listen="127.0.0.1:0")
+            for number in (1, 2, 3)
+        ]
+        yield ",".join(closing.enter_context(node).bootstrap for node in nodes)
+
+
 @pytest.fixture(scope="session")
 def java_class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     try:

@@ -1,8 +1,7 @@
 """Java's admin client moves partitions of a cluster about."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,21 +9,8 @@ from judged import Client, Record, Refused
 from with_java import JavaClient
 
 from headwater.model.errors import ErrorCode
-from headwater.testing import Broker
 
 PATIENCE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def cluster_bootstrap(ours_only: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Three nodes that share their metadata in a file."""
-    directory = tmp_path_factory.mktemp("cluster")
-    with ExitStack() as closing:
-        nodes = [
-            Broker(node_id=number, metadata=f"sqlite:{directory / 'metadata.db'}", peer_listen="127.0.0.1:0")
-            for number in (1, 2, 3)
-        ]
-        yield ",".join(closing.enter_context(node).bootstrap for node in nodes)
 
 
 @pytest.fixture(scope="module")

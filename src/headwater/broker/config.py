@@ -152,6 +152,7 @@ class BrokerConfig:
         60.0,
         "How long no node has come or gone, and no leader was missed, before leaders are evened out.",
         section=Section.CLUSTER,
+        kafka="headwater.leader.balance.after.ms",
     )
     store_lost_after_s: float = setting.seconds(
         600.0,

@@ -41,6 +41,8 @@ def _lines(name: str, default: Any) -> list[str]:
     shown = WITHOUT_DEFAULT[name] if default is None else _toml(default)
     kafka_name = SETTINGS[name].kafka_name
     known_as = f" Kafka: {kafka_name}." if kafka_name else ""
+    if SETTINGS[name].is_fixed:
+        known_as += " Read at the start only."
     return [*_comment(SETTINGS[name].doc + known_as), f"# {name} = {shown}", ""]
 
 
