@@ -1,5 +1,6 @@
 """`headwater cluster`, and `headwater serve` as a node of one, called as a person would."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -12,6 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,13 @@ from typer.testing import CliRunner
 
 from headwater.cli.cluster_child import find_etcd
 from headwater.cli.cluster_files import LocalNode, LocalPlan, load_plan, save_plan
+from headwater.cli.cluster_stores import decide, opened
 from headwater.cli.main import app
 from headwater.cli.output import Problem
+from headwater.metadata import keys
+from headwater.metadata.store import Put
+from headwater.model.cluster import StoreRecord, StoreState
+from headwater.model.ids import StoreId
 from headwater.testing import Broker
 
 PATIENCE_S = 90.0
@@ -132,6 +139,7 @@ def test_a_cluster_is_started_used_grown_hurt_healed_and_stopped(tmp_path: Path)
         with urllib.request.urlopen(f"{plan.console}/v1/cluster", timeout=PATIENCE_S) as answer:
             (lost,) = [node for node in json.load(answer)["nodes"] if not node["is_up"]]
         assert (lost["node_id"], lost["rack"], lost["leads"], lost["size_bytes"]) == (2, "west", 0, None)
+        assert lost["down_since_ms"] == up.status()["nodes"][1]["down_since_ms"]
         assert "Restarted node-2" in headwater("cluster", "restart", "2", "--data", str(tmp_path))
         headwater("cluster", "status", "--data", str(tmp_path), "--wait", "60")
         assert "no 'nine'" in headwater("cluster", "restart", "nine", "--data", str(tmp_path), status=1)
@@ -186,6 +194,32 @@ def test_the_plan_of_a_cluster_survives_the_file(tmp_path: Path) -> None:
         (tmp_path / "cluster.json").write_text(nonsense)
         with pytest.raises(Problem, match="cannot be read"):
             load_plan(tmp_path)
+
+
+def test_a_decision_about_a_store_holds_though_its_record_is_kept_up_to_date(tmp_path: Path) -> None:
+    store = StoreId("a" * 32)
+    key = keys.store_key(store)
+
+    async def scenario() -> None:
+        async with opened(f"sqlite:{tmp_path / 'metadata.db'}") as metadata:
+
+            async def write(record: StoreRecord) -> int:
+                return (await metadata.txn([], [Put(key, keys.encode(record))])).versions[key]
+
+            seen = StoreRecord(store, 1)
+            version = await write(seen)
+            await write(noted := replace(seen, host="here", away_since_ms=7))
+            await decide(metadata, seen, version, StoreState.DRAINING)
+            found = await metadata.get(key)
+            assert found is not None and keys.decode_store(found.value) == replace(noted, state=StoreState.DRAINING)
+            with pytest.raises(Problem, match="at the same moment"):
+                await decide(metadata, seen, version, StoreState.ACTIVE)
+            version = await write(noted)
+            await write(replace(noted, away_since_ms=None))
+            with pytest.raises(Problem, match="at the same moment"):
+                await decide(metadata, noted, version, StoreState.LOST)
+
+    asyncio.run(scenario())
 
 
 def test_the_state_of_a_node_that_is_alone(headwater_session: Broker) -> None:

@@ -16,7 +16,7 @@ from headwater.broker.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.cluster import Reassignment, StoreState
-from headwater.model.ids import PartitionId
+from headwater.model.ids import PartitionId, StoreId
 from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, Copy, FinishReassignment, MoveLeader
 from headwater.replication.cluster_view import SealedKey
@@ -24,6 +24,8 @@ from headwater.transport.facts import log_fact
 
 MOVES_PER_TXN: Final = 40
 WRITES_AT_ONCE: Final = 8
+MISSED_MS: Final = 1_000
+"""A node that starts registers its stores first, and is there a moment later: that is no absence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class ActionWriter:
         self._cluster = cluster
         self._sealed = sealed
         self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._missed_at_ms: dict[StoreId, int] = {}
 
     async def write(self, actions: Sequence[Action]) -> bool:
         """Say whether anything was written. Raises Unavailable or Unknown: then some may have been."""
@@ -80,11 +83,16 @@ class ActionWriter:
         itself; of one that was back faster than this was written, it is taken back."""
         living = {store for node in self._cluster.nodes.values() for store in node.store_ids}
         stores = self._cluster.stores_read
+        kept = (id_ for id_, item in stores.items.items() if item.value.state is not StoreState.LOST)
+        away = {id_ for id_ in kept if id_ not in living}
+        self._missed_at_ms = {id_: self._missed_at_ms.get(id_, now_ms) for id_ in away}
         for store_id, item in list(stores.items.items()):
-            is_away = store_id not in living and item.value.state is not StoreState.LOST
-            if is_away == (item.value.away_since_ms is not None):
+            is_noted = item.value.away_since_ms is not None
+            missed_at_ms = self._missed_at_ms.get(store_id)
+            is_long = missed_at_ms is not None and now_ms - missed_at_ms >= MISSED_MS
+            if is_noted == (missed_at_ms is not None) or not (is_noted or is_long):
                 continue
-            record = replace(item.value, away_since_ms=now_ms if is_away else None)
+            record = replace(item.value, away_since_ms=missed_at_ms)
             note = partial(stores.note, store_id, record)
             await self._one(_Write(keys.store_key(store_id), item.version, keys.encode(record), note, stores.reread))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headwater.metadata.store import MetaStore
     from headwater.wire.codec import Message
 
-METADATA, DESCRIBE_LOG_DIRS, DESCRIBE_CLUSTER = 3, 35, 60
+METADATA, DESCRIBE_LOG_DIRS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 3, 35, 55, 60
 NO_LEADER: Final = -1
 
 
@@ -101,7 +101,7 @@ def ask_brokers(bootstrap: str) -> ClusterFacts:
     """Raises Problem if nobody answers."""
     client_config(bootstrap)
     addresses = [_address(each) for each in bootstrap.split(",")]
-    metadata, cluster = _first_answer(addresses)
+    metadata, cluster, last_seen_ms = _first_answer(addresses)
     leads, in_sync = Counter[int](), Counter[int]()
     problems, partitions = [], 0
     for topic in metadata.topics:
@@ -128,7 +128,7 @@ def ask_brokers(bootstrap: str) -> ClusterFacts:
             leads[broker.broker_id], in_sync[broker.broker_id], is_up=not broker.is_fenced,
         )  # fmt: skip
         if broker.is_fenced:
-            nodes.append(node)
+            nodes.append(replace(node, down_since_ms=last_seen_ms.get(broker.broker_id)))
             continue
         try:
             nodes.append(_with_space(node, (broker.host, broker.port)))
@@ -140,7 +140,7 @@ def ask_brokers(bootstrap: str) -> ClusterFacts:
     )
 
 
-def _first_answer(addresses: Sequence[tuple[str, int]]) -> "tuple[Message, Message]":
+def _first_answer(addresses: Sequence[tuple[str, int]]) -> "tuple[Message, Message, dict[int, int]]":
     problem: NoAnswer | None = None
     for address in addresses:
         try:
@@ -148,11 +148,27 @@ def _first_answer(addresses: Sequence[tuple[str, int]]) -> "tuple[Message, Messa
                 address, METADATA, 12, topics=None, allow_auto_topic_creation=False,
                 include_topic_authorized_operations=False,
             )  # fmt: skip
-            return metadata, ask(address, DESCRIBE_CLUSTER, 2, include_fenced_brokers=True)
+            cluster = ask(address, DESCRIBE_CLUSTER, 2, include_fenced_brokers=True)
+            is_whole = not any(broker.is_fenced for broker in cluster.brokers)
+            return metadata, cluster, {} if is_whole else _last_seen_ms(address)
         except NoAnswer as error:
             problem = error
     assert problem is not None, "there is at least one address"
     raise problem
+
+
+def _last_seen_ms(address: tuple[str, int]) -> dict[int, int]:
+    """Of nodes that are gone, when they were noticed to be."""
+    from headwater.wire.codec import Message
+
+    quorum = Message(topic_name="__cluster_metadata", partitions=[Message(partition_index=0)])
+    return {
+        node.replica_id: node.last_fetch_timestamp
+        for topic in ask(address, DESCRIBE_QUORUM, 1, topics=[quorum]).topics
+        for partition in topic.partitions
+        for node in partition.observers
+        if node.last_fetch_timestamp >= 0
+    }
 
 
 def _with_space(node: NodeFacts, address: tuple[str, int]) -> NodeFacts:

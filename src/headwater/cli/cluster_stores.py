@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MIN_PREFIX: Final = 4
 MAX_NODE_DIGITS: Final = 10
 LOOK_EVERY_S: Final = 0.5
+MAX_TRIES: Final = 5
 
 
 @asynccontextmanager
@@ -68,14 +69,23 @@ async def living_stores(metadata: "MetaStore") -> dict[str, int]:
 
 
 async def decide(metadata: "MetaStore", record: "StoreRecord", version: int, state: "StoreState") -> None:
-    """Raises Problem if somebody else decided something about it at the same moment."""
+    """Raises Problem if somebody else decided something about it at the same moment. Nodes and the controller note
+    there where it is, and since when it is not: that is no decision."""
     from headwater.metadata import keys
     from headwater.metadata.store import Is, Put
 
-    key = keys.store_key(record.store_id)
-    txn = await metadata.txn([Is(key, version)], [Put(key, keys.encode(replace(record, state=state)))])
-    if not txn.ok:
-        raise Problem(f"Store {record.store_id} changed at the same moment.", "Look at it, and try again.")
+    key, before = keys.store_key(record.store_id), record.state
+    for _ in range(MAX_TRIES):
+        txn = await metadata.txn([Is(key, version)], [Put(key, keys.encode(replace(record, state=state)))])
+        if txn.ok:
+            return
+        found = await metadata.get(key)
+        if found is None:
+            break
+        record, version = keys.decode_store(found.value), found.version
+        if record.state is not before or (state == "lost" and record.away_since_ms is None):
+            break
+    raise Problem(f"Store {record.store_id} changed at the same moment.", "Look at it, and try again.")
 
 
 async def until_empty(metadata: "MetaStore", stores: frozenset[str]) -> AsyncIterator[int]:

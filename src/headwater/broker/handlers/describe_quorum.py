@@ -1,8 +1,9 @@
 """DescribeQuorum (55): who the controller is, and who may become it. Versions 0 to 2: from 2 on with addresses.
 
-Voters are the nodes that may be elected, observers the others; those that are not alive are not known, and left out.
-The leader epoch is the number of elections, 0 for a node that is alone. There is no log of metadata between the nodes:
-all read one store, so offsets and times, which tell who lags behind, are -1, which is Kafka's word for not known.
+Voters are the nodes that may be elected, observers the others, among them those that are gone and missed. The leader
+epoch is the number of elections, 0 for a node that is alone. There is no log of metadata between the nodes: all read
+one store, so offsets and times, which tell who lags behind, are -1, which is Kafka's word for not known. Of a node that
+is gone the time of its last fetch is when it was noticed to be gone.
 """
 
 from typing import TYPE_CHECKING
@@ -53,7 +54,10 @@ def _partition(broker: "Broker", alive: list[Node], topic: str, index: int) -> M
     answer.leader_id, answer.leader_epoch = neighbours.controller_id, neighbours.controller_epoch
     answer.high_watermark = UNKNOWN
     answer.current_voters = [_replica(node) for node in alive if _may_lead(node)]
-    answer.observers = [_replica(node) for node in alive if not _may_lead(node)]
+    answer.observers = [_replica(node) for node in alive if not _may_lead(node)] + [
+        Message(replica_id=it.node_id, log_end_offset=UNKNOWN, last_fetch_timestamp=it.away_since_ms or UNKNOWN)
+        for it in neighbours.away()
+    ]
     return answer
 
 

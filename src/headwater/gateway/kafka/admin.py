@@ -24,6 +24,7 @@ from headwater.gateway.problems import Problem, unavailable
 from headwater.wire.codec import Message
 
 DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 1
+DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1
 DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION = 60, 2
 INTERNAL_PREFIX = "__"
 DEFAULT = -1
@@ -60,10 +61,26 @@ class Admin:
 
     async def cluster(self) -> Message:
         """As DescribeCluster tells it, with the nodes that are gone and missed (fenced)."""
+        return await self._ask_any(DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, include_fenced_brokers=True)
+
+    async def last_seen_ms(self) -> dict[int, int]:
+        """Of nodes that are gone and missed, when they were noticed to be."""
+        quorum = Message(topic_name="__cluster_metadata", partitions=[Message(partition_index=0)])
+        answer = await self._ask_any(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, topics=[quorum])
+        return {
+            node.replica_id: node.last_fetch_timestamp
+            for topic in answer.topics
+            for partition in topic.partitions
+            for node in partition.observers
+            if node.last_fetch_timestamp >= 0
+        }
+
+    async def _ask_any(self, api_key: int, version: int, **fields: Any) -> Message:
+        """Whichever broker answers."""
         failure = unavailable("The cluster names no broker.")
         for broker in await self.brokers():
             try:
-                return await raw.ask(broker, DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, include_fenced_brokers=True)
+                return await raw.ask(broker, api_key, version, **fields)
             except Problem as problem:
                 failure = problem
         raise failure

@@ -58,6 +58,8 @@ def routes(context: Context) -> list[BaseRoute]:
         own, internal = _partitions(metadata, internal=False), _partitions(metadata, internal=True)
         partitions = own + internal
         sizes = await asyncio.gather(*(_size_bytes(context, node) for node in described.brokers))
+        is_whole = not any(node.is_fenced for node in described.brokers)
+        last_seen_ms = {} if is_whole else await context.admin.last_seen_ms()
         nodes = [
             Node(
                 node.broker_id,
@@ -65,7 +67,7 @@ def routes(context: Context) -> list[BaseRoute]:
                 node.port,
                 node.rack or None,
                 not node.is_fenced,
-                None,
+                last_seen_ms.get(node.broker_id) if node.is_fenced else None,
                 sum(partition.leader == node.broker_id for partition in own),
                 sum(partition.leader == node.broker_id for partition in internal),
                 sum(node.broker_id in partition.replicas for partition in own),
