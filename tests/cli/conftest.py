@@ -1,6 +1,7 @@
 """The command line, called as a person would, against a real broker."""
 
 import json
+import logging
 import os
 import uuid
 from collections.abc import Callable
@@ -21,7 +22,14 @@ class Cli:
         self.bootstrap = bootstrap
 
     def __call__(self, *args: str, input: str | bytes | None = None) -> Any:
-        return CliRunner().invoke(app, args, input=input, env={"HEADWATER_BOOTSTRAP": self.bootstrap})
+        # A server that was begun here logs to the runner's stderr, which is closed when this returns.
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
+        try:
+            return CliRunner().invoke(app, args, input=input, env={"HEADWATER_BOOTSTRAP": self.bootstrap})
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
 
     def ok(self, *args: str, input: str | bytes | None = None) -> str:
         """The output of a command that must succeed."""
