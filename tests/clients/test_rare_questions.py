@@ -8,6 +8,7 @@ import pytest
 from judged import Client, ErrorCode, NewTopic, Record, Refused
 from with_java import JavaClient
 
+LOG_DIR_NOT_FOUND = 57
 ELECTION_NOT_NEEDED = 84
 GROUP_SUBSCRIBED_TO_TOPIC = 86
 JOIN_TIMEOUT_S = 60.0
@@ -37,6 +38,24 @@ def group() -> str:
 
 def test_offsets_are_listed_by_earliest_latest_and_youngest(java: JavaClient, topic: str) -> None:
     assert java.ask("listOffsets", topic=topic) == {"earliest": 0, "latest": 5, "maxTimestamp": 2}
+
+
+def test_nothing_lies_in_remote_storage(java: JavaClient, topic: str) -> None:
+    offsets = {"earliestLocal": 0, "latestTiered": -1, "earliestPendingUpload": -1}
+    assert java.ask("tieredOffsets", topic=topic) == offsets
+
+
+def test_everything_may_be_done_with_a_topic(java: JavaClient, topic: str) -> None:
+    assert java.ask("topicOperations", topic=topic) == [
+        "ALTER", "ALTER_CONFIGS", "CREATE", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE",
+    ]  # fmt: skip
+
+
+def test_a_replica_moves_to_the_directory_that_it_has_and_to_no_other(java: JavaClient, topic: str) -> None:
+    java.ask("moveToLogDir", topic=topic, path=java.ask("logDir", topic=topic))
+    with pytest.raises(Refused) as refusal:
+        java.ask("moveToLogDir", topic=topic, path="/nowhere")
+    assert refusal.value.code == LOG_DIR_NOT_FOUND
 
 
 def test_the_offsets_of_a_group_are_set_read_and_deleted_by_hand(java: JavaClient, topic: str, group: str) -> None:

@@ -6,6 +6,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.DescribeTopicsOptions;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
@@ -15,7 +16,9 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.config.ConfigResource;
 
 /** Admin questions that tools ask now and then. */
@@ -28,6 +31,10 @@ final class Rarely implements AutoCloseable {
 
     void teach(Map<String, Judge.Verb> verbs) {
         verbs.put("listOffsets", this::listOffsets);
+        verbs.put("tieredOffsets", this::tieredOffsets);
+        verbs.put("topicOperations", this::topicOperations);
+        verbs.put("moveToLogDir", this::moveToLogDir);
+        verbs.put("logDir", this::logDir);
         verbs.put("setGroupOffset", this::setGroupOffset);
         verbs.put("groupOffset", this::groupOffset);
         verbs.put("deleteGroupOffset", this::deleteGroupOffset);
@@ -48,15 +55,52 @@ final class Rarely implements AutoCloseable {
     }
 
     private Object listOffsets(JsonNode question) throws Exception {
+        return offsets(
+                question,
+                Map.of("earliest", OffsetSpec.earliest(), "latest", OffsetSpec.latest(), "maxTimestamp", OffsetSpec.maxTimestamp()));
+    }
+
+    private Object tieredOffsets(JsonNode question) throws Exception {
+        return offsets(
+                question,
+                Map.of(
+                        "earliestLocal", OffsetSpec.earliestLocal(),
+                        "latestTiered", OffsetSpec.latestTiered(),
+                        "earliestPendingUpload", OffsetSpec.earliestPendingUpload()));
+    }
+
+    private Object offsets(JsonNode question, Map<String, OffsetSpec> specs) throws Exception {
         Map<String, Object> found = new TreeMap<>();
-        Map<String, OffsetSpec> specs =
-                Map.of("earliest", OffsetSpec.earliest(), "latest", OffsetSpec.latest(), "maxTimestamp", OffsetSpec.maxTimestamp());
         for (Map.Entry<String, OffsetSpec> spec : specs.entrySet()) {
             ListOffsetsResult.ListOffsetsResultInfo info =
                     admin.listOffsets(Map.of(partition(question), spec.getValue())).partitionResult(partition(question)).get();
             found.put(spec.getKey(), info.offset());
         }
         return found;
+    }
+
+    private Object topicOperations(JsonNode question) throws Exception {
+        DescribeTopicsOptions options = new DescribeTopicsOptions().includeAuthorizedOperations(true);
+        TopicDescription found = admin.describeTopics(Set.of(question.get("topic").asText()), options)
+                .allTopicNames()
+                .get()
+                .values()
+                .iterator()
+                .next();
+        return found.authorizedOperations().stream().map(AclOperation::name).sorted().toList();
+    }
+
+    private Object logDir(JsonNode question) throws Exception {
+        return admin.describeReplicaLogDirs(Set.of(replica(question))).all().get().get(replica(question)).getCurrentReplicaLogDir();
+    }
+
+    private Object moveToLogDir(JsonNode question) throws Exception {
+        return admin.alterReplicaLogDirs(Map.of(replica(question), question.get("path").asText())).all().get();
+    }
+
+    private TopicPartitionReplica replica(JsonNode question) throws Exception {
+        int node = admin.describeCluster().controller().get().id();
+        return new TopicPartitionReplica(question.get("topic").asText(), 0, node);
     }
 
     private Object setGroupOffset(JsonNode question) throws Exception {
