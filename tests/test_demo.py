@@ -197,6 +197,13 @@ def test_everything_is_settled_only_when_it_was_counted_and_packed() -> None:
     assert not replace(settled, dead_letters=0).is_settled
     assert not replace(settled, queries=(QueryProgress("funnel", batch=3, rows=1_999, lag=0),)).is_settled
     assert not replace(settled, queries=()).is_settled
+    assert settled.left_over == ""
+    assert START.left_over == "When it was stopped, Spark had not started and 4 orders were not packed."
+    assert replace(settled, orders=31).left_over == (
+        "When it was stopped, Spark had counted 30 of 31 orders and 1 orders were not packed."
+    )
+    further = replace(settled, queries=(QueryProgress("funnel", batch=4, rows=2_000, lag=0),))
+    assert further.progress != settled.progress == replace(settled, at_s=99.0).progress
 
 
 class Page(HTMLParser):

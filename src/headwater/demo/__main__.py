@@ -39,7 +39,12 @@ def main() -> int:
     page = report(history, f"{made}, PySpark {version('pyspark')}, {java} and Python {sys.version.split()[0]}.")
     arguments.report.parent.mkdir(parents=True, exist_ok=True)
     arguments.report.write_text(page, encoding="utf-8")
-    sys.stdout.write(f"{summary(history[-1])}\nEverything has stopped. Report: {arguments.report.resolve()}\n")
+    told = (
+        summary(history[-1]),
+        history[-1].left_over,
+        f"Everything has stopped. Report: {arguments.report.resolve()}",
+    )
+    sys.stdout.write("".join(f"{line}\n" for line in told if line))
     return 0
 
 

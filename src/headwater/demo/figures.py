@@ -47,6 +47,29 @@ class Figures:
         )
         return is_counted and self.queue_depth == 0 and self.packed.orders + self.dead_letters >= self.orders
 
+    @property
+    def progress(self) -> tuple[object, ...]:
+        """Changes whenever something that was sent has been worked off a little further."""
+        rows = tuple((query.query, query.batch, query.rows) for query in self.queries)
+        return rows, self.results.orders, self.packed.orders, self.queue_depth, self.dead_letters
+
+    @property
+    def left_over(self) -> str:
+        """What has not been worked off, in a sentence; empty if all has."""
+        if self.is_settled:
+            return ""
+        waiting = []
+        if not self.queries:
+            waiting.append("Spark had not started")
+        elif self.results.orders < self.orders or not all(map(self._has_read_all, self.queries)):
+            waiting.append(f"Spark had counted {self.results.orders:,} of {self.orders:,} orders")
+        if self.queue_depth or self.packed.orders + self.dead_letters < self.orders:
+            waiting.append(
+                f"{max(self.queue_depth, self.orders - self.packed.orders - self.dead_letters):,} orders "
+                "were not packed"
+            )
+        return f"When it was stopped, {' and '.join(waiting)}."
+
     def _has_read_all(self, query: QueryProgress) -> bool:
         """By its rows: a lag of 0 may be told of a batch that was long, and is over."""
         return query.rows >= (self.clicks if query.query in READ_CLICKS else self.orders)
