@@ -12,7 +12,7 @@ import pytest
 
 from headwater.cli.pipeline_run import class_cache_afterwards
 from headwater.pipelines.jvm.java import Java
-from headwater.pipelines.run.progress import QueryProgress, State, Status
+from headwater.pipelines.run.progress import QueryProgress, SourceProgress, State, Status
 from headwater.pipelines.run.status_topic import StatusTopic
 
 FILE = """\
@@ -109,7 +109,12 @@ def test_a_start_that_is_none_is_a_usage_mistake(cli: Any, file: Path, name: str
 
 def status_of(name: str, state: State, **more: Any) -> Status:
     now_ms = time.time_ns() // 1_000_000
-    queries = (QueryProgress("show", batch=3, rows=1_200, rows_per_s=40.0, lag=7, batch_ms=90),)
+    read = (SourceProgress("orders", 1_200, 40.0, 7),)
+    queries = (
+        QueryProgress("show", batch=3, rows=1_200, rows_per_s=40.0, lag=7, batch_ms=90, sources=read),
+        QueryProgress("letters", batch=2, rows=1_200, rows_per_s=30.0, lag=3, batch_ms=90, sources=read),
+        QueryProgress("later"),
+    )
     return Status(name, "run-1", state, "elsewhere", 42, f"/{name}.toml", now_ms - 300_000, now_ms, queries, **more)
 
 
@@ -128,7 +133,23 @@ def test_runs_are_listed_and_shown(cli: Any, bootstrap: str, name: str) -> None:
     shown = cli.ok("pipeline", "status", name).splitlines()
     assert shown[0].startswith(f"Pipeline {name}: running, told ")
     assert "started 5m ago on elsewhere (process 42)" in shown[0]
-    assert shown[-1].split()[:6] == ["show", "3", "1200", "40.0", "0.0", "7"]
+    assert shown[-3].split()[:6] == ["show", "3", "1200", "40.0", "-", "7"]
+    assert set(shown[-1].split()[1:]) == {"-"}, "of a query that has not begun nothing is said"
+
+
+def test_a_run_says_in_its_lines_what_it_knows_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    from headwater.cli.pipeline_view import progress_view
+
+    with progress_view() as view:
+        view.show(replace(status_of("p", State.RUNNING), queries=(QueryProgress("later"),)))
+        assert capsys.readouterr().err == ""
+        view.show(status_of("p", State.RUNNING))
+        assert capsys.readouterr().err.splitlines() == [
+            "show: batch 3, 1200 rows, 40/s, lag 7, 90 ms",
+            "letters: batch 2, 1200 rows, 30/s, lag 3, 90 ms",
+        ]
+        view.show(replace(status_of("p", State.FINISHED), queries=(QueryProgress("show", batch=0),)))
+        assert capsys.readouterr().err.splitlines() == ["show: batch 0, 0 rows"]
 
 
 def test_a_failed_run_tells_why(cli: Any, bootstrap: str, name: str, file: Path) -> None:

@@ -10,7 +10,18 @@ from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.pipelines.run.progress import STALE_MS, QueryProgress, State, Status, after_batch, lag_of
+from headwater.pipelines.client.offsets import TopicPartition
+from headwater.pipelines.run.pace import Pace
+from headwater.pipelines.run.progress import (
+    STALE_MS,
+    QueryProgress,
+    SourceProgress,
+    State,
+    Status,
+    after_batch,
+    lags_of,
+    rows_by_source,
+)
 from headwater.pipelines.run.status_topic import TOPIC, StatusTopic
 from headwater.testing import Broker
 
@@ -24,38 +35,82 @@ REPORT: dict[str, Any] = {
     "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
     "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 100}, {"numRowsTotal": 4, "memoryUsedBytes": 50}],
     "sources": [
-        {"endOffset": {"orders": {"0": 5, "1": 7}}, "latestOffset": {"orders": {"0": 8, "1": 7, "2": 1}}},
-        {"endOffset": '{"clicks": {"0": 1}}', "latestOffset": '{"clicks": {"0": 11}}'},
-        {"endOffset": {"logOffset": 3}, "latestOffset": None},
+        {
+            "numInputRows": 6,
+            "startOffset": {"orders": {"0": 1, "1": 5}},
+            "endOffset": {"orders": {"0": 5, "1": 7}},
+            "latestOffset": {"orders": {"0": 8, "1": 7, "2": 1}},
+        },
+        {"numInputRows": 1, "endOffset": '{"clicks": {"0": 1}}', "latestOffset": '{"clicks": {"0": 11}}'},
+        {"numInputRows": 3, "endOffset": {"logOffset": 3}, "latestOffset": None, "description": "files"},
     ],
 }
 STATUS = Status("shop", "run-1", State.RUNNING, "host", 42, "/shop.toml", 1_000, 2_000, (QueryProgress("out"),))
 
 
 def test_a_report_of_spark_becomes_progress() -> None:
-    progress = after_batch(QueryProgress("out", rows=5, restarts=1), REPORT)
+    before = QueryProgress("out", rows=5, restarts=1, sources=(SourceProgress("orders", 5),))
+    progress = after_batch(before, REPORT, {})
     assert progress == QueryProgress(
         query="out",
         batch=7,
         rows=15,
-        rows_per_s=12.3,
-        processed_per_s=0.0,
+        processed_per_s=83.3,
         batch_ms=120,
         lag=13,
         state_rows=7,
         state_bytes=150,
         watermark="2026-01-01T00:00:00.000Z",
         restarts=1,
+        sources=(SourceProgress("orders", 11, lag=3), SourceProgress("clicks", 1, lag=10), SourceProgress("files", 3)),
     )
 
 
 def test_a_report_may_lack_almost_everything() -> None:
-    assert after_batch(QueryProgress("out"), {"batchId": 0}) == QueryProgress("out", batch=0)
-    assert lag_of([{"endOffset": "earliest", "latestOffset": {"a": {"0": "x"}}}]) is None
+    assert after_batch(QueryProgress("out"), {"batchId": 0}, {}) == QueryProgress("out", batch=0)
+    assert lags_of([{"endOffset": "earliest", "latestOffset": {"a": {"0": "x"}}}]) == {}
+
+
+def test_a_row_counts_once_however_often_spark_read_it() -> None:
+    """A query with a topic in two places reads it twice, and Spark counts both."""
+    source = {"numInputRows": 20, "startOffset": {"t": {"0": 5}}, "endOffset": {"t": {"0": 15}}}
+    assert rows_by_source({"sources": [source]}, {}) == {"t": 10}
+    assert rows_by_source({"sources": [{**source, "numInputRows": 9}]}, {}) == {"t": 9}, "one was a transaction's end"
+    first = {"sources": [{**source, "startOffset": None}]}
+    assert rows_by_source(first, {TopicPartition("t", 0): 7}) == {"t": 8}
+    assert rows_by_source(first, {}) == {"t": 15}
+    assert rows_by_source({"sources": [source, source]}, {}) == {"t": 10}
+
+
+def test_a_pipeline_has_read_what_its_queries_read_each_record_once() -> None:
+    """Every query reads its topics itself, as that of a step and that of its dead letters do."""
+    out = QueryProgress("out", 3, sources=(SourceProgress("t", 100, 7.5, 3), SourceProgress("u", 5, None, None)))
+    letters = QueryProgress("letters", 2, sources=(SourceProgress("t", 90, 6.0, 13),))
+    status = replace(STATUS, queries=(out, letters, QueryProgress("not yet")))
+    assert status.read == (SourceProgress("t", 100, 7.5, 13), SourceProgress("u", 5, None, None))
+
+
+def test_a_status_of_before_is_read() -> None:
+    told = {**json.loads(STATUS.to_json()), "queries": [{"query": "out", "batch": -1, "rows": 0, "rows_per_s": 0.0}]}
+    status = Status.from_json(json.dumps(told).encode())
+    assert status is not None and status.queries[0].batch is None
+
+
+def test_a_rate_is_over_the_last_minute_or_all_there_was() -> None:
+    pace = Pace()
+    assert pace.per_s(0.0) is None, "nothing is known yet"
+    pace.add(300, ended_s=30.0, took_s=30.0)
+    assert pace.per_s(30.0) == 10.0, "also of the first batch, which nothing came before"
+    assert pace.per_s(60.0) == 5.0, "and less while nothing comes"
+    pace.add(6_000, ended_s=700.0, took_s=600.0)
+    assert pace.per_s(700.0) == 10.0, "of a batch that took ten minutes only the last minute counts"
+    assert pace.per_s(1_000.0) == 0.0
+    pace.add(5, ended_s=1_000.0, took_s=0.0)
+    assert pace.per_s(1_000.0) == 0.1
 
 
 def test_a_status_survives_its_way_through_json() -> None:
-    told = replace(STATUS, queries=(after_batch(QueryProgress("out"), REPORT),), error="No.", state=State.FAILED)
+    told = replace(STATUS, queries=(after_batch(QueryProgress("out"), REPORT, {}),), error="No.", state=State.FAILED)
     assert Status.from_json(told.to_json()) == told
     of_a_later_version = {**json.loads(told.to_json()), "mood": "good"}
     assert Status.from_json(json.dumps(of_a_later_version).encode()) == told

@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 from running import RunningPipeline
 
 from headwater.pipelines.client.offsets import TopicPartition
@@ -145,7 +147,9 @@ def test_the_queries_of_a_pipeline_start_one_after_another(
         def have_all_begun() -> bool:
             nonlocal most
             most = max(most, pipeline.starting_queries(), key=len)
-            return len(pipeline.status.queries) == 3 and all(query.batch >= 0 for query in pipeline.status.queries)
+            return len(pipeline.status.queries) == 3 and all(
+                query.batch is not None for query in pipeline.status.queries
+            )
 
         pipeline.until(have_all_begun, "each has a batch")
     assert len(most) == 1, (most, pipeline.notes)
@@ -158,9 +162,9 @@ def test_nobody_knows_the_lag_while_no_broker_answers(tmp_path: Path, name: str)
         lags = Lags(load(file).pipeline, Reading(own.bootstrap, 0))
         produce(own, name, '{"id": 1}', '{"id": 2}', '{"id": 3}')
         read = {TopicPartition(name, 0): 1}
-        assert lags.lag(read) == 2
-        assert lags.lag({TopicPartition("another-topic", 0): 1}) is None
-    assert lags.lag(read) is None
+        assert sum((lags.lags(read) or {}).values()) == 2
+        assert lags.lags({TopicPartition("another-topic", 0): 1}) is None
+    assert lags.lags(read) is None
 
 
 def test_only_the_columns_that_are_used_are_read(
@@ -210,6 +214,68 @@ def test_what_does_not_fit_goes_to_the_topic_of_dead_letters_and_the_rest_to_its
     assert (letter.key(), letter.value(), about["trace"]) == (b"k", b"nonsense", b"t1")
     assert (about["headwater.dlq.topic"], about["headwater.dlq.offset"]) == (name.encode(), b"1")
     assert about["headwater.dlq.reason"].startswith(b"It is no JSON")
+
+
+COUNTED = """
+[step.both]
+kind = "sql"
+sql = "select id from valid where id < 5 union all select id from valid where id >= 5"
+[step.total]
+kind = "sql"
+sql = "select count(*) as n from valid"
+[sink.out]
+kind = "topic"
+input = "both"
+topic = "{name}.out"
+[sink.totals]
+kind = "topic"
+input = "total"
+topic = "{name}.totals"
+mode = "update"
+[sink.show]
+kind = "console"
+input = "orders"
+rows = 1
+"""
+
+
+def test_rows_are_counted_once_and_groups_have_the_name_of_the_pipeline_and_no_lag(
+    spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
+) -> None:
+    """One query reads the topic in two places, one for dead letters, and one shows a row of many: each has read every
+    record once, and so has the pipeline."""
+    file = tmp_path / "shop.toml"
+    file.write_text((PIPELINE + COUNTED).format(name=name, bad=f'dead_letters = "{name}.bad"'))
+    produce(broker, name, *(f'{{"id": {number}}}' for number in range(9)), "nonsense")
+    shown: list[str] = []
+    first = Runner(load(file), spark, RunOptions(broker.bootstrap, is_once=True, start=EARLIEST), None, shown.append)
+    status = first.run(lambda: False, lambda status: None)
+    assert {query.query: (query.batch, query.rows, query.lag) for query in status.queries} == dict.fromkeys(
+        ("lake", "out", "totals", "show", "valid_dead_letters"), (0, 10, 0)
+    )
+    assert all((query.rows_per_s or 0) > 0 and (query.processed_per_s or 0) > 0 for query in status.queries)
+    assert [(source.source, source.rows, source.lag) for source in status.read] == [(name, 10, 0)]
+    assert shown[-1] == "… and 9 more in batch 0"
+
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    groups = {group.group_id for group in client.list_consumer_groups().result(WAIT_S).valid}
+    ours = {group for group in groups if name in group or group.startswith("headwater-spark-")}
+    assert ours == {f"headwater-pipeline-{name}-{query}" for query in ("out", "totals", "valid_dead_letters")}
+    for group in ours:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+        topic = f"{name}.bad" if group.endswith("letters") else f"{name}.{group.rpartition('-')[2]}"
+        place = KafkaPartition(topic, 0)
+        assert consumer.committed([place], WAIT_S)[0].offset == consumer.get_watermark_offsets(place, WAIT_S)[1], group
+        consumer.close()
+
+    # Another checkpoint counts its batches from 0 again, under the same names: nothing of it is taken for written.
+    fewer = (PIPELINE + COUNTED.partition("[sink.show]")[0]).format(name=name, bad='bad_records = "drop"')
+    file.write_text(f'checkpoint = "other"\n{fewer}')
+    Runner(load(file), spark, RunOptions(broker.bootstrap, is_once=True, start=EARLIEST), None, shown.append).run(
+        lambda: False, lambda status: None
+    )
+    assert len(consume(broker, f"{name}.out", 18)) == 18
+    assert [record.value() for record in consume(broker, f"{name}.totals", 2)] == [b'{"n":9}', b'{"n":9}']
 
 
 def consume(broker: Broker, topic: str, count: int) -> list[Any]:

@@ -72,6 +72,8 @@ def test_a_numbered_job_says_whose_number_it_is() -> None:
     with pytest.raises(InvalidOption, match="needs the option transactionalId"):
         options(is_streaming=False, batchId="3")
     assert options(is_streaming=False, batchId="3", transactionalId="daily").batch_id == 3
+    with pytest.raises(InvalidOption, match="queryId says whose batch it is"):
+        options(is_streaming=False, queryId="q", transactionalId="daily")
 
 
 def test_the_broker_must_be_named() -> None:

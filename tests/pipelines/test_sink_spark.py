@@ -122,6 +122,11 @@ def test_a_job_that_has_a_number_is_written_once(spark: "SparkSession", topics: 
         frame = spark.createDataFrame([(f"job {number}",)], "value string")
         save(frame, topics, topic=topic, transactionalId=f"jobs-of-{topic}", batchId=str(number))
     assert values_in(topics.bootstrap, topic) == ["job 0", "job 1"]
+    frame = spark.createDataFrame([("job 0 of another",)], "value string")
+    for _ in range(2):
+        named = {"transactionalId": f"jobs-of-{topic}", "queryId": "another", "batchId": "0"}
+        save(frame, topics, topic=topic, **named)
+    assert values_in(topics.bootstrap, topic) == ["job 0", "job 1", "job 0 of another"]
 
 
 def test_at_least_once_needs_no_transaction(spark: "SparkSession", topics: Topics) -> None:

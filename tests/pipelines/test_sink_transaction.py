@@ -65,15 +65,18 @@ def test_a_batch_that_is_run_again_adds_nothing(topics: Topics) -> None:
     assert sorted(values_in(topics.bootstrap, topic), key=int) == numbers(0, 100)
 
 
-def test_batches_follow_each_other_and_the_next_number_is_an_offset_of_the_group(topics: Topics) -> None:
+def test_batches_follow_each_other_and_the_group_of_their_writer_has_no_lag(topics: Topics) -> None:
     topic, transactional_id = topics.create(2), new_id()
     for batch_id in range(3):
-        assert write(topics, BatchName(transactional_id, "q", "r", batch_id), topic, [f"batch {batch_id}"])
-    assert Counter(values_in(topics.bootstrap, topic)) == Counter(f"batch {number}" for number in range(3))
+        values = [f"{batch_id}/{number}" for number in range(20)]
+        assert write(topics, BatchName(transactional_id, "q", "r", batch_id), topic, values, batch_bytes=200)
+    assert len(set(values_in(topics.bootstrap, topic))) == 60
     consumer = Consumer({"bootstrap.servers": topics.bootstrap, "group.id": transactional_id})
-    (committed,) = consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)
+    committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], TIMEOUT_S)
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)[1] for number in range(2)]
     consumer.close()
-    assert committed.offset == 3
+    assert [place.offset for place in committed] == ends
+    assert not write(topics, BatchName(transactional_id, "q", "r", 2), topic, ["again"]), "the text has the number"
 
 
 def test_what_a_dead_writer_left_open_is_aborted_by_the_next(topics: Topics) -> None:
@@ -243,7 +246,23 @@ def test_markers_name_no_more_runs_than_fit() -> None:
     assert read_markers("g", [(100, marker.text()), (-1, "")]) == markers
 
 
-@pytest.mark.parametrize("text", [None, "", "hello", "[]", '{"query": 1, "run": "", "before": []}', '{"query": "q"}'])
+def test_a_marker_of_before_has_the_next_batch_as_its_offset() -> None:
+    text = '{"query": "q", "run": "r", "before": []}'
+    assert read_markers("g", [(7, text)]) == Markers((Marker("q", "r", 7),))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "hello",
+        "[]",
+        '{"next": "7", "query": "q", "run": "r", "before": []}',
+        '{"query": 1, "run": "", "before": []}',
+        '{"query": "q"}',
+    ],
+)
 def test_a_text_that_is_no_marker_is_refused(text: str | None) -> None:
     with pytest.raises(RequestRefused, match="Group g has offsets of a reader"):
         read_markers("g", [(7, text)])

@@ -5,6 +5,7 @@ every run tells how it is, so they work from any machine that reaches the broker
 """
 
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,8 +150,8 @@ def run(
             also(status)
 
         status = runner.run(is_stopping, on_status)
-    rows = ", ".join(f"{query.query} {query.rows}" for query in status.queries)
-    note(f"{graph.pipeline.name} {status.state}; rows read: {rows}.")
+    rows = ", ".join(f"{source.source} {source.rows}" for source in status.read)
+    note(f"{graph.pipeline.name} {status.state}; {f'rows read: {rows}' if rows else 'nothing was read'}.")
 
 
 @app.command("list")
@@ -168,9 +169,9 @@ def list_pipelines(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP)
             (
                 status.pipeline,
                 status.state_at(now),
-                sum(query.rows for query in status.queries),
-                round(sum(query.rows_per_s for query in status.queries), 1),
-                _total_lag(status),
+                _total(source.rows for source in status.read),
+                _total(source.rows_per_s for source in status.read),
+                _total(source.lag for source in status.read),
                 status.host,
                 status.pid,
                 _age(now - status.updated_ms),
@@ -257,12 +258,15 @@ def _kind(part: Any) -> str:
 
 
 def _as_json(status: "Status", now: int) -> dict[str, Any]:
-    return {**asdict(status), "state": str(status.state_at(now))}
+    """With what the pipeline as a whole has read: every record once, however many queries read it."""
+    read = [asdict(source) for source in status.read]
+    return {**asdict(status), "state": str(status.state_at(now)), "sources": read}
 
 
-def _total_lag(status: "Status") -> int | None:
-    known = [query.lag for query in status.queries if query.lag is not None]
-    return sum(known) if known else None
+def _total(values: Iterable[float | None]) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return round(sum(known), 1) if known else None
 
 
 def _age(age_ms: int) -> str:

@@ -181,7 +181,7 @@ class ClassCache:
     is_worth_it: bool = False
 
     def see(self, status: "Status") -> None:
-        self.is_worth_it = self.is_worth_it or any(query.batch >= 0 for query in status.queries)
+        self.is_worth_it = self.is_worth_it or any(query.batch is not None for query in status.queries)
 
 
 @contextmanager

@@ -37,8 +37,8 @@ def progress_view() -> Iterator[View]:
 def query_cells(query: "QueryProgress") -> tuple[object, ...]:
     return (
         query.query,
-        query.batch if query.batch >= 0 else None,
-        query.rows,
+        query.batch,
+        query.rows if query.batch is not None else None,
         query.rows_per_s,
         query.processed_per_s,
         query.lag,
@@ -78,13 +78,16 @@ def _lines(now: Callable[[], float]) -> "Callable[[Status], None]":
     def show(status: "Status") -> None:
         nonlocal said_s
         is_over = status.state != "running"
-        if not any(query.batch >= 0 for query in status.queries) or (now() - said_s < LINE_EVERY_S and not is_over):
+        begun = [query for query in status.queries if query.batch is not None]
+        if not begun or (now() - said_s < LINE_EVERY_S and not is_over):
             return
         said_s = now()
-        for query in status.queries:
-            lag = f", lag {query.lag}" if query.lag is not None else ""
-            rows = f"{query.rows} rows, {query.rows_per_s:g}/s"
-            note(f"{query.query}: batch {query.batch}, {rows}{lag}, {query.batch_ms} ms")
+        for query in begun:
+            facts = [f"batch {query.batch}", f"{query.rows} rows"]
+            facts += [f"{query.rows_per_s:g}/s"] if query.rows_per_s is not None else []
+            facts += [f"lag {query.lag}"] if query.lag is not None else []
+            facts += [f"{query.batch_ms} ms"] if query.batch_ms is not None else []
+            note(f"{query.query}: {', '.join(facts)}")
 
     return show
 

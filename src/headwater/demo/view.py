@@ -116,7 +116,7 @@ def _queries(now: Figures) -> RenderableType:
         table.add_column(name, justify="right" if index else "left")
     for query in now.queries:
         cells = (query.batch, query.rows, query.rows_per_s, query.lag, query.batch_ms)
-        shown = ("-" if cell is None or query.batch < 0 else f"{cell:,}" for cell in cells)
+        shown = ("-" if cell is None or query.batch is None else f"{cell:,}" for cell in cells)
         table.add_row(query.query, *shown)
     return table
 

@@ -30,12 +30,14 @@ FRESH_S = 1.0
 
 
 class Query(Struct):
+    """What is not known is null."""
+
     query: str
-    batch: int = -1
+    batch: int | None = None
     rows: int = 0
-    rows_per_s: float = 0.0
-    processed_per_s: float = 0.0
-    batch_ms: int = 0
+    rows_per_s: float | None = None
+    processed_per_s: float | None = None
+    batch_ms: int | None = None
     lag: int | None = None
     state_rows: int = 0
     state_bytes: int = 0

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from headwater.pipelines.client.cluster import LATEST, shared_cluster
+from headwater.pipelines.client.cluster import EARLIEST, LATEST, shared_cluster
 from headwater.pipelines.client.config import ClientConfig
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.errors import InvalidOption, SourceError
@@ -29,22 +29,34 @@ class Lags:
         self._sources = [source.does for source in pipeline.sources if isinstance(source.does, TopicSource)]
         self._reading = reading
 
-    def lag(self, read: Mapping[TopicPartition, int]) -> int | None:
-        """Records after those that were read; None if nobody can tell now."""
+    def lags(self, read: Mapping[TopicPartition, int]) -> dict[str, int] | None:
+        """Records of each topic after those that were read; None if that cannot be told now."""
+        ends = self._offsets(read, LATEST)
+        if ends is None:
+            return None
+        found: dict[str, int] = {}
+        for partition, end in ends.items():
+            found[partition.topic] = found.get(partition.topic, 0) + max(0, end - read[partition])
+        return found
+
+    def first_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where their logs begin now; without those of which that cannot be told."""
+        return self._offsets(partitions, EARLIEST) or {}
+
+    def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> Offsets | None:
         by_client: dict[ClientConfig, list[TopicPartition]] = {}
-        for partition in read:
+        for partition in partitions:
             client = self._client(partition.topic)
             if client is None:
                 return None
             by_client.setdefault(client, []).append(partition)
-        total = 0
+        found: Offsets = {}
         try:
-            for client, partitions in by_client.items():
-                ends = shared_cluster(client).list_offsets(dict.fromkeys(partitions, LATEST))
-                total += sum(max(0, end - read[partition]) for partition, end in ends.items())
+            for client, asked in by_client.items():
+                found |= shared_cluster(client).list_offsets(dict.fromkeys(asked, which))
         except SourceError:
             return None
-        return total
+        return found
 
     def _client(self, topic: str) -> ClientConfig | None:
         """How the source that names the topic reaches its brokers."""

@@ -105,7 +105,7 @@ def plan_queries(
                     pipeline.checkpoint_of(name),
                     pipeline.settings.trigger,
                     "append",
-                    options=writer_options(sink_of_letters, bootstrap),
+                    options=writer_options(sink_of_letters, bootstrap, pipeline.name, name),
                 )
             )
     return queries
@@ -122,11 +122,11 @@ def _query(
     name, mode = sink.name, sink.delivery.mode
     checkpoint, trigger = pipeline.checkpoint_of(name), pipeline.trigger_of(sink)
     if isinstance(sink.does, TopicSink):
-        options = writer_options(sink.does, bootstrap)
+        options = writer_options(sink.does, bootstrap, pipeline.name, name)
         frame = records(frame, sink.does)
         if mode == "append":
             return Query(name, frame, checkpoint, trigger, mode, options=options)
-        write = to_topic(options, sink.does.exactly_once, _query_id(spark, checkpoint))
+        write = to_topic(options, _query_id(spark, checkpoint))
         return Query(name, frame, checkpoint, trigger, mode, write)
     return Query(name, frame, checkpoint, trigger, mode, _write_batch(sink, pipeline, spark, emit))
 

@@ -7,16 +7,17 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.client.offsets import Offsets
 from headwater.pipelines.run.frames import build_frames
 from headwater.pipelines.run.lags import Lags, read_to
 from headwater.pipelines.run.output_topics import create_missing_topics
+from headwater.pipelines.run.pace import Pace
 from headwater.pipelines.run.problems import PipelineFailed, explain
-from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch
+from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch, rows_by_source
 from headwater.pipelines.run.queries import Query, plan_queries
 from headwater.pipelines.run.reports import Reports, report_listener
 from headwater.pipelines.run.sources import Reading
@@ -64,6 +65,8 @@ class _Running:
     is_starting: bool = False
     read_to: Offsets | None = None
     """How far the last batch went in topics."""
+    paces: dict[str, Pace] = field(default_factory=dict)
+    """Of its sources."""
     is_done: bool = False
 
 
@@ -189,9 +192,15 @@ class Runner:
         for report in self._reports.take():
             running = self._running.get(report.get("name") or "")
             if running is not None:
-                running.progress = after_batch(running.progress, report)
                 running.read_to = read_to(report.get("sources") or ())
+                first = self._lags.first_offsets(running.read_to or ()) if running.progress.batch is None else {}
+                running.progress = after_batch(running.progress, report, first)
                 running.restarts_in_a_row = 0
+                now_s = time.monotonic()
+                for name, rows in rows_by_source(report, first).items():
+                    took_s = (running.progress.batch_ms or 0) / 1_000
+                    running.paces.setdefault(name, Pace()).add(rows, now_s, took_s)
+                running.progress = _with_rates(running.progress, running.paces, now_s)
 
     def _refuse_second_start(self, queries: list[Query]) -> None:
         if self._options.start is None:
@@ -226,9 +235,12 @@ class Runner:
         self._measured_s = time.monotonic()
         for running in self._running.values():
             if running.read_to is not None and not running.is_done:
-                running.progress = replace(running.progress, lag=self._lags.lag(running.read_to))
+                running.progress = _with_lags(running.progress, self._lags.lags(running.read_to))
 
     def _tell(self, on_status: Callable[[Status], None], state: State, error: str = "") -> None:
+        for running in self._running.values():
+            if not running.is_done:
+                running.progress = _with_rates(running.progress, running.paces, time.monotonic())
         queries = tuple(running.progress for running in self._running.values())
         is_news = state is not State.RUNNING
         self.status = replace(self.status, state=state, updated_ms=_now_ms(), queries=queries, error=error)
@@ -236,6 +248,18 @@ class Runner:
         if self._topic is not None and (is_news or time.monotonic() - self._published_s >= PUBLISH_EVERY_S):
             self._topic.publish(self.status)
             self._published_s = time.monotonic()
+
+
+def _with_rates(progress: QueryProgress, paces: Mapping[str, Pace], now_s: float) -> QueryProgress:
+    rates = {name: pace.per_s(now_s) for name, pace in paces.items()}
+    known = [rate for rate in rates.values() if rate is not None]
+    sources = tuple(replace(source, rows_per_s=rates.get(source.source)) for source in progress.sources)
+    return replace(progress, rows_per_s=round(sum(known), 1) if known else None, sources=sources)
+
+
+def _with_lags(progress: QueryProgress, lags: Mapping[str, int] | None) -> QueryProgress:
+    sources = tuple(replace(source, lag=(lags or {}).get(source.source)) for source in progress.sources)
+    return replace(progress, lag=None if lags is None else sum(lags.values()), sources=sources)
 
 
 def _explained(error: Exception, query: Query) -> PipelineFailed:

@@ -90,6 +90,10 @@ def stamp_producer(
     return header.record_count
 
 
+def record_count(data: bytearray) -> int:
+    return parse_header(data).record_count
+
+
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 

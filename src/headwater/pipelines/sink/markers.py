@@ -1,9 +1,12 @@
 """What a batch leaves behind in its own transaction: the offset of a group, which says that the batch is written.
 
-The group has the name of the transactional id. Its offset, in partition 0 of a topic that the batch wrote to, is the
-number of the next batch; the text beside it names the query and the run that wrote it, and the runs before that one:
+The group has the name of the transactional id. Its offsets are where the batch ended in each partition that it wrote,
+so that the group of a writer has no lag but what others have written behind it. The text beside one names the next
+batch, the query and the run that wrote it, and the runs before that one:
 
-    {"query": "1f0c…", "run": "8a41…", "before": ["02bb…"]}
+    {"next": 12, "query": "1f0c…", "run": "8a41…", "before": ["02bb…"]}
+
+Only one of the texts names the earlier runs. Without `next`, as they were written once, the offset is the next batch.
 
 A *query* is what a checkpoint belongs to: its batches have numbers that never come back for other rows. A *run* is one
 start of it. A run that finds itself among the earlier ones has been replaced, and must not go on.
@@ -27,13 +30,14 @@ class Marker:
     next_batch: int
     earlier_runs: tuple[str, ...] = ()
 
-    def text(self) -> str:
-        return json.dumps({"query": self.query_id, "run": self.run_id, "before": self.earlier_runs})
+    def text(self, *, is_short: bool = False) -> str:
+        before = () if is_short else self.earlier_runs
+        return json.dumps({"next": self.next_batch, "query": self.query_id, "run": self.run_id, "before": before})
 
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """All that a group has: one for each topic that ever carried one."""
+    """All that a group has: one for each partition that was ever written."""
 
     found: tuple[Marker, ...] = ()
 
@@ -59,11 +63,12 @@ def _marker(group: str, offset: int, text: str | None) -> Marker:
     try:
         read = json.loads(text or "")
         query_id, run_id, earlier = read["query"], read["run"], read["before"]
-        if not all(isinstance(each, str) for each in (query_id, run_id, *earlier)):
-            raise TypeError("names are texts")
+        next_batch = read.get("next", offset)
+        if not all(isinstance(each, str) for each in (query_id, run_id, *earlier)) or type(next_batch) is not int:
+            raise TypeError("names are texts, and batches have numbers")
     except (ValueError, TypeError, KeyError):
         raise RequestRefused(
             f"Group {group} has offsets of a reader, not of this sink: choose another transactionalId, whose name no "
             "consumer group has."
         ) from None
-    return Marker(query_id, run_id, offset, tuple(earlier))
+    return Marker(query_id, run_id, next_batch, tuple(earlier))

@@ -23,6 +23,7 @@ KNOWN: Final = (
     "topic",
     "exactlyOnce",
     "transactionalId",
+    "queryId",
     "batchId",
     "compression",
     "batchBytes",
@@ -83,6 +84,8 @@ class SinkOptions:
     """For all rows, whatever their column topic says."""
     is_exactly_once: bool
     transactional_id: str | None
+    query_id: str
+    """Of a batch job: whose batches the numbers are of; another query counts from 0 again."""
     batch_id: int | None
     """Of a batch job that is repeated after a failure, as in foreachBatch."""
     codec: Codec
@@ -108,6 +111,8 @@ def sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOptions:
         raise InvalidOption("Option batchId is for batch jobs: in a streaming query Spark numbers the batches.")
     if batch_id is not None and transactional_id is None:
         raise InvalidOption("Option batchId needs the option transactionalId: whose batch it is.")
+    if "queryid" in own and batch_id is None:
+        raise InvalidOption("Option queryId says whose batch it is, and needs the option batchId.")
     if own.get("topic") == "":
         raise InvalidOption("Option topic is empty.")
     a_boolean("includeHeaders", own.get("includeheaders", "true"))
@@ -116,6 +121,7 @@ def sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOptions:
         topic=own.get("topic"),
         is_exactly_once=is_exactly_once,
         transactional_id=transactional_id,
+        query_id=own.get("queryid", ""),
         batch_id=batch_id,
         codec=CODECS[a_choice("compression", own.get("compression", "none"), tuple(CODECS))],
         batch_bytes=_bytes(own, "batchBytes", DEFAULT_BATCH_BYTES, MAX_BATCH_BYTES),

@@ -18,7 +18,7 @@ from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.client.patience import Patience
 from headwater.pipelines.errors import RequestRefused, SourceError
-from headwater.pipelines.sink.batches import PackedBatch, stamp_producer
+from headwater.pipelines.sink.batches import PackedBatch, record_count, stamp_producer
 from headwater.pipelines.sink.errors import Fenced, RecordTooLarge
 from headwater.wire.codec import Message
 
@@ -47,6 +47,8 @@ class Producer:
         self._queues: dict[TopicPartition, deque[bytearray]] = {}
         self._under_way: dict[Address, tuple[Connection, dict[TopicPartition, bytearray]]] = {}
         self._patience: Patience | None = None
+        self.ends: dict[TopicPartition, int] = {}
+        """The offset after the last record of each partition that was written, where the broker said it."""
 
     def send(self, batches: Iterable[PackedBatch]) -> None:
         """Return when the last request with them is on its way. Raises SourceError if one cannot be written."""
@@ -133,6 +135,8 @@ class Producer:
                 if failure is not None:
                     self._put_back({to: data})
                     failed[to] = failure
+                elif codes[to].base_offset >= 0:
+                    self.ends[to] = codes[to].base_offset + record_count(data)
         if failed:
             self._try_again(next(iter(failed.values())), failed)
         else:

@@ -4,7 +4,7 @@
     begin      a new epoch for the transactional id: whoever had the last one can write no more, and what it left open
                is aborted
     look       again: nobody else can have committed since
-    write      the batches, then the marker as an offset of the group
+    write      the batches, then the marker as offsets of the group
     commit     one decision of the coordinator
 
 It all happens in one call, in the driver, with batches that tasks have packed. So it can also happen again: when
@@ -14,7 +14,7 @@ that, so it is tried once.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,7 +40,6 @@ from headwater.wire.codec import Message
 
 MAX_ATTEMPTS: Final = 10
 """Each ends because somebody else began a transaction, or because it took longer than its timeout."""
-MARKER_PARTITION: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,9 @@ class _Attempt:
             producer.close()
         if self._name.batch_id is not None:
             marker = markers.after(self._name.query_id, self._name.run_id, self._name.batch_id)
-            self._commit_marker(identity, marker, partitions[0].topic)
+            # What ends the transaction is a record, too.
+            ends = {to: producer.ends[to] + 1 if to in producer.ends else 0 for to in partitions}
+            self._commit_marker(identity, marker, ends)
 
     def _markers(self) -> Markers:
         if self._name.batch_id is None:
@@ -163,7 +164,7 @@ class _Attempt:
             v3_and_below_topics=[Message(name=name, partitions=indexes) for name, indexes in topics.items()],
         )
 
-    def _commit_marker(self, identity: ProducerIdentity, marker: Marker, topic: str) -> None:
+    def _commit_marker(self, identity: ProducerIdentity, marker: Marker, ends: Mapping[TopicPartition, int]) -> None:
         producer: dict[str, Any] = {
             "transactional_id": identity.transactional_id,
             "producer_id": identity.producer_id,
@@ -171,10 +172,12 @@ class _Attempt:
             "group_id": self._group.name,
         }
         self._coordinators.ask(self._transaction, ADD_OFFSETS_TO_TXN, **producer)
-        offset = Message(
-            partition_index=MARKER_PARTITION, committed_offset=marker.next_batch, committed_metadata=marker.text()
-        )
-        topics = [Message(name=topic, partitions=[offset])]
+        offsets: dict[str, list[Message]] = {}
+        for number, (to, end) in enumerate(ends.items()):
+            text = marker.text(is_short=number > 0)
+            offset = Message(partition_index=to.partition, committed_offset=end, committed_metadata=text)
+            offsets.setdefault(to.topic, []).append(offset)
+        topics = [Message(name=name, partitions=partitions) for name, partitions in offsets.items()]
         self._coordinators.ask(self._group, TXN_OFFSET_COMMIT, _offset_errors, **producer, topics=topics)
 
     def _end(self, identity: ProducerIdentity, *, is_commit: bool, patience_ms: int | None = None) -> None:

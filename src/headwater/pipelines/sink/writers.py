@@ -68,7 +68,7 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         batches = _all_batches([message for message in messages if isinstance(message, Staged)])
         if batches:
-            name = BatchName(self._transactional_id, batch_id=self._options.batch_id)
+            name = BatchName(self._transactional_id, self._options.query_id, batch_id=self._options.batch_id)
             timeout_ms = self._options.transaction_timeout_ms
             write_in_transaction(shared_cluster(self._options.client), name, batches, timeout_ms)
 

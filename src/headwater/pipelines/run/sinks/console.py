@@ -11,10 +11,17 @@ if TYPE_CHECKING:
 
 def to_console(rows: int, emit: Callable[[str], None]) -> "Callable[[DataFrame, int], None]":
     def write(batch: "DataFrame", batch_id: int) -> None:
-        lines = [row[0] for row in batch.select(json_row(batch)).take(rows + 1)]
+        """All rows are gone through, though some are shown: Spark keeps state only of partitions that were, and counts
+        only what was read."""
+        shown = batch.select(json_row(batch)).persist()
+        try:
+            lines = [row[0] for row in shown.take(rows + 1)]
+            more = shown.count() - rows if len(lines) > rows else 0
+        finally:
+            shown.unpersist()
         for line in lines[:rows]:
             emit(line)
-        if len(lines) > rows:
-            emit(f"… and more rows in batch {batch_id}")
+        if more:
+            emit(f"… and {more} more in batch {batch_id}")
 
     return write

@@ -1,5 +1,6 @@
 """Rows as records of a topic: each as a JSON object, or as columns that are a record already."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WRITER_PREFIX = "headwater-pipeline-"
+MAX_WRITER_CHARS = 200
 RECORD_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
 
 
@@ -34,26 +36,35 @@ def records(frame: "DataFrame", sink: TopicSink) -> "DataFrame":
     return frame.select(*columns)
 
 
-def writer_options(sink: TopicSink, bootstrap: str) -> dict[str, str]:
-    return {
+def writer_options(sink: TopicSink, bootstrap: str, pipeline: str, query: str) -> dict[str, str]:
+    options = {
         "kafka.bootstrap.servers": sink.bootstrap or bootstrap,
         "topic": sink.topic,
         "exactlyOnce": str(sink.exactly_once).lower(),
-        **sink.options,
     }
+    if sink.exactly_once and not {"exactlyonce", "transactionalid"} & {name.lower() for name in sink.options}:
+        options["transactionalId"] = writer_name(pipeline, query)
+    return {**options, **sink.options}
 
 
-def to_topic(
-    options: Mapping[str, str], exactly_once: bool, query_id: Callable[[], str]
-) -> "Callable[[DataFrame, int], None]":
+def writer_name(pipeline: str, query: str) -> str:
+    """Of the transactions of a query, and of the group that remembers its last batch: the same for every run and every
+    checkpoint, so that a pipeline leaves no group behind for each."""
+    name = f"{WRITER_PREFIX}{pipeline}-{query}"
+    if len(name) <= MAX_WRITER_CHARS:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: MAX_WRITER_CHARS - 17]}-{digest}"
+
+
+def to_topic(options: Mapping[str, str], query_id: Callable[[], str]) -> "Callable[[DataFrame, int], None]":
     """Batch by batch, for results that change (modes update and complete): Spark hands those to no stream writer in
     Python. Each batch is a job with a number, which is written once."""
 
     def write(batch: "DataFrame", batch_id: int) -> None:
         writer = batch.write.format("headwater").mode("append").options(**options)
-        if exactly_once:
-            given = options.get("transactionalId", WRITER_PREFIX + query_id())
-            writer = writer.options(transactionalId=given, batchId=str(batch_id))
+        if any(name.lower() == "transactionalid" for name in options):
+            writer = writer.options(queryId=query_id(), batchId=str(batch_id))
         writer.save()
 
     return write

@@ -34,12 +34,12 @@ function run(status) {
   const wrong = h("div");
   const queries = table([
     { label: "Sink", class: "name", cell: (row) => row.query },
-    { label: "Batch", class: "num", cell: (row) => (row.batch < 0 ? "–" : count(row.batch)) },
-    { label: "Rows", class: "num", cell: (row) => count(row.rows) },
+    { label: "Batch", class: "num", cell: (row) => (row.batch === null || row.batch < 0 ? "–" : count(row.batch)) },
+    { label: "Rows", class: "num", cell: (row) => (row.batch === null ? "–" : count(row.rows)) },
     { label: "In/s", class: "num", cell: (row) => rate(row.rows_per_s) },
     { label: "Out/s", class: "num wide-only", cell: (row) => rate(row.processed_per_s) },
     { label: "Lag", class: "num", cell: (row) => count(row.lag) },
-    { label: "Batch takes", class: "num wide-only", cell: (row) => duration(row.batch_ms) },
+    { label: "Batch takes", class: "num wide-only", cell: (row) => (row.batch_ms === null ? "–" : duration(row.batch_ms)) },
     { label: "State", class: "num wide-only", cell: (row) => (row.state_rows ? `${count(row.state_rows)} rows, ${bytes(row.state_bytes)}` : "–") },
     { label: "Restarts", class: "num wide-only", cell: (row) => count(row.restarts) },
   ], { caption: `Sinks of ${status.pipeline}`, key: (row) => row.query, empty: h("p", { class: "panel-body muted" }, "No query has run.") });
