@@ -228,6 +228,7 @@ def test_a_cluster_that_is_gone_is_a_503_and_no_hang(headwater_subprocess: Broke
         ):
             assert answer.status_code == 503, (str(answer.request.url), answer.text)
             assert answer.headers["content-type"] == "application/problem+json"
+        assert "No broker answers this gateway" in http.get("/v1/topics").json()["detail"]
         assert http.get("/healthz").status_code == 200
         headwater_subprocess.restart()
         for _ in range(20):

@@ -38,6 +38,8 @@ UNREACHABLE = frozenset(
 )
 """Nobody answers, or not now: a client may try again."""
 
+NOBODY_THERE = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
+
 PASSING = frozenset(
     (
         KafkaError._WAIT_COORD,
@@ -81,6 +83,11 @@ def problem_of(error: Any, *, topic: str = "", group: str = "") -> Problem:
     code = error.code()
     if code in PASSING:
         return NotNow(f"The cluster is not ready to do it: {reason(error)}.")
+    if code in NOBODY_THERE:
+        return unavailable(
+            f"No broker answers this gateway: {reason(error)}. "
+            "Is one running? `headwater cluster status` shows the nodes of a cluster."
+        )
     if code in UNREACHABLE:
         return unavailable(f"The cluster did not do it in time: {reason(error)}.")
     if code in UNKNOWN_TOPIC:

@@ -183,14 +183,14 @@ export function copyButton(text, label = "Copy") {
   return button;
 }
 
-const behind = new Map();
+const behind = new Map(); // what failed, and what is told of it there
 
 // What became of the last attempt to learn what a page shows. While any failed its figures are those of before, and grey.
 // What two attempts failed of is told once.
 export function outcome(place, error, again) {
   behind.delete(place);
-  const isTold = !place.hasChildNodes() && [...behind.values()].includes(error?.message);
-  if (error) behind.set(place, error.message);
+  const isTold = [...behind.values()].includes(error?.message);
+  if (error) behind.set(place, isTold ? null : error.message);
   show(place, error && error.status !== 401 && !isTold && notice(error, again));
   tellBehind();
 }
