@@ -1,7 +1,9 @@
 """What a broker tells beside the Kafka protocol: a gateway in its process knows it without a metrics address, and one
 beside it that has no address to ask says that it does not know."""
 
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
@@ -9,6 +11,7 @@ from tests.gateway.gateways import client_of, serving
 from tests.gateway.receivers import eventually
 from tests.gateway.test_http_topics import reading
 
+from headwater.broker.group_health import health_page
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 
@@ -70,3 +73,20 @@ def test_a_gateway_whose_broker_does_not_answer_says_that_it_does_not_know(broke
         assert http.get(f"/v1/groups/{GROUP}").json()["departures"] is None
         assert http.get(f"/v1/topics/{TOPIC}/segments").status_code == 503
         assert http.get("/console/traffic").status_code == 503
+
+
+def test_a_broker_that_does_not_coordinate_a_group_is_not_believed_that_nobody_left(broker: Broker) -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(health_page([], GROUP, is_known=False))
+
+        def log_message(self, *_: object) -> None:
+            """Not to stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        pages = f"127.0.0.1:{server.server_port}"
+        with serving(broker.bootstrap, broker_pages=pages) as gateway, client_of(gateway) as http:
+            assert http.get(f"/v1/groups/{GROUP}").json()["departures"] is None
