@@ -71,8 +71,15 @@ class World:
         self.heads[partition(index, topic)] = self.written(Head(node, epoch, 0, segment))
         return partition(index, topic)
 
-    def seal(self, number: int, *nodes: NodeId, adding: Iterable[NodeId] = (), size_bytes: int = 1000) -> SealedKey:
-        key = (partition(), segment_name(number))
+    def seal(
+        self,
+        number: int,
+        *nodes: NodeId,
+        adding: Iterable[NodeId] = (),
+        size_bytes: int = 1000,
+        topic: uuid.UUID = TOPIC,
+    ) -> SealedKey:
+        key = (partition(0, topic), segment_name(number))
         segment = SealedSegment(
             key[1], number, number + 1, 1, number, stores(*nodes), size_bytes, 0, 7, adding=stores(*adding)
         )

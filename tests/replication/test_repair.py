@@ -1,14 +1,15 @@
 """Copies of sealed segments: who needs one, in which order, and that none is ever the last to go."""
 
+import uuid
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from cluster_world import World, partition, segment_name, store_of, stores
+from cluster_world import TOPIC, World, partition, segment_name, store_of, stores
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from headwater.model.cluster import Reassignment, StoreState
+from headwater.model.cluster import Reassignment, StoreState, Topic
 from headwater.model.ids import StoreId
 from headwater.replication.actions import (
     Action,
@@ -115,6 +116,27 @@ def test_copies_are_bounded_in_number_and_in_bytes() -> None:
     world.carry_out(plan(planner, world, 0))
     assert plan(planner, world, 2.0) == [], "three seconds' worth were asked for"
     assert len(plan(planner, world, 2.1)) == 1
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_copies_that_an_operator_slows_down_do_not_hold_back_others(side: str) -> None:
+    world, slow = World.of(1, 2, 3), uuid.UUID(int=99)
+    world.topics[slow] = Topic(slow, "slow", 1, 3, {f"{side}.replication.throttled.replicas": "0:1"})
+    for number in range(100):
+        world.seal(number, 1, topic=slow)
+    for number in range(100, 105):
+        world.seal(number, 1, 2)
+    planner = ControllerPlanner(RULES)
+    world.carry_out(plan(planner, world, 0))
+    copies = plan_copies(planner, world, 0)
+    assert [copy.partition.topic_id for copy in copies] == [TOPIC] * RULES.max_copies + [slow] * RULES.max_copies
+    for copy in copies:
+        planner.copies.started(copy, 0)
+    for copy in copies[: RULES.max_copies]:
+        planner.copies.finished(copy)
+    world.carry_out(plan(planner, world, 10))
+    world.carry_out(plan(planner, world, 10))
+    assert {copy.partition.topic_id for copy in plan_copies(planner, world, 10)} == {TOPIC}, "the slow ones still run"
 
 
 def plan_copies(planner: ControllerPlanner, world: World, now: float) -> list[Copy]:

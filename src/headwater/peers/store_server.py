@@ -34,8 +34,8 @@ MAX_READ_BYTES: Final = 8 * 1024 * 1024
 """Of one read, whatever is asked for, if it is more than one batch."""
 MAX_READS: Final = 4
 """Of one connection at a time: what a peer that asks and does not listen can cost."""
-MAX_COPIES: Final = 4
-"""Of all connections at a time."""
+MAX_COPIES: Final = 8
+"""Of all connections at a time: as many as the controller has under way, throttled and not."""
 
 LIMITS: Final = ServerLimits(
     max_connections=1_000,

@@ -7,7 +7,7 @@ on it writes only by compare-and-set on the versions in it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from headwater.model.cluster import Node, Reassignment, Role, StoreRecord, StoreState, Topic
 from headwater.model.ids import NodeId, PartitionId, SegmentId, StoreId, TopicId
@@ -24,6 +24,8 @@ class Versioned(Generic[T]):
 
 
 SealedKey = tuple[PartitionId, SegmentId]
+THROTTLE_KEYS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+"""Of a topic's configuration: KIP-73."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class ClusterView:
         if reassignment is not None:
             return len(reassignment.value.nodes)
         return self.topics[partition.topic_id].replication_factor
+
+    def is_throttled(self, partition: PartitionId) -> bool:
+        """Whether an operator bounds how fast its segments are copied."""
+        topic = self.topics.get(partition.topic_id)
+        return topic is not None and any(topic.config.get(key) for key in THROTTLE_KEYS)
 
     def preferred_nodes(self, partition: PartitionId) -> frozenset[NodeId]:
         """Where new segments of a partition should go; empty if it does not matter."""

@@ -2,9 +2,9 @@
 were asked for lately."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from headwater.model.ids import SegmentId, StoreId
+from headwater.model.ids import PartitionId, SegmentId, StoreId
 from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Copy
 from headwater.replication.cluster_view import SealedKey, Versioned
@@ -36,8 +36,9 @@ class CopyLedger:
         self._bytes_per_s = bytes_per_s
 
     @property
-    def running(self) -> int:
-        return sum(state is CopyState.RUNNING for state in self._states.values())
+    def running(self) -> Sequence[PartitionId]:
+        """The partition of each copy that runs."""
+        return [partition for ((partition, _), _, _), state in self._states.items() if state is CopyState.RUNNING]
 
     def started(self, copy: Copy, now: float) -> None:
         self._states[_key(copy)] = CopyState.RUNNING

@@ -2,13 +2,15 @@
 
 A copy is three steps (REPLICATION.md, 1.9): the target is announced, it pulls the segment, it becomes a replica. Each
 step is decided from the key alone, so any controller can go on where another stopped. The segments with the fewest
-copies come first; how many are copied at once and how fast is bounded.
+copies come first; how many are copied at once and how fast is bounded. Those whose pace an operator throttles have a
+number of their own: they may take hours, and what lost a replica must not wait for them.
 
 No step takes away the last copy: a living replica goes only when as many others are alive as there should be, and one
 that is dead only when others have taken its place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwater.model.cluster import StoreState
@@ -71,9 +73,9 @@ class Repair:
         policies = Policies(view, {id_: self._standing(id_, it, now) for id_, it in view.store_facts.items()})
         under_way: list[Action] = []
         drops: list[Action] = []
-        short: dict[int, list[_Case]] = {}
+        short: dict[tuple[bool, int], list[_Case]] = {}
         enough = self.limits.max_copies * TRIED_PER_COPY
-        announced = 0
+        announced: Counter[bool] = Counter()
         for key, item in view.sealed.items():
             policy = policies.of(key[0])
             if policy is None:
@@ -82,21 +84,30 @@ class Repair:
             verdict = policy.verdict(sealed.replicas)
             if not sealed.adding and verdict is FINE:
                 continue
-            if verdict.is_short and not sealed.adding and len(short.setdefault(verdict.living, [])) >= enough:
+            is_slow = view.is_throttled(key[0])
+            likes = short.setdefault((is_slow, verdict.living), [])
+            if verdict.is_short and not sealed.adding and len(likes) >= enough:
                 continue
             case = _Case(key, sealed, item.version, policy)
             if sealed.adding:
-                announced += 1
+                announced[is_slow] += 1
                 step = self._next_step(case, view)
                 if step is not None:
                     under_way.append(step)
             elif verdict.is_short:
-                short[verdict.living].append(case)
+                likes.append(case)
             elif len(drops) < MAX_DROPS:
                 drops.append(_drop(case, view))
-        slots = max(self.limits.max_copies - self._ledger.running, 0)
-        by_urgency = [case for _, some in sorted(short.items()) for case in some]
-        return [*_with_few_copies(under_way, slots), *drops, *self._announce(by_urgency, announced, view, now)]
+        running = Counter(map(view.is_throttled, self._ledger.running))
+        copies = [step for step in under_way if isinstance(step, Copy)]
+        steps: list[Action] = [step for step in under_way if not isinstance(step, Copy)]
+        new: list[Action] = []
+        for is_slow in (False, True):
+            slots = max(self.limits.max_copies - running[is_slow], 0)
+            steps += [copy for copy in copies if view.is_throttled(copy.partition) is is_slow][:slots]
+            by_urgency = [case for (slow, _), some in sorted(short.items()) if slow is is_slow for case in some]
+            new += self._announce(by_urgency, announced[is_slow], new, view, now)
+        return [*steps, *drops, *new]
 
     def _standing(self, store: StoreId, facts: StoreFacts, now: float) -> Standing:
         if facts.state is StoreState.LOST:
@@ -120,17 +131,21 @@ class Repair:
             return GiveUpCopy(partition, sealed, version)
         return Copy(partition, sealed, version, target, case.donors) if case.donors else None
 
-    def _announce(self, short: Sequence[_Case], announced: int, view: ClusterView, now: float) -> Iterator[Action]:
+    def _announce(
+        self, short: Sequence[_Case], announced: int, planned: Sequence[Action], view: ClusterView, now: float
+    ) -> list[AnnounceCopy]:
         free = self.limits.max_copies - announced
-        planned_bytes = 0
+        planned_bytes = sum(cost_bytes(each.sealed) for each in planned if isinstance(each, AnnounceCopy))
+        found: list[AnnounceCopy] = []
         for case in short[: self.limits.max_copies * TRIED_PER_COPY]:
             if free <= 0 or not self._ledger.has_budget(planned_bytes, now):
-                return
+                break
             target = self._target(case, view, now)
             if target is not None:
                 free -= 1
                 planned_bytes += cost_bytes(case.sealed)
-                yield AnnounceCopy(case.key[0], case.sealed, case.version, target)
+                found.append(AnnounceCopy(case.key[0], case.sealed, case.version, target))
+        return found
 
     def _target(self, case: _Case, view: ClusterView, now: float) -> StoreId | None:
         stores: Sequence[StoreFacts] = list(view.store_facts.values())
@@ -143,15 +158,6 @@ class Repair:
         avoid = refused.union(case.sealed.replicas)
         preferred = view.preferred_nodes(case.key[0])
         return next(iter(choose(stores, 1, None, avoid, case.sealed.id, beside=staying, preferred=preferred)), None)
-
-
-def _with_few_copies(steps: list[Action], slots: int) -> Iterator[Action]:
-    for step in steps:
-        if isinstance(step, Copy):
-            if slots == 0:
-                continue
-            slots -= 1
-        yield step
 
 
 def _drop(case: _Case, view: ClusterView) -> DropReplicas:
