@@ -184,19 +184,23 @@ export function copyButton(text, label = "Copy") {
 }
 
 const behind = new Map(); // what failed, and what is told of it there
+let answeredAt = null;
 
 // What became of the last attempt to learn what a page shows. While any failed its figures are those of before, and grey.
 // What two attempts failed of is told once.
 export function outcome(place, error, again) {
   behind.delete(place);
+  if (!error) answeredAt = Date.now();
   const isTold = [...behind.values()].includes(error?.message);
   if (error) behind.set(place, isTold ? null : error.message);
   show(place, error && error.status !== 401 && !isTold && notice(error, again));
   tellBehind();
 }
 
+// Of a page that begins.
 export function upToDate() {
   behind.clear();
+  answeredAt = null;
   tellBehind();
 }
 
@@ -206,7 +210,7 @@ function tellBehind() {
   const isBehind = behind.size > 0;
   if (isBehind === main.classList.contains("behind")) return;
   main.classList.toggle("behind", isBehind);
-  told.textContent = isBehind ? `As of ${time(Date.now()).split(" ")[1]}` : "";
+  told.textContent = !isBehind ? "" : answeredAt === null ? "No answer" : `As of ${time(answeredAt).split(" ")[1]}`;
 }
 
 // Runs `load` now and every `everyMs` while the page is visible, until the view is left. An error is shown in `place` and
