@@ -1,5 +1,6 @@
 """Configurations as Kafka's admin clients describe and alter them, on a running broker."""
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from headwater.wire.messages import Message
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+DESCRIBABLE = ((TOPIC, "t"), (BROKER, "1"), (LOGGER, "1"), (GROUP, "g"))
 
 
 @pytest.fixture
@@ -263,3 +265,15 @@ def test_what_can_be_described_is_listed(headwater: Broker, admin: KafkaAdminCli
     assert {(BROKER, "1"), (LOGGER, "1")} <= set(listed)
     assert admin.list_config_resources(["BROKER"]) == {"broker": ["1"]}
     assert ask(headwater, LIST, 1, resource_types=[77]).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_no_resource_shows_a_value_as_python_does(headwater: Broker, admin: KafkaAdminClient) -> None:
+    create(admin, "t")
+    asked = [resource(kind, name, configuration_keys=None) for kind, name in DESCRIBABLE]
+    results = ask(headwater, DESCRIBE, 4, resources=asked, include_synonyms=True).results
+    assert [result.error_code for result in results] == [ErrorCode.NONE] * len(asked)
+    for result in results:
+        assert result.configs
+        for entry in result.configs:
+            for value in (entry.value, *(synonym.value for synonym in entry.synonyms)):
+                assert value is None or not re.search(r"None|True|False|[<(\['\"]", value), (entry.name, value)

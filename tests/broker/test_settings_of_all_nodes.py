@@ -21,7 +21,7 @@ from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 
-CONFIGURE, DESCRIBE = 44, 32
+CONFIGURE, DESCRIBE, HEARTBEAT = 44, 32, 68
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 
 
@@ -184,3 +184,17 @@ async def test_settings_of_all_brokers_hold_on_the_others_when_they_are_acknowle
             assert await described(there, BROKER_RESOURCE, "2", "num.partitions") == "7"
             assert await alter(here, BROKER_RESOURCE, "1", num_partitions="8") == ErrorCode.NONE
             assert (one.config.default_partitions, two.config.default_partitions) == (8, 7)
+
+
+@on_loop
+async def test_a_consumer_is_told_the_interval_of_its_group_wherever_that_was_set(tmp_path: Path) -> None:
+    async with prepared_nodes(tmp_path) as (one, two), client_of(one) as here, client_of(two) as there:
+        group = await name_kept_by(two, OFFSETS_TOPIC)
+        with deaf(two):
+            assert await alter(here, GROUP_RESOURCE, group, consumer_heartbeat_interval_ms="7000") == ErrorCode.NONE
+            answer = await there.ask(
+                HEARTBEAT, 1, group_id=group, member_id="m", member_epoch=0, instance_id=None, rack_id=None,
+                rebalance_timeout_ms=10_000, subscribed_topic_names=["t"], subscribed_topic_regex=None,
+                server_assignor=None, topic_partitions=[],
+            )  # fmt: skip
+        assert (answer.error_code, answer.heartbeat_interval_ms) == (ErrorCode.NONE, 7_000)
