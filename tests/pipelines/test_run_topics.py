@@ -204,7 +204,8 @@ def test_what_does_not_fit_goes_to_the_topic_of_dead_letters_and_the_rest_to_its
     notes: list[str] = []
     runner = Runner(load(file), spark, options, None, print, notes.append)
     status = runner.run(lambda: False, lambda status: None)
-    assert notes == [f"Created topic {name}.out.", f"Created topic {name}.bad."]
+    told = [note for note in notes if "too much to do" not in note]  # of a machine that is busy
+    assert told == [f"Created topic {name}.out.", f"Created topic {name}.bad."]
     assert {query.query for query in status.queries} == {"lake", "out", "valid_dead_letters"}
     (record,) = consume(broker, f"{name}.out", 1)
     assert (record.key(), record.value()) == (b"1", b'{"offset":0,"id":1,"amount":2.5}')
