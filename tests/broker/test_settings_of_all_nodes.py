@@ -134,6 +134,16 @@ async def test_changes_of_a_topic_through_two_nodes_are_both_made(tmp_path: Path
 
 
 @on_loop
+async def test_a_name_that_was_given_up_on_one_node_is_free_on_the_other(tmp_path: Path) -> None:
+    async with prepared_nodes(tmp_path) as (one, two):
+        with deaf(two):
+            old = two.catalog.topic("t").topic_id
+            await one.catalog.delete(one.catalog.topic("t"))
+            new = await two.catalog.create("t", 1, {})
+        assert new is not None and new.topic_id != old
+
+
+@on_loop
 async def test_partitions_that_another_node_has_added_keep_their_heads(tmp_path: Path) -> None:
     async with prepared_nodes(tmp_path) as (one, two):
         with deaf(two), patch.object(one.catalog, "announce", None):

@@ -321,6 +321,7 @@ class Catalog:
         await self._remove(leftovers)
         await asyncio.gather(*(partition.close() for partition in led))
         await self._delete_replicas(topic.topic_id)
+        await self._announce(topic)
 
     @_carried_through
     async def add_partitions(self, topic: Topic, total: int, *, validate_only: bool = False) -> None:
