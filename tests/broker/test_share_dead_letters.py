@@ -12,7 +12,7 @@ from test_share_queues import numbered, produced, queue_broker
 
 from headwater.broker import dead_letters
 from headwater.broker.server import Broker
-from headwater.records.batch import Codec
+from headwater.records.batch import Codec, split
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.files import MemoryFiles
@@ -64,6 +64,23 @@ async def test_a_rejected_record_lands_in_the_topic_of_its_group(tmp_path: Path)
             "delivery-count": b"1",
         }
         assert letter.timestamp > 1_000_000, "its time is that of the letter: retention counts from here"
+
+
+@on_loop
+async def test_many_letters_of_one_batch_are_read_and_written_together(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path) as (broker, client):
+        member = await Member.joined(broker, "t")
+        await produced(client, *numbered(1_000))
+        await produced(client, *numbered(10))
+        await member.fetch(wait_ms=1000, max_records=2_000)
+        rejected = [*range(0, 1_000, 2), 1_003, 1_009]
+        assert await member.acknowledge(*((offset, offset, REJECT) for offset in rejected)) == 0
+        found = await letters(client, broker, len(rejected))
+        assert [about(letter)["offset"] for letter in found] == [b"%d" % offset for offset in rejected]
+        stored = await client.fetch("dlq.g", 0)
+        assert len(split(stored.records)) == 2, "a batch of letters for each batch of records"
+        await settled(broker)
+        assert broker.shares.of_group("g")[0].share.acquired_count == 1_010 - len(rejected)
 
 
 @on_loop

@@ -217,7 +217,7 @@ class QueueWorld:
         if self.dead_letters:
             letter = self.dead_letters.pop(chance.number(0, len(self.dead_letters) - 1))
             self.written += range(letter.first, letter.last + 1)
-            self._take(self.real.dead_letters_written(letter.first, letter.last))
+            self._take(self.real.dead_letters_written([(letter.first, letter.last)]))
 
     def broker_restarts(self, _: Chance) -> None:
         self.real = self._replayed()
@@ -372,7 +372,7 @@ class QueueWorld:
             self.timer_fires(None)
             for letter in self.dead_letters:
                 self.written += range(letter.first, letter.last + 1)
-                self._take(self.real.dead_letters_written(letter.first, letter.last))
+                self._take(self.real.dead_letters_written([(letter.first, letter.last)]))
             self.dead_letters = []
             first = self.real.next_fetch_offset(self.now_ms)
             if first is not None:

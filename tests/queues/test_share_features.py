@@ -92,7 +92,7 @@ def test_an_expired_record_is_not_delivered_and_becomes_a_dead_letter() -> None:
     driven = DrivenPartition(3, facts, dead_letter_topic="dead")
     assert driven.fetch("ann") == [(1, 2, 1)]
     assert driven.dead_letters == [DeadLetter(0, 0, DeadLetterReason.EXPIRED, 0)]
-    driven.take(driven.queue.dead_letters_written(0, 0))
+    driven.take(driven.queue.dead_letters_written([(0, 0)]))
     assert driven.queue.start_offset == 1
 
 

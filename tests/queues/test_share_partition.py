@@ -100,9 +100,9 @@ def test_a_dead_letter_holds_the_start_until_it_is_written() -> None:
     driven.restart()
     assert driven.queue.pending_dead_letters() == (letter,)
     assert driven.fetch("bob", 1) == [(2, 2, 1)]
-    driven.take(driven.queue.dead_letters_written(0, 1))
+    driven.take(driven.queue.dead_letters_written([(0, 1)]))
     assert driven.queue.start_offset == 2
-    assert driven.queue.dead_letters_written(0, 1) == Changes()
+    assert driven.queue.dead_letters_written([(0, 1)]) == Changes()
 
 
 def test_dead_letters_that_nobody_writes_stop_the_queue_instead_of_filling_memory() -> None:
@@ -110,7 +110,7 @@ def test_dead_letters_that_nobody_writes_stop_the_queue_instead_of_filling_memor
     driven.fetch("ann", 10)
     driven.ack("ann", 0, 9, REJECT)
     assert driven.queue.next_fetch_offset(driven.now_ms) is None
-    driven.take(driven.queue.dead_letters_written(0, 9))
+    driven.take(driven.queue.dead_letters_written([(0, 9)]))
     assert driven.queue.next_fetch_offset(driven.now_ms) == 10
 
 
@@ -246,7 +246,7 @@ def test_absurd_ranges_cost_nothing() -> None:
     assert driven.ack("ann", 0, MAX_LONG, ACCEPT) is ErrorCode.INVALID_REQUEST
     assert driven.ack("ann", MAX_LONG, MAX_LONG, ACCEPT) is ErrorCode.INVALID_REQUEST
     assert driven.ack("ann", 0, 2**200, RELEASE) is ErrorCode.INVALID_REQUEST
-    assert driven.queue.dead_letters_written(0, MAX_LONG) == Changes()
+    assert driven.queue.dead_letters_written([(0, MAX_LONG)]) == Changes()
     huge = LogRead(5, MAX_LONG, [CandidateBatch(5, MAX_LONG - 1)])
     acquisition = driven.queue.acquire("ann", huge, MAX_LONG, driven.now_ms)
     assert driven.queue.acquired_count == driven.settings.max_record_locks

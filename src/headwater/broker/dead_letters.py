@@ -15,8 +15,11 @@ that retention took first has no letter.
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from operator import attrgetter
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.config import BrokerConfig
@@ -61,57 +64,55 @@ class DeadLetters:
             await logged
         except RequestError:
             return  # the queue is read again from its log
-        for letter in letters:
-            await self._write_all(queue, letter, frozenset())
+        await self._write_all(queue, letters, frozenset())
 
     async def resume(self, queue: ShareQueue, letters: Sequence[DeadLetter]) -> None:
         """Write letters that were decided before a restart, except those that are there."""
-        written: AbstractSet[Offset] | None = None
-        for letter in letters:
-            written = await self._write_all(queue, letter, written)
+        await self._write_all(queue, letters, None)
 
     # Inside
 
     async def _write_all(
-        self, queue: ShareQueue, letter: DeadLetter, written: AbstractSet[Offset] | None
-    ) -> AbstractSet[Offset] | None:
-        """`written` says what is there already; None: look. So does the result, for the next letter."""
+        self, queue: ShareQueue, letters: Sequence[DeadLetter], written: AbstractSet[Offset] | None
+    ) -> None:
+        """`written` says what is there already; None: look."""
         retry_s = FIRST_RETRY_S
-        first = letter.first
-        while first <= letter.last and not queue.is_closed:
+        rest = sorted(letters, key=attrgetter("first"))
+        while rest and not queue.is_closed:
             try:
                 if written is None:
                     written = await self._find_written(queue)
-                first = await self._write_some(queue, letter, first, written)
+                rest = await self._write_some(queue, rest, written)
+                await asyncio.sleep(0)
             except StoreFailed:
                 raise
             except (RequestError, StoreError, Unavailable, Unknown) as error:
                 written = None  # what was tried last may be there
                 retry_s = await _pause(queue, retry_s, error)
-        return written
 
     async def _write_some(
-        self, queue: ShareQueue, letter: DeadLetter, first: Offset, written: AbstractSet[Offset]
-    ) -> Offset:
-        """Write letters from offset `first` on, and report them; where to go on."""
+        self, queue: ShareQueue, letters: list[DeadLetter], written: AbstractSet[Offset]
+    ) -> list[DeadLetter]:
+        """Write the first of the letters, which rise by offset: those that one read of the log reaches. Report them,
+        and say what is left."""
         settings = queue.settings
-        end = letter.last + 1
+        now: Sequence[DeadLetter] = letters
+        rest: list[DeadLetter] = []
         if settings.has_dead_letters:
             topic = await self._topic(settings.dead_letter_topic, queue.partition.rules.replication_factor)
             target = topic.partition_id(queue.partition.id.index % topic.partition_count)
-            found = split(await queue.partition.read(first, READ_BYTES))
+            found = split(await queue.partition.read(letters[0].first, READ_BYTES))
             if found:
-                end = min(end, found[-1][0].last_offset + 1)
-            wanted = range(first, end)
+                now, rest = _divided(letters, found[-1][0].last_offset + 1)
             for header, batch in found:
                 copies = [
                     _letter(queue, letter, record, settings.copies_dead_letters)
-                    for record in _readable(header, batch)
-                    if record.offset in wanted and record.offset not in written
+                    for letter, record in _given_up(now, header, batch)
+                    if record.offset not in written
                 ]
                 await self._append(target, copies, header.compression)
-        await queue.dead_letters_written(DeadLetter(first, end - 1, letter.reason, letter.delivery_count))
-        return end
+        await queue.dead_letters_written(now)
+        return rest
 
     async def _append(self, target: PartitionId, copies: Sequence[Record], compression: int) -> None:
         for chunk in chunked(copies, MAX_BATCH_BYTES):
@@ -172,6 +173,29 @@ def _readable(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
         yield from records(batch, header)
     except (CorruptBatch, DecompressedTooLarge) as error:
         log_fact("dead_letter_unreadable", logging.WARNING, offset=header.base_offset, error=error)
+
+
+def _divided(letters: Sequence[DeadLetter], end: Offset) -> tuple[list[DeadLetter], list[DeadLetter]]:
+    """What lies below `end`, and the rest."""
+    below = [replace(each, last=min(each.last, end - 1)) for each in letters if each.first < end]
+    return below, [replace(each, first=max(each.first, end)) for each in letters if each.last >= end]
+
+
+def _given_up(
+    letters: Sequence[DeadLetter], header: BatchHeader, batch: memoryview
+) -> Iterator[tuple[DeadLetter, Record]]:
+    """The records of a batch that are letters, which rise by offset. A batch is read once for all of them, and not at
+    all for none."""
+    index = bisect_left(letters, header.base_offset, key=attrgetter("last"))
+    if index == len(letters) or letters[index].first > header.last_offset:
+        return
+    for record in _readable(header, batch):
+        while letters[index].last < record.offset:
+            index += 1
+            if index == len(letters):
+                return
+        if letters[index].first <= record.offset:
+            yield letters[index], record
 
 
 def _origin(queue: ShareQueue) -> dict[str, bytes]:

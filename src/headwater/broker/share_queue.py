@@ -231,8 +231,8 @@ class ShareQueue:
         self._took(self.share.expire(self._surroundings.now_ms()))
         self.changed()
 
-    def dead_letters_written(self, letter: DeadLetter) -> "asyncio.Future[None]":
-        logged = self._took(self.share.dead_letters_written(letter.first, letter.last))
+    def dead_letters_written(self, letters: Iterable[DeadLetter]) -> "asyncio.Future[None]":
+        logged = self._took(self.share.dead_letters_written((letter.first, letter.last) for letter in letters))
         self.changed()
         return logged
 

@@ -178,13 +178,13 @@ class SharePartition:
         self._state.wake(now_ms)
         return _joined(released, dropped)
 
-    def dead_letters_written(self, first: int, last: int) -> Changes:
-        """Archive what is ARCHIVING in the range; other offsets are left as they are."""
-        runs = self._state.window.runs(first, last)
+    def dead_letters_written(self, ranges: Iterable[tuple[int, int]]) -> Changes:
+        """Archive what is ARCHIVING in the ranges; other offsets are left as they are."""
         return self._commit(
             [
                 StateRange(low, high, RangeState.ARCHIVED)
-                for low, high, each in runs
+                for first, last in ranges
+                for low, high, each in self._state.window.runs(first, last)
                 if each.state is RecordState.ARCHIVING
             ]
         )
