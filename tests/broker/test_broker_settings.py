@@ -1,6 +1,7 @@
 """Settings of a broker that are altered while it runs: which can be, where they come from, on which nodes they hold."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -237,3 +238,7 @@ async def test_what_another_version_wrote_and_this_one_cannot_read_is_left_out(t
         settings = await nodes.start()
         assert settings.current.default_partitions == 4
         assert set(described(settings, ALL_BROKERS)) == {"num.partitions"}
+        await settings.alter(ALL_BROKERS, [("num.partitions", SET, "5"), ("log.retention.ms", DELETE, None)])
+        found = await nodes.metadata.get(keys.config_key("broker", "default"))
+        assert found is not None
+        assert json.loads(found.value) == {"num.partitions": "5", "of.the.future": "1", "node.id": "9"}

@@ -68,6 +68,9 @@ class BrokerSettings:
         self._metadata = metadata
         self._own = str(config.node_id)
         self._overrides: dict[str, Overrides] = {self._own: {}, ALL_BROKERS: {}}
+        """What was altered, by the name of the resource."""
+        self._foreign: dict[str, Overrides] = {self._own: {}, ALL_BROKERS: {}}
+        """What a node of another version altered, and this one cannot read: it is kept for those that can."""
         self._versions = dict.fromkeys(self._overrides, 0)
         self._changes = asyncio.Lock()
 
@@ -121,13 +124,16 @@ class BrokerSettings:
         async with self._changes:
             for _ in range(MAX_TRIES):
                 overrides = self._changed(name, {} if replaces_all else dict(self._overrides[name]), changes)
-                in_force = self._trial(name, overrides)
+                self._trial(name, overrides)
                 if validate_only:
                     return
-                key, value = _key(name), json.dumps(overrides, separators=(",", ":")).encode()
+                deleted = {each for each, _, _ in changes}
+                kept = {each: text for each, text in self._foreign[name].items() if each not in deleted}
+                stored = overrides if replaces_all else {**kept, **overrides}
+                key, value = _key(name), json.dumps(stored, separators=(",", ":")).encode()
                 txn = await self._metadata.txn([Is(key, self._versions[name])], [Put(key, value)])
                 if txn.ok:
-                    self._put(name, overrides, txn.versions[key], in_force)
+                    self._take(name, stored, txn.versions[key])
                     return
                 found = await self._metadata.get(key)
                 assert found is not None, "a key that was written is never deleted"
@@ -238,19 +244,17 @@ class BrokerSettings:
     def _take(self, scope: str, overrides: Overrides, version: int) -> None:
         """What the metadata says. Another node, perhaps of another version, wrote it: what does not make sense here is
         left out, and the log says so."""
+        self._versions[scope] = version
         readable = {name: value for name, value in overrides.items() if _is_readable(name, value)}
+        self._foreign[scope] = {name: value for name, value in overrides.items() if name not in readable}
+        self._overrides[scope] = readable
         try:
             in_force = self._trial(scope, readable)
         except RequestError as error:
             log_fact("broker_settings_refused", logging.WARNING, scope=scope or "all brokers", error=error)
-            self._versions[scope] = version
             return
-        self._put(scope, readable, version, in_force)
-
-    def _put(self, scope: str, overrides: Overrides, version: int, in_force: _InForce) -> None:
-        self._overrides[scope], self._versions[scope] = overrides, version
         self.current, self.topic_defaults = in_force.config, in_force.topic_defaults
-        log_fact("broker_settings", scope=scope or "all brokers", altered=",".join(sorted(overrides)) or "none")
+        log_fact("broker_settings", scope=scope or "all brokers", altered=",".join(sorted(readable)) or "none")
         for watcher in self.watchers:
             watcher()
 
