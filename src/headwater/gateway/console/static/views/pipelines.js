@@ -35,7 +35,7 @@ function run(status) {
   const queries = table([
     { label: "Sink", class: "name", cell: (row) => row.query },
     { label: "Batch", class: "num", cell: (row) => (row.batch === null || row.batch < 0 ? "–" : count(row.batch)) },
-    { label: "Rows", class: "num", cell: (row) => (row.batch === null ? "–" : count(row.rows)) },
+    { label: "Rows", class: "num", cell: (row) => (row.batch === null && !row.rows ? "–" : count(row.rows)) },
     { label: "In/s", class: "num", cell: (row) => rate(row.rows_per_s) },
     { label: "Out/s", class: "num wide-only", cell: (row) => rate(row.processed_per_s) },
     { label: "Lag", class: "num", cell: (row) => count(row.lag) },
