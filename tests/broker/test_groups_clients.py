@@ -214,6 +214,22 @@ def test_members_live_through_a_restart_of_the_broker_without_a_rebalance(own_br
         reader.stop()
 
 
+def test_members_that_come_back_as_others_do_not_wait_for_sessions_of_before_the_restart(own_broker: Broker) -> None:
+    """Programs that ended while the broker was away could not leave. Their sessions are longer than this test waits."""
+    topic, group = new_topic(own_broker), new_group()
+    options = {"session.timeout.ms": 300_000, "partition.assignment.strategy": "cooperative-sticky"}
+    before = [ConfluentReader(own_broker.bootstrap, topic, group, **options) for _ in range(2)]
+    until_shared(PARTITIONS, *before)
+    own_broker.stop()
+    for reader in before:
+        reader.stop()
+    own_broker.start()
+    after = [ConfluentReader(own_broker.bootstrap, topic, group, **options) for _ in range(2)]
+    until_shared(PARTITIONS, *after)
+    for reader in after:
+        reader.stop()
+
+
 def test_administrators_list_describe_move_and_delete_groups(shared_broker: Broker) -> None:
     topic, group = new_topic(shared_broker), new_group()
     client = admin(shared_broker)
