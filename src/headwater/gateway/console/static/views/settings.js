@@ -22,7 +22,7 @@ export async function settings(place, { name, api, facts, signal }) {
     const told = (key, shown) => { const given = value(key) ?? null; return given === null ? "–" : meaning(key, given) ?? shown(Number(given)); };
     retention.time.set(told("retention.ms", duration));
     retention.size.set(told("retention.bytes", bytes));
-    retention.policy.set(value("cleanup.policy") ?? "–");
+    retention.policy.set(value("cleanup.policy") === "" ? "none: kept for ever" : value("cleanup.policy") ?? "–");
     const wanted = search.value.trim().toLowerCase();
     const rows = config.filter((one) => one.name.toLowerCase().includes(wanted)).sort((a, b) => a.is_default - b.is_default || a.name.localeCompare(b.name));
     show(list, rows.length === 0 ? h("div", { class: "empty" }, "No setting has that in its name.") :
