@@ -10,7 +10,7 @@ from with_java import JavaClient
 
 TOPIC = "moved"
 RECORDS, RECORD_BYTES = 200, 10_000
-"""At the rate below they need more than five minutes: the move is under way whenever somebody looks."""
+"""At the rate below they need more than five minutes: the move is under way during the whole test."""
 RATE = 5_000
 REASSIGN = "kafka-reassign-partitions.sh --bootstrap-server localhost:9092"
 BROKERS = "kafka-configs.sh --bootstrap-server localhost:9092 --entity-type brokers"

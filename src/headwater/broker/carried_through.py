@@ -16,7 +16,7 @@ def carried_through(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
     @wraps(change)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
         task = asyncio.get_running_loop().create_task(change(*args, **kwargs))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the request may be gone
         return await asyncio.shield(task)
 
     return run

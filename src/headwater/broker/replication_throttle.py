@@ -53,7 +53,7 @@ class Throttle:
     def passed(self, partition: str, size_bytes: int) -> None:
         if self._is_throttled(partition):
             self._pay()
-            # Nobody waits longer than for one turn, so more need not be remembered.
+            # A turn comes after LONGEST_TURN_S in any case, so more need not be remembered.
             self._owed_bytes = min(self._owed_bytes, self._rate() * LONGEST_TURN_S) + size_bytes
 
     def _due_in_s(self) -> float:

@@ -208,7 +208,7 @@ class Broker:
         log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
     def _configure(self) -> None:
-        """The settings may be others: whoever keeps some of them gets the new ones."""
+        """Settings may have been altered: each part that keeps some of them gets the new ones."""
         self.config = config = self.settings.current
         self.tail_cache.resize(config.tail_cache_bytes)
         self.catalog.default_to(self.settings.topic_defaults)
