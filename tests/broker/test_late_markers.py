@@ -49,3 +49,11 @@ def test_only_so_many_are_remembered(count: int) -> None:
     for producer_id in range(count):
         late.check(HERE, producer_id, 1, 10)
     assert refused(late, HERE, 0, 1, 9) is (count == 3)
+
+
+def test_partitions_that_are_no_more_are_forgotten() -> None:
+    late = LateMarkers()
+    for partition in (HERE, THERE):
+        assert not refused(late, partition, 7, 1, 10)
+    late.forget({HERE})
+    assert [refused(late, partition, 7, 1, 9) for partition in (HERE, THERE)] == [False, True]

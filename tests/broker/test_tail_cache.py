@@ -75,3 +75,31 @@ def test_memory_stays_within_the_budget_and_reads_are_right(steps: list[tuple[in
             for start in range(len(batches)):
                 found = tail.read(start, len(batches), 10_000)
                 assert found is None or found == batches[start:]
+
+
+def test_partitions_that_come_and_go_leave_nothing_behind() -> None:
+    cache = TailCache(1000)
+    old = filled(cache, (0, 1, b"o"), (1, 2, b"o"))
+    for _ in range(5_000):
+        cache.clear(filled(cache, (0, 1, b"x"), (1, 2, b"y")))
+    young = filled(cache, (0, 1, b"n"))
+    assert cache.size_bytes == 3
+    assert len(cache._order) < 2_100
+    cache.resize(1)
+    assert (old.read(0, 2, 10), young.read(0, 1, 10)) == (None, [b"n"]), "the oldest went first"
+
+
+@given(st.lists(st.tuples(st.sampled_from("acd"), st.integers(0, 2)), max_size=60))
+def test_turns_that_are_left_behind_are_counted(steps: list[tuple[str, int]]) -> None:
+    cache, tails, ends = TailCache(20), [Tail() for _ in range(3)], [0, 0, 0]
+    for step, which in steps:
+        if step == "a":
+            cache.add(tails[which], ends[which], ends[which] + 1, b"four")
+            ends[which] += 1
+        elif step == "c":
+            cache.clear(tails[which])
+        else:
+            cache.drop_below(tails[which], ends[which] - 1)
+        held = sum(map(len, tails))
+        assert cache.size_bytes == 4 * held <= 20
+        assert len(cache._order) - cache._left_behind == held

@@ -8,6 +8,7 @@ which another has replaced, even if that one found nothing to write.
 Nothing of this is stored: what is on its way to a process does not outlive it.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from headwater.model.errors import ErrorCode, RequestError
@@ -33,3 +34,8 @@ class LateMarkers:
             raise RequestError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED, "A later marker of the producer has come before this one."
             )
+
+    def forget(self, partitions: Collection[PartitionId]) -> None:
+        """They are no more."""
+        for name in [name for name in self._newest if name[0] in partitions]:
+            del self._newest[name]

@@ -6,6 +6,7 @@ coordinator: there the transaction's offsets are settled instead.
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 from itertools import count
 
 from headwater.broker import node_calls
@@ -60,6 +61,10 @@ class MarkerWriter:
         committed = self._begin_here(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch)
         if committed is not None:
             await committed
+
+    def forget(self, partitions: Collection[PartitionId]) -> None:
+        """Their topic was deleted: nothing will be marked there."""
+        self._late.forget(partitions)
 
     def _check_order(self, marker: Marker) -> None:
         self._late.check(marker.partition, marker.producer_id, marker.coordinator_epoch, marker.attempt)

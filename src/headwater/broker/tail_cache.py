@@ -14,13 +14,17 @@ from headwater.model.replica import Buffer
 MAX_BATCHES = 200_000
 _COPY_BELOW_SHARE = 4
 _COMPACT_AT = 64
+_MAX_LEFT_BEHIND = 1_000
+"""Turns of batches that are gone, beyond which those are removed that are more than half of all."""
 
 
 class TailCache:
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
         self._order: deque[Tail] = deque()
-        """Whose turn it is to let go, one entry for each batch added. Batches that were cleared leave theirs behind."""
+        """Whose turn it is to let go, one entry for each batch added. Batches that were cleared leave theirs behind,
+        for a while: with it goes the tail of a partition that is no more."""
+        self._left_behind = 0
         self.size_bytes = 0
 
     def add(self, tail: "Tail", base: Offset, end: Offset, batch: Buffer) -> None:
@@ -33,21 +37,49 @@ class TailCache:
         self._order.append(tail)
         self.size_bytes += len(batch)
         while self.size_bytes > self._budget_bytes or len(self._order) > MAX_BATCHES:
-            self.size_bytes -= self._order.popleft().pop_oldest()
+            self._let_go()
 
     def resize(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
         while self.size_bytes > self._budget_bytes:
-            self.size_bytes -= self._order.popleft().pop_oldest()
+            self._let_go()
 
     def clear(self, tail: "Tail") -> None:
         while size := tail.pop_oldest():
-            self.size_bytes -= size
+            self._forgot(size)
+        self._tidy()
 
     def drop_below(self, tail: "Tail", offset: Offset) -> None:
         """Forget batches that end at or below `offset`: the log has something else there now, or nothing."""
         while tail.oldest_end <= offset and (size := tail.pop_oldest()):
+            self._forgot(size)
+        self._tidy()
+
+    def _let_go(self) -> None:
+        """Of the batch whose turn it is, or of the turn of one that is gone."""
+        size = self._order.popleft().pop_oldest()
+        if size:
             self.size_bytes -= size
+        else:
+            self._left_behind -= 1
+
+    def _forgot(self, size: int) -> None:
+        self.size_bytes -= size
+        self._left_behind += 1
+
+    def _tidy(self) -> None:
+        """Each tail has as many turns as batches, the newest of those that it had."""
+        if self._left_behind <= _MAX_LEFT_BEHIND or 2 * self._left_behind <= len(self._order):
+            return
+        kept: deque[Tail] = deque()
+        turns: dict[Tail, int] = {}
+        for tail in reversed(self._order):
+            taken = turns.get(tail, 0)
+            if taken < len(tail):
+                turns[tail] = taken + 1
+                kept.appendleft(tail)
+        self._order = kept
+        self._left_behind = 0
 
 
 class Tail:
@@ -60,6 +92,10 @@ class Tail:
         self._batches: list[Buffer] = []
         self._first = 0
         self._end: Offset = -1
+
+    def __len__(self) -> int:
+        """Batches that it holds."""
+        return len(self._bases) - self._first
 
     def push(self, base: Offset, end: Offset, batch: Buffer) -> None:
         assert self._first == len(self._bases) or base == self._end, "a tail has no gaps"

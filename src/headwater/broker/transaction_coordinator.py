@@ -173,6 +173,7 @@ class TransactionCoordinator:
 
     def forget_topic(self, partitions: Sequence[PartitionId]) -> None:
         """The topic was deleted: nothing can be marked there."""
+        self.markers.forget(frozenset(partitions))
         for log in self._topic:
             if log.is_loaded:
                 log.release(log.shard.forget_partitions(partitions, log.now()))
