@@ -236,10 +236,12 @@ def test_the_report_draws_everything_and_fetches_nothing() -> None:
     for drawing in drawings:
         ElementTree.fromstring(drawing)
     assert "before Spark had started" in report([START], "")
+    assert "No card has passed a limit." in Page(report([START], "")).texts
 
 
 def test_charts_keep_within_their_frame() -> None:
     drawn = ElementTree.fromstring(line_chart("lag", {"lag": [(0, 0), (5, 70), (10, 35)], "empty": []}))
+    assert len([*ElementTree.fromstring(line_chart("lag", {"lag": [(3, 7)]})).iter("circle")]) == 1
     (line,) = drawn.iter("polyline")
     points = [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
     assert [x for x, _ in points] == sorted(x for x, _ in points)

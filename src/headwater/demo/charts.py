@@ -37,7 +37,10 @@ def line_chart(title: str, series: Mapping[str, Sequence[Point]]) -> str:
             parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 10}" class="middle">{shown(time_s)} s</text>')
     legend_x = LEFT
     for colour, (name, each) in zip(COLOURS, series.items(), strict=False):
-        if each:
+        if len(each) == 1:  # a line of one point is none
+            at_x, _, at_y = place(each[0]).partition(",")
+            parts.append(f'<circle cx="{at_x}" cy="{at_y}" r="3" fill="{colour}"/>')
+        elif each:
             path = " ".join(map(place, each))
             parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<rect x="{legend_x}" y="{TOP - 21}" width="10" height="10" fill="{colour}"/>')

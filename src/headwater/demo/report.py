@@ -21,6 +21,9 @@ table { border-collapse: collapse; } td, th { padding: .2em 1em .2em 0; text-ali
 """
 
 
+FLAG_HEAD = "<tr><th>card</th><th>orders</th><th>countries</th><th>total</th><th>because of</th></tr>"
+
+
 def report(history: Sequence[Figures], versions: str) -> str:
     """Raises nothing for a run that was cut short: what is not there is not drawn."""
     last = history[-1]
@@ -62,7 +65,7 @@ def report(history: Sequence[Figures], versions: str) -> str:
 <ul class="facts">{"".join(f"<li><b>{escape(number)}</b>{escape(what)}</li>" for number, what in facts)}</ul>
 <div class="charts">{"".join(f"<div>{chart}</div>" for chart in charts)}</div>
 <h2>Cards that look stolen</h2>
-<table><tr><th>card</th><th>orders</th><th>countries</th><th>total</th><th>because of</th></tr>{flags}</table>
+{f"<table>{FLAG_HEAD}{flags}</table>" if flags else "<p>No card has passed a limit.</p>"}
 <p>{escape(versions)}</p>
 </body></html>
 """
