@@ -74,7 +74,7 @@ def _judge(text: str, tables: Tables, sides: Tables, *, is_query: bool, knows_fu
         return Judged()
     lines_before = 0 if is_query else 1
     if not isinstance(tree, exp.Query):
-        return Judged((*faults, Fault(0, "it is no query: a step selects, as in select * from NAME")))
+        return Judged((*faults, Fault(0, "it is no query: a step selects, as in select * from NAME", is_sure=False)))
     faults += _empty_clauses(tree)
     if not is_query and len(tree.expressions) != 1:
         faults.append(Fault(0, "it is more than one expression"))
