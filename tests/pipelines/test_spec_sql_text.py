@@ -100,7 +100,9 @@ def test_expressions_are_judged_over_the_columns_they_have() -> None:
     ]
     assert judge_expression("left.id =\n right.idd", sides).faults[0].line == 1
     assert "more than one expression" in judge_expression("id, name", {"": COLUMNS["t"]}).faults[0].what
-    assert judge_expression("sum(amount", {"": COLUMNS["t"]}).faults != ()
+    assert [fault.what for fault in judge_expression("sum(amount", {"": COLUMNS["t"]}).faults] == [
+        "it is no SQL that Spark reads: look at “sum(amount”"
+    ]
 
 
 def test_what_spark_puts_in_by_itself_is_left_to_spark() -> None:

@@ -231,7 +231,8 @@ def _grammar_fault(error: Exception, lines_before: int) -> Fault:
     if not found:
         return Fault(0, "it is no SQL: a quote or a comment does not end", is_sure=False)
     at = found[0]
-    near = " ".join(f"{at.get('start_context') or ''}{at.get('highlight') or ''}".split())[-40:]
+    near = " ".join(f"{at.get('start_context') or ''}{at.get('highlight') or ''}".split())
+    near = (near.removeprefix("select").strip() if lines_before else near)[-40:]
     line = max(0, int(at.get("line") or 1) - 1 - lines_before)
     return Fault(line, f"it is no SQL that Spark reads: look at “{near}”" if near else "it is no SQL", is_sure=False)
 
