@@ -151,3 +151,16 @@ async def until_waiting(broker: Broker, count: int = 1) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError(f"fewer than {count} fetches wait")
+
+
+@on_loop
+async def test_records_do_not_wait_for_the_queues_of_other_partitions_to_be_made(tmp_path: Path) -> None:
+    async with queue_broker(tmp_path, partitions=3) as (broker, client):
+        for partition in range(3):
+            await written(client, SMALL, partition=partition)
+        member = await Member.joined(broker, "t", partitions=(0, 1, 2), opens=False)
+        fetched = [await member.fetch() for _ in range(3)]
+        assert [list(each.records) for each in fetched] == [[0], [1], [2]]
+        for partition in range(3):
+            await written(client, SMALL, partition=partition)
+        assert sorted((await member.fetch()).records) == [0, 1, 2], "all are there now"

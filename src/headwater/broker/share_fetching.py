@@ -140,14 +140,22 @@ class ShareFetching:
     # In order
 
     async def _look_up(self) -> list[ShareQueue]:
-        found = []
+        is_first_look = not self.readings
+        found: list[ShareQueue] = []
         for partition_id in list(self._session.partitions):
             reading = self.readings.get(partition_id)
             if reading is None or (reading.queue is not None and reading.queue.is_closed):
+                if is_first_look and self._is_to_be_made(partition_id) and self._can_go_on(found):
+                    continue
                 reading = self.readings[partition_id] = await self._open(partition_id)
             if reading.queue is not None:
                 found.append(reading.queue)
         return found
+
+    def _is_to_be_made(self, partition_id: PartitionId) -> bool:
+        """Making a queue takes an append, or a question to another node. Records that can be taken now do not wait for
+        it: the partition comes first in the next fetch, as those that gave something go to the back."""
+        return self._shares.find(self._session.group_id, partition_id) is None
 
     async def _open(self, partition_id: PartitionId) -> ShareReading:
         try:
