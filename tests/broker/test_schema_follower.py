@@ -32,6 +32,10 @@ class LateCatalog:
         self.known_after = known_after
         self.looks = 0
         self.partition = Partition()
+        self.leadership = self
+
+    async def begun(self, partition_id: PartitionId) -> None:
+        """Of its leadership: there is nothing to wait for."""
 
     def find(self, name: str) -> Any:
         self.looks += 1

@@ -248,7 +248,8 @@ def test_the_name_of_a_stream_does_not_become_a_queue(tmp_path: Path) -> None:
         await client.create("t")
         await commit(broker, "stream", 0)
         await configure(broker, "stream", topic="t", kind="queue")
-        answer = await client.ask(ALTER_SHARE_GROUP_OFFSETS, 0, group_id="stream", topics=[])
+        begins = Message(topic_name="t", partitions=[Message(partition_index=0, start_offset=0)])
+        answer = await client.ask(ALTER_SHARE_GROUP_OFFSETS, 0, group_id="stream", topics=[begins])
         assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     play(tmp_path, scenario)
