@@ -1,3 +1,5 @@
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,3 +77,17 @@ def test_deadlines_agree_with_a_dictionary(moves: list[tuple[str, int | None, in
         due = {each for each, deadline_ms in model.items() if deadline_ms <= now_ms}
         assert set(take_all(deadlines, now_ms)) == due
         model = {each: deadline_ms for each, deadline_ms in model.items() if each not in due}
+
+
+def test_a_key_that_was_cleared_is_not_kept_alive() -> None:
+    class Key:
+        pass
+
+    deadlines: Deadlines[Key] = Deadlines()
+    key = Key()
+    gone = weakref.ref(key)
+    deadlines.set(key, 1_000)
+    deadlines.set(key, 500)
+    deadlines.clear(key)
+    del key
+    assert gone() is None

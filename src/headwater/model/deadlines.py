@@ -13,18 +13,22 @@ K = TypeVar("K")
 _MAX_SPARE_ORPHANS = 64
 
 
-class _Deadline:
-    __slots__ = ("at_ms", "queued_ms")
+class _Deadline(Generic[K]):
+    __slots__ = ("at_ms", "key", "queued_ms")
 
-    def __init__(self, at_ms: int) -> None:
+    def __init__(self, key: K, at_ms: int) -> None:
+        self.key: K | None = key
+        """None of an orphan: what is left of it in the heap must not keep the key alive."""
         self.at_ms = at_ms
         self.queued_ms = at_ms
 
 
 class Deadlines(Generic[K]):
+    """Of keys that are not None."""
+
     def __init__(self) -> None:
-        self._deadlines: dict[K, _Deadline] = {}
-        self._heap: list[tuple[int, int, K, _Deadline]] = []
+        self._deadlines: dict[K, _Deadline[K]] = {}
+        self._heap: list[tuple[int, int, _Deadline[K]]] = []
         self._entries = 0
 
     def __contains__(self, key: K) -> bool:
@@ -33,50 +37,50 @@ class Deadlines(Generic[K]):
     def set(self, key: K, at_ms: int) -> None:
         deadline = self._deadlines.get(key)
         if deadline is None:
-            deadline = self._deadlines[key] = _Deadline(at_ms)
-            self._push(key, deadline)
+            deadline = self._deadlines[key] = _Deadline(key, at_ms)
+            self._push(deadline)
             return
         deadline.at_ms = at_ms
         if at_ms < deadline.queued_ms:
             # The entry in the heap is now too late: leave it there, orphaned, and queue a new one.
-            deadline = self._deadlines[key] = _Deadline(at_ms)
-            self._push(key, deadline)
+            deadline.key = None
+            deadline = self._deadlines[key] = _Deadline(key, at_ms)
+            self._push(deadline)
             self._bound_orphans()
 
     def clear(self, key: K) -> None:
-        if self._deadlines.pop(key, None) is not None:
+        deadline = self._deadlines.pop(key, None)
+        if deadline is not None:
+            deadline.key = None
             self._bound_orphans()
 
     def next_ms(self) -> int | None:
         """Not after the earliest deadline; None if there is none."""
-        while self._heap and self._is_orphan(self._heap[0]):
+        while self._heap and self._heap[0][2].key is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int) -> K | None:
         """Take out the key with the earliest deadline that has come, if there is one."""
         while self._heap and self._heap[0][0] <= now_ms:
-            entry = heapq.heappop(self._heap)
-            _, _, key, deadline = entry
-            if self._is_orphan(entry):
+            _, _, deadline = heapq.heappop(self._heap)
+            key = deadline.key
+            if key is None:
                 continue
             if deadline.at_ms > now_ms:
-                self._push(key, deadline)
+                self._push(deadline)
                 continue
             del self._deadlines[key]
             return key
         return None
 
-    def _push(self, key: K, deadline: _Deadline) -> None:
+    def _push(self, deadline: _Deadline[K]) -> None:
         deadline.queued_ms = deadline.at_ms
         self._entries += 1
-        heapq.heappush(self._heap, (deadline.at_ms, self._entries, key, deadline))
-
-    def _is_orphan(self, entry: tuple[int, int, K, _Deadline]) -> bool:
-        return self._deadlines.get(entry[2]) is not entry[3]
+        heapq.heappush(self._heap, (deadline.at_ms, self._entries, deadline))
 
     def _bound_orphans(self) -> None:
         if len(self._heap) <= 2 * len(self._deadlines) + _MAX_SPARE_ORPHANS:
             return
-        self._heap = [entry for entry in self._heap if not self._is_orphan(entry)]
+        self._heap = [entry for entry in self._heap if entry[2].key is not None]
         heapq.heapify(self._heap)
