@@ -163,7 +163,19 @@ async def test_leaving_gives_back_what_was_held(tmp_path: Path) -> None:
         await produced(client, b"a")
         await first.fetch(wait_ms=1000)
         await first.heartbeat(-1)
-        assert (await second.fetch(wait_ms=1000)).offsets == [0]
+        assert (await second.fetch(wait_ms=20_000)).offsets == [0]
+
+
+@on_loop
+async def test_the_last_acknowledgements_may_come_after_the_member_left(tmp_path: Path) -> None:
+    """They go to the leader of the partition, the departure to the coordinator: on two connections, in any order."""
+    async with queue_broker(tmp_path) as (broker, client):
+        first, second = [await Member.joined(broker, "t") for _ in range(2)]
+        await produced(client, b"a", b"b")
+        assert (await first.fetch(wait_ms=1000, max_records=2)).offsets == [0, 1]
+        await first.heartbeat(-1)
+        assert await first.acknowledge((0, 0, ACCEPT), session_epoch=-1) == 0
+        assert (await second.fetch(wait_ms=1000)).ranges == {0: [(1, 1, 2)]}
 
 
 @on_loop

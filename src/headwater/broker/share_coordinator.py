@@ -45,6 +45,8 @@ from headwater.transport.connection import Connection
 from headwater.transport.facts import log_fact
 
 RELOAD_RETRY_S = 0.5
+LAST_ACKNOWLEDGEMENTS_S = 1.0
+"""How long a member that left is given to end its session, before what it holds is given to others."""
 
 
 class ShareCoordinator:
@@ -82,7 +84,7 @@ class ShareCoordinator:
             self._loading.add(partition)
         self._catalog.leadership.on_led.append(self._loading.add)
         self._catalog.leadership.on_lost.append(self._partition_lost)
-        self._groups.on_departure(self.release_member)
+        self._groups.on_departure(self._departed)
         self._group_configs.watchers.add(self._reconfigure)
         self.spawn(self._alarm.run(self._expire))
 
@@ -178,6 +180,20 @@ class ShareCoordinator:
             self.close_session(session)
             settings = self._group_configs.membership(session.group_id)
             self._groups.doubt(*session.key, settings)
+
+    def _departed(self, group_id: str, member_id: str) -> None:
+        """The member left its group, or was not heard of for too long. It says so to the group's coordinator, and its
+        last acknowledgements, which end its session, may be on their way on another connection."""
+        session = self.sessions.get(group_id, member_id)
+        if session is None:
+            self.release_member(group_id, member_id)
+        else:
+            self.spawn(self._release_later(session, session.epoch))
+
+    async def _release_later(self, session: ShareSession, epoch: int) -> None:
+        await asyncio.sleep(LAST_ACKNOWLEDGEMENTS_S)
+        if self.sessions.get(*session.key) is session and session.epoch == epoch:  # else it ended, or is in use again
+            self.release_member(*session.key)
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """The member is gone: others may have what it holds."""
