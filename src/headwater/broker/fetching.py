@@ -68,7 +68,7 @@ class Fetching:
                 found = self._read_tail(reading, room)
                 if found is None:
                     return None
-                size += self._fill(reading, *found, size)
+                size += self._fill(reading, found[0], found[1], size)
         if size >= self._min_bytes or self._has_error(readings) or self._loop.time() >= self._deadline:
             return readings
         return None
@@ -101,11 +101,26 @@ class Fetching:
             if room <= 0:
                 continue
             found = self._read_tail(reading, room)
-            if found is None and self._leaves_out:
+            if found is not None:
+                size += self._fill(reading, found[0], found[1], size)
+                continue
+            if self._leaves_out:
                 continue  # at most one read from the store is in vain; clients ask for their partitions in turn
-            if found is None:
-                found = await self._read_store(reading, room)
-            size += self._fill(reading, *found, size)
+            partition, offset = reading.partition, reading.asked.asked.fetch_offset
+            assert partition is not None, "only a known partition has data"
+            aborted: Sequence[Aborted] = ()
+            try:
+                if self._is_committed_only:
+                    data, aborted = await partition.read_stable(offset, room)
+                else:
+                    data = await partition.read(offset, room)
+            except StoreError as error:
+                why = f"{type(error).__name__}: {error}"
+                log_fact("read_failed", logging.WARNING, partition=partition.id, error=why)
+                reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            if len(data):
+                size += self._fill(reading, [data], aborted, size)
         return readings, size
 
     def _end(self, partition: Partition) -> Offset:
@@ -129,8 +144,8 @@ class Fetching:
 
     def _room(self, reading: Reading, size: int) -> int:
         """How much of a partition still fits; 0 if there is nothing to read."""
-        partition, asked = reading.partition, reading.asked.asked
-        if partition is None or asked.fetch_offset >= self._end(partition):
+        asked = reading.asked.asked
+        if reading.partition is None or asked.fetch_offset >= self._end_said(reading.result):
             return 0
         if size == 0:
             return max(min(asked.max_bytes, self._max_bytes), _SMALLEST_READ_BYTES)
@@ -146,25 +161,10 @@ class Fetching:
         found = partition.read_tail(offset, room)
         return None if found is None else (found, ())
 
-    async def _read_store(self, reading: Reading, room: int) -> tuple[list[Buffer], Sequence[Aborted]]:
-        partition, offset = reading.partition, reading.asked.asked.fetch_offset
-        assert partition is not None, "only a known partition has data"
-        aborted: Sequence[Aborted] = ()
-        try:
-            if self._is_committed_only:
-                found, aborted = await partition.read_stable(offset, room)
-            else:
-                found = await partition.read(offset, room)
-        except StoreError as error:
-            log_fact("read_failed", logging.WARNING, partition=partition.id, error=f"{type(error).__name__}: {error}")
-            reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            return [], ()
-        return ([found] if len(found) else []), aborted
-
     def _fill(self, reading: Reading, found: list[Buffer], aborted: Sequence[Aborted], size: int) -> int:
         """Put what was read behind the `size` bytes that the answer has; return by how much it grew. One batch was read
         at least; if it does not fit, it is left for a fetch in which it is the first."""
-        found_bytes = sum(map(len, found))
+        found_bytes = len(found[0]) if len(found) == 1 else sum(map(len, found))
         if size and found_bytes > min(reading.asked.asked.max_bytes, self._max_bytes - size):
             self._leaves_out = True
             return 0

@@ -41,17 +41,18 @@ async def opened(url: str) -> AsyncIterator["MetaStore"]:
 
 
 async def find_stores(metadata: "MetaStore", target: str) -> "list[tuple[StoreRecord, int]]":
-    """Those of a node, by its number, or one by the beginning of its id; each with the version of its record."""
+    """Those of a node, by its number, or one by the beginning of its id, which may have no letters; each with the version
+    of its record."""
     from headwater.metadata import keys
 
     found = [(keys.decode_store(kv.value), kv.version) for kv in await metadata.list(keys.STORES)]
-    if target.isdigit() and len(target) <= MAX_NODE_DIGITS:
-        chosen = [item for item in found if item[0].node_id == int(target)]
-        if not chosen:
-            raise Problem(f"No store belongs to node {target}.", "`headwater cluster status` shows those there are.")
-        return chosen
-    chosen = [item for item in found if item[0].store_id.startswith(target)]
-    if len(target) < MIN_PREFIX or not chosen:
+    is_number = target.isdigit() and len(target) <= MAX_NODE_DIGITS
+    if is_number and (of_node := [item for item in found if item[0].node_id == int(target)]):
+        return of_node
+    chosen = [item for item in found if item[0].store_id.startswith(target)] if len(target) >= MIN_PREFIX else []
+    if not chosen and is_number:
+        raise Problem(f"No store belongs to node {target}.", "`headwater cluster status` shows those there are.")
+    if not chosen:
         raise Problem(
             f"There is no store {target}.", "`headwater cluster status --metadata URL` shows those there are."
         )

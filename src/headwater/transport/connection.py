@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
             if server.max_requests_per_second:
                 self._check_rate(now, len(frames))
             self._waiting_frames.extend(frames)
-            self._waiting_bytes += sum(map(len, frames))
+            self._waiting_bytes += len(frames[0]) if len(frames) == 1 else sum(map(len, frames))
             self._start_requests()
 
     def pause_writing(self) -> None:
@@ -181,23 +181,29 @@ class Connection(asyncio.BufferedProtocol):
     # In order
 
     def _start_requests(self) -> None:
-        server, waiting = self._server, self._waiting_frames
-        while waiting and self._pauses <= _FOR_READING_ONLY and self._transport is not None:
+        server, waiting, unanswered = self._server, self._waiting_frames, self._unanswered
+        while waiting and (not self._pauses or self._pauses <= _FOR_READING_ONLY) and self._transport is not None:
             frame = waiting[0]
-            kind = server.kind_of(frame)
-            if self._unanswered and (kind is None or kind != self._unanswered_kind):
+            if unanswered and not self._overlaps(server.kind_of(frame)):
                 break
             waiting.popleft()
             self._waiting_bytes -= len(frame)
-            self._unanswered_kind = kind
+            is_only = not unanswered
             if not self._start(frame):
                 break
-            if len(self._unanswered) >= server.max_requests_in_flight:
-                self.pause("in_flight")
+            if unanswered:
+                if is_only:
+                    self._unanswered_kind = server.kind_of(frame)
+                if len(unanswered) >= server.max_requests_in_flight:
+                    self.pause("in_flight")
         if self._output:
             self._flush()
         if waiting or self._pending_bytes:
             self._account_waiting()
+
+    def _overlaps(self, kind: Hashable | None) -> bool:
+        """Whether a request may begin before those that are under way are answered."""
+        return kind is not None and kind == self._unanswered_kind
 
     def _account_waiting(self) -> None:
         """Requests that wait for their turn take memory, and there is a limit to their number."""
