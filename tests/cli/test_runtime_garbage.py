@@ -25,11 +25,24 @@ for each in topics:
     weakref.finalize(each, died).atexit = False
 old = [Partition() for _ in range(60_000)]  # the first ones grow old meanwhile
 del topics, each
-more = [[] for _ in range(550_000)]
-print(alive)
+young = [[] for _ in range(60_000)]
+held_before = alive
+
+import asyncio
+async def delete() -> None:
+    runtime.COLLECT_SOON_S = 0.0
+    deleted = runtime.DeletedTopics(asyncio.get_running_loop())
+    deleted.removed(runtime.COLLECT_AFTER_PARTITIONS - 1)
+    await asyncio.sleep(0.01)
+    held_by_few = alive
+    deleted.removed(1)
+    deleted.removed(5)
+    await asyncio.sleep(0.01)
+    print(held_before, held_by_few, alive)
+asyncio.run(delete())
 """
 
 
-def test_deleted_objects_that_outlived_young_collections_are_found() -> None:
+def test_deleted_topics_that_outlived_young_collections_are_found_when_they_are_many() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=True)
-    assert int(done.stdout) == 0
+    assert done.stdout.split() == ["10000", "10000", "0"]

@@ -41,8 +41,8 @@ async def opened(url: str) -> AsyncIterator["MetaStore"]:
 
 
 async def find_stores(metadata: "MetaStore", target: str) -> "list[tuple[StoreRecord, int]]":
-    """Those of a node, by its number, or one by the beginning of its id, which may have no letters; each with the version
-    of its record."""
+    """Those of a node, by its number, or one by the beginning of its id, which may look like a number; each with the
+    version of its record."""
     from headwater.metadata import keys
 
     found = [(keys.decode_store(kv.value), kv.version) for kv in await metadata.list(keys.STORES)]

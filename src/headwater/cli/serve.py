@@ -138,7 +138,7 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
 
     from headwater.broker.server import Broker
     from headwater.cli.gateway_thread import start_gateway
-    from headwater.cli.runtime import settle_garbage_collector
+    from headwater.cli.runtime import DeletedTopics, settle_garbage_collector
     from headwater.model.replica import StoreFailed
 
     stop_asked = asyncio.Event()
@@ -160,6 +160,8 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
         say(_banner(broker, gateway))
         sys.stdout.flush()
         settle_garbage_collector()
+        deleted = DeletedTopics(loop)
+        broker.catalog.on_removed.append(lambda topic: deleted.removed(topic.partition_count))
         await _until_asked(broker, stop_asked)
     except StoreFailed as error:
         raise Problem(
