@@ -157,8 +157,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume(self, reason: str) -> None:
         self._pauses.discard(reason)
         self._start_requests()
-        if not self._pauses and self._transport is not None:
-            self._transport.resume_reading()
+        self._read_on()
 
     def close(self, fact: str, reason: str = "", mistake: Exception | None = None) -> None:
         """Close at once, with a logged fact. Unanswered requests are cancelled, nothing more is started or written,
@@ -212,8 +211,11 @@ class Connection(asyncio.BufferedProtocol):
             self.pause("backlog")
         elif "backlog" in self._pauses:
             self._pauses.discard("backlog")
-            if not self._pauses and self._transport is not None:
-                self._transport.resume_reading()
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._pauses and self._transport is not None:
+            self._transport.resume_reading()
 
     def _start(self, frame: bytearray) -> bool:
         server = self._server
