@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from headwater.broker.config import BrokerConfig
+from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.cli.main import app
 from headwater.model.cluster import Role
 

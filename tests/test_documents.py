@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.broker.config import SETTINGS
+from headwater.broker.settings.broker_config import SETTINGS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

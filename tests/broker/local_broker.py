@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from headwater.broker.config import BrokerConfig
 from headwater.broker.server import Broker
+from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.model.replica import Buffer
 from headwater.records.batch import split
 from headwater.records.build import build_batch

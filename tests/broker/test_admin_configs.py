@@ -11,7 +11,7 @@ from confluent_kafka import admin as confluent
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from raw_client import ask
 
-from headwater.broker.topic_keys import TOPIC_KEYS
+from headwater.broker.settings.topic_keys import TOPIC_KEYS
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
 from headwater.wire.messages import Message

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from share_members import on_loop
 
-from headwater.broker.broker_settings import ALL_BROKERS, BrokerSettings
-from headwater.broker.config import BY_KAFKA_NAME, SETTINGS, BrokerConfig
 from headwater.broker.config_key import ConfigSource, ConfigType
-from headwater.broker.config_resources import AlterOperation, ConfigEntry
-from headwater.broker.topic_keys import BROKER_NAMES
+from headwater.broker.settings.broker_config import BY_KAFKA_NAME, SETTINGS, BrokerConfig
+from headwater.broker.settings.broker_settings import ALL_BROKERS, BrokerSettings
+from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry
+from headwater.broker.settings.topic_keys import BROKER_NAMES
 from headwater.metadata import keys
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import Put

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater.broker.config import BrokerConfig, ConfigError
 from headwater.broker.config_key import ConfigSource
-from headwater.broker.topic_config import TopicConfig, candidates
+from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
+from headwater.broker.settings.topic_config import TopicConfig, candidates
 from headwater.model.replica import Durability
 
 

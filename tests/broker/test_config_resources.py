@@ -3,13 +3,13 @@
 import pytest
 
 from headwater.broker.config_key import ConfigSource, ConfigType
-from headwater.broker.config_resources import (
+from headwater.broker.settings.config_resources import (
     AlterOperation,
     changed,
     describe_topic,
     replaced,
 )
-from headwater.broker.topic_config import BrokerDefaults
+from headwater.broker.settings.topic_config import BrokerDefaults
 from headwater.model.errors import ErrorCode, RequestError
 
 DEFAULTS = BrokerDefaults()

@@ -11,9 +11,9 @@ import pytest
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
-from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.environment import Environment, OneStore
+from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.tail_cache import TailCache
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.effects import JoinAnswer

@@ -8,10 +8,10 @@ from share_members import on_loop
 from test_broker_settings import opened
 from test_settings_in_force import BROKER, DESCRIBE, INCREMENTAL, SET, alter, heartbeat_interval_ms
 
-from headwater.broker.config import BrokerConfig
-from headwater.broker.config_resources import AlterOperation
-from headwater.broker.group_configs import GroupConfigs
-from headwater.broker.member_keys import BOUNDS, BROKER_DEFAULTS, MEMBER_KEYS, ConsumerOverrides
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.config_resources import AlterOperation
+from headwater.broker.settings.group_configs import GroupConfigs
+from headwater.broker.settings.member_keys import BOUNDS, BROKER_DEFAULTS, MEMBER_KEYS, ConsumerOverrides
 from headwater.groups.settings import ConsumerTimes
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.broker import Broker

@@ -3,9 +3,9 @@
 import asyncio
 import uuid
 
-from headwater.broker.config import BrokerConfig
 from headwater.broker.replication_throttle import SMALLEST_READ_BYTES, ReplicationThrottle, Throttle
-from headwater.broker.topic_config import BrokerDefaults, TopicConfig
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig
 from headwater.model.ids import PartitionId
 from headwater.peers.pace import LONGEST_TURN_S
 from headwater.transport.system_clock import SystemClock

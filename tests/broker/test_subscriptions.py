@@ -10,7 +10,14 @@ from local_broker import Client, batch_of, running, settled
 
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.server import Broker
-from headwater.broker.subscription_keys import KIND, PAUSED, RETENTION, TOPIC, SubscriptionKind, parse_subscription
+from headwater.broker.settings.subscription_keys import (
+    KIND,
+    PAUSED,
+    RETENTION,
+    TOPIC,
+    SubscriptionKind,
+    parse_subscription,
+)
 from headwater.broker.subscriptions import GroupPosition, Subscriptions
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.broker.config_key import ConfigSource
-from headwater.broker.topic_config import BrokerDefaults, Candidate, TopicConfig, candidates, canonical
-from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
-from headwater.broker.topic_name import check_no_collision, check_topic_name
+from headwater.broker.settings.topic_config import BrokerDefaults, Candidate, TopicConfig, candidates, canonical
+from headwater.broker.settings.topic_keys import BROKER_NAMES, TOPIC_KEYS
+from headwater.broker.settings.topic_name import check_no_collision, check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import Durability
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 import headwater
-from headwater.broker.config import SETTINGS
+from headwater.broker.settings.broker_config import SETTINGS
 from headwater.cli.main import app
 
 SOURCES = Path(headwater.__file__).parent

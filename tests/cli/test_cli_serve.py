@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headwater.broker.config import SETTINGS, BrokerConfig
+from headwater.broker.settings.broker_config import SETTINGS, BrokerConfig
 
 SERVE = [sys.executable, "-m", "headwater.cli.main", "serve"]
 SERVE_ON_A_DISK_THAT_FAILS = """

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from headwater.broker.config import ConfigError
+from headwater.broker.settings.broker_config import ConfigError
 from headwater.testing import Broker
 
 BOTH = pytest.mark.parametrize("is_process", [False, True], ids=["thread", "process"])

@@ -12,7 +12,7 @@ from typing import Final
 
 from headwater.broker.cluster_watch import ClusterWatch
 from headwater.broker.controller_election import Mandate
-from headwater.broker.key_cache import KeyCache
+from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.cluster import Reassignment, StoreState

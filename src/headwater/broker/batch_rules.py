@@ -1,6 +1,6 @@
 """What a topic asks of a batch before it is appended: size, checksum, codec, timestamps, keys."""
 
-from headwater.broker.topic_config import TopicConfig
+from headwater.broker.settings.topic_config import TopicConfig
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import (
     BatchHeader,

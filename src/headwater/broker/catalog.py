@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from headwater.broker.carried_through import carried_through as _carried_through
 from headwater.broker.environment import Environment
 from headwater.broker.grouped_writes import GroupedWrites
 from headwater.broker.leadership import Leadership
 from headwater.broker.partition import Partition
+from headwater.broker.settings.carried_through import carried_through as _carried_through
+from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig, canonical
+from headwater.broker.settings.topic_name import check_no_collision, check_topic_name
 from headwater.broker.topic import Topic
-from headwater.broker.topic_config import BrokerDefaults, TopicConfig, canonical
-from headwater.broker.topic_name import check_no_collision, check_topic_name
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Condition, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
 from headwater.model.cluster import Reassignment

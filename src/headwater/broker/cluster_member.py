@@ -10,7 +10,6 @@ from typing import Any
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.cluster_watch import ClusterChange, ClusterWatch
-from headwater.broker.config import BrokerConfig
 from headwater.broker.controller import Controller
 from headwater.broker.copier import Copier
 from headwater.broker.neighbours import Neighbours
@@ -20,7 +19,8 @@ from headwater.broker.node_session import NodeSession, NodeSessionOptions, clust
 from headwater.broker.open_replicas import OpenReplicas
 from headwater.broker.peer_pings import peer_ping
 from headwater.broker.replication_throttle import ReplicationThrottle
-from headwater.broker.topic_config import TopicConfig
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.topic_config import TopicConfig
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.cluster import STATE_FORMAT, Node, NodeStore, Role

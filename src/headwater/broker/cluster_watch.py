@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from headwater.broker.key_cache import KeyCache
+from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import MetaStore
 from headwater.model.cluster import Controller, Node, Reassignment, StoreRecord, Topic

@@ -8,7 +8,7 @@ from typing import Any
 from headwater.broker.action_writer import ActionWriter
 from headwater.broker.cluster_watch import ClusterWatch
 from headwater.broker.controller_election import Mandate
-from headwater.broker.key_cache import KeyCache
+from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import MetaStore
 from headwater.model.ids import PartitionId, SegmentId

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from headwater.storage.segment_store import SegmentStore
 
 if TYPE_CHECKING:
-    from headwater.broker.config import BrokerConfig
+    from headwater.broker.settings.broker_config import BrokerConfig
 
 
 def log_dir(config: "BrokerConfig") -> str:

@@ -21,7 +21,7 @@ from headwater.broker.environment import Environment, OneStore
 from headwater.broker.lead_check import LeadCheck
 from headwater.broker.register import LostLeadership, Register
 from headwater.broker.replicator import Replicator
-from headwater.broker.topic_config import TopicConfig
+from headwater.broker.settings.topic_config import TopicConfig
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId, SegmentId, StoreId

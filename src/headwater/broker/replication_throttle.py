@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from headwater.broker.config import BrokerConfig
 from headwater.broker.config_key import EVERY_REPLICA
-from headwater.broker.topic_config import TopicConfig
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.topic_config import TopicConfig
 from headwater.model.clock import Clock
 from headwater.model.ids import NodeId, PartitionId
 from headwater.peers.pace import LONGEST_TURN_S

@@ -8,7 +8,7 @@ is through with them. What belongs to a transaction that has not ended stays in 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.broker.topic_config import TopicConfig
+from headwater.broker.settings.topic_config import TopicConfig
 from headwater.metadata.keys import SealedSegment
 from headwater.model.ids import Offset, SegmentId
 

@@ -5,7 +5,7 @@ taken without an id: it says that something is gone.
 """
 
 from headwater.broker.batch_rules import MAX_RECORD_ERRORS, InvalidRecords
-from headwater.broker.topic_config import TopicConfig
+from headwater.broker.settings.topic_config import TopicConfig
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import BatchHeader, CorruptBatch
 from headwater.records.compression import DecompressedTooLarge

@@ -15,19 +15,15 @@ from dataclasses import replace
 from typing import Any, Self
 
 from headwater.broker.admissions import Admissions
-from headwater.broker.broker_loggers import BrokerLoggers
-from headwater.broker.broker_settings import BrokerSettings
 from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
-from headwater.broker.config import BrokerConfig
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.environment import Environment, OneStore, Stores
 from headwater.broker.fetch_sessions import FetchSessions
 from headwater.broker.garbage_collector import GarbageCollector
 from headwater.broker.gauges import watch_broker
-from headwater.broker.group_configs import GroupConfigs
 from headwater.broker.group_health import health_page
 from headwater.broker.group_positions import GroupPositions
 from headwater.broker.metrics import Metrics
@@ -41,6 +37,10 @@ from headwater.broker.refusals import Refusals
 from headwater.broker.schema_follower import SchemaFollower
 from headwater.broker.schema_gate import SchemaGate
 from headwater.broker.segments_page import segments_page
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.broker_loggers import BrokerLoggers
+from headwater.broker.settings.broker_settings import BrokerSettings
+from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions

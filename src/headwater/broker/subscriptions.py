@@ -13,8 +13,8 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from headwater.broker.catalog import Catalog
-from headwater.broker.group_configs import GroupConfigs
 from headwater.broker.retention import Subscription
+from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.model.errors import RequestError
 from headwater.model.ids import Offset
 

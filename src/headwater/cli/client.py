@@ -109,7 +109,7 @@ def explain(
 
 def _bad_name(error: "KafkaError", topic: str) -> Problem:
     """A refused produce does not say what is wrong with a name, as a refused creation does."""
-    from headwater.broker.topic_name import check_topic_name
+    from headwater.broker.settings.topic_name import check_topic_name
     from headwater.model.errors import RequestError
 
     try:

@@ -202,8 +202,8 @@ def lost(
 def _check_roles(roles: str | None) -> None:
     if roles is None:
         return
-    from headwater.broker.setting import ConfigError
-    from headwater.broker.setting import roles as read_roles
+    from headwater.broker.settings.setting import ConfigError
+    from headwater.broker.settings.setting import roles as read_roles
 
     try:
         read_roles(roles)

@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any
 
-from headwater.broker.config import SETTINGS, BrokerConfig
-from headwater.broker.setting import Address, Section
+from headwater.broker.settings.broker_config import SETTINGS, BrokerConfig
+from headwater.broker.settings.setting import Address, Section
 
 COMMENT_WIDTH = 110
 WITHOUT_DEFAULT = {

@@ -38,7 +38,7 @@ def gateway(
     log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")] = False,
 ) -> None:
     """Serve HTTP beside a cluster: REST, push, schema registry and console."""
-    from headwater.broker.setting import Address, ConfigError
+    from headwater.broker.settings.setting import Address, ConfigError
     from headwater.cli.logs import LEVELS, start_logging
     from headwater.cli.runtime import new_event_loop, settle_garbage_collector, tune_interpreter
     from headwater.gateway.config import GatewayConfig

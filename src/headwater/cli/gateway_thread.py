@@ -12,7 +12,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
     config = broker.config
     if config.http is None:
         return None
-    from headwater.broker.setting import Address
+    from headwater.broker.settings.setting import Address
     from headwater.cli.own_pages import OwnPages
     from headwater.cli.runtime import new_event_loop
     from headwater.gateway.config import GatewayConfig

@@ -21,8 +21,8 @@ from headwater.cli.output import Problem, say
 if TYPE_CHECKING:
     import asyncio
 
-    from headwater.broker.config import BrokerConfig
     from headwater.broker.server import Broker
+    from headwater.broker.settings.broker_config import BrokerConfig
     from headwater.gateway.server import GatewayThread
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -115,7 +115,7 @@ def serve(
     tune_interpreter()
     import asyncio
 
-    from headwater.broker.config import BrokerConfig, ConfigError
+    from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
     from headwater.cli.runtime import new_event_loop
 
     start_logging(log_level, as_json=log_json)

@@ -63,8 +63,8 @@ class BrokerThread:
             self._settled.set()
 
     async def _serve(self) -> None:
-        from headwater.broker.config import BrokerConfig
         from headwater.broker.server import Broker
+        from headwater.broker.settings.broker_config import BrokerConfig
 
         broker = await Broker.start(BrokerConfig.load(None, **self._config))
         self._loop = asyncio.get_running_loop()

@@ -44,7 +44,7 @@ class Cluster:
         **config: Any,
     ) -> None:
         """Logs are below `directory`, and data, unless `data_dirs` says where. `config` is for every node: fields of
-        `headwater.broker.config.BrokerConfig`."""
+        `headwater.broker.settings.broker_config.BrokerConfig`."""
         self._directory = directory
         self._etcd_members = etcd_members
         self._network = network

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.broker.config_resources import describe_topic
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.settings.config_resources import describe_topic
 from headwater.broker.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId

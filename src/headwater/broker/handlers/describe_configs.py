@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.config import Address
-from headwater.broker.config_resources import (
+from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.settings.broker_config import Address
+from headwater.broker.settings.config_resources import (
     ConfigEntry,
     ResourceType,
     describe_overrides,
     describe_topic,
     refuse_kind,
 )
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.topic_name import check_topic_name
+from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 

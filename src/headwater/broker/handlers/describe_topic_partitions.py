@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.authorized_operations import ON_TOPIC
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.handlers.metadata import describe
-from headwater.broker.topic_name import check_topic_name
+from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import RequestError
 from headwater.wire.messages import Message
 from headwater.wire.schema import NULL_UUID

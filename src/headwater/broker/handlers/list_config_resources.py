@@ -4,8 +4,8 @@ there are none; version 1 takes the types to list, and none means all.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.config_resources import ResourceType
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.settings.config_resources import ResourceType
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message
 

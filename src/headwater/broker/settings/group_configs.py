@@ -19,11 +19,11 @@ from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote, unquote
 
-from headwater.broker.config import BrokerConfig
 from headwater.broker.config_key import ConfigKey, ConfigSource, shown
-from headwater.broker.config_resources import AlterOperation, ConfigEntry, describe_group, list_with
-from headwater.broker.key_cache import KeyCache
-from headwater.broker.member_keys import (
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry, describe_group, list_with
+from headwater.broker.settings.key_cache import KeyCache
+from headwater.broker.settings.member_keys import (
     BROKER_DEFAULTS,
     MEMBER_KEYS,
     STREAMS_PREFIX,
@@ -31,10 +31,10 @@ from headwater.broker.member_keys import (
     check_members,
     parse_members,
 )
-from headwater.broker.push_keys import PUSH_KEYS, check_push
-from headwater.broker.subscription_keys import SUBSCRIPTION_KEYS, SubscriptionSettings, parse_subscription
-from headwater.broker.topic_config import Candidate
-from headwater.broker.topic_name import MAX_NAME_CHARS
+from headwater.broker.settings.push_keys import PUSH_KEYS, check_push
+from headwater.broker.settings.subscription_keys import SUBSCRIPTION_KEYS, SubscriptionSettings, parse_subscription
+from headwater.broker.settings.topic_config import Candidate
+from headwater.broker.settings.topic_name import MAX_NAME_CHARS
 from headwater.groups.settings import ConsumerTimes
 from headwater.groups.share import ShareSettings
 from headwater.metadata import keys

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
-from headwater.broker.config_resources import ResourceType
-from headwater.broker.topic_name import check_topic_name
+from headwater.broker.settings.config_resources import ResourceType
+from headwater.broker.settings.topic_name import check_topic_name
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message

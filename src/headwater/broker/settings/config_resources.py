@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.broker.config_key import ConfigKey, ConfigSource, ConfigType, shown
-from headwater.broker.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
-from headwater.broker.topic_keys import ALIASES, TOPIC_KEYS
+from headwater.broker.settings.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
+from headwater.broker.settings.topic_keys import ALIASES, TOPIC_KEYS
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.queues.group_keys import GroupKey
 

@@ -19,7 +19,7 @@ from headwater.broker.config_key import (
     one_of,
     shown,
 )
-from headwater.broker.topic_name import check_topic_name
+from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
 
 TOPIC: Final = "headwater.subscription.topic"

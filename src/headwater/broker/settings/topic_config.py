@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 
 from headwater.broker.config_key import ConfigSource, InvalidValue, Value, shown
-from headwater.broker.topic_keys import ALIASES, DURABILITY, TOPIC_KEYS
-from headwater.broker.topic_name import check_topic_name as check_topic_name
+from headwater.broker.settings.topic_keys import ALIASES, DURABILITY, TOPIC_KEYS
+from headwater.broker.settings.topic_name import check_topic_name as check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import Durability
 

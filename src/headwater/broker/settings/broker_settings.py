@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from headwater.broker.carried_through import carried_through
-from headwater.broker.config import BY_KAFKA_NAME, SETTINGS, BrokerConfig
 from headwater.broker.config_key import ConfigSource, ConfigType, InvalidValue, shown
-from headwater.broker.config_resources import AlterOperation, ConfigEntry, list_with
-from headwater.broker.key_cache import KeyCache
-from headwater.broker.setting import ConfigError
-from headwater.broker.topic_config import BrokerDefaults, Candidate
-from headwater.broker.topic_keys import BROKER_NAMES, TOPIC_KEYS
+from headwater.broker.settings.broker_config import BY_KAFKA_NAME, SETTINGS, BrokerConfig
+from headwater.broker.settings.carried_through import carried_through
+from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry, list_with
+from headwater.broker.settings.key_cache import KeyCache
+from headwater.broker.settings.setting import ConfigError
+from headwater.broker.settings.topic_config import BrokerDefaults, Candidate
+from headwater.broker.settings.topic_keys import BROKER_NAMES, TOPIC_KEYS
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headwater.broker.config import BY_KAFKA_NAME, BrokerConfig
 from headwater.broker.config_key import MAX_INT, ConfigKey, ConfigType, InvalidValue, always_false, integer, shown
+from headwater.broker.settings.broker_config import BY_KAFKA_NAME, BrokerConfig
 from headwater.groups.settings import ConsumerTimes
 from headwater.model.errors import ErrorCode, RequestError
 
