@@ -1,6 +1,6 @@
 import pytest
 
-from headwater.broker.chain import Chain, EpochStart
+from headwater.broker.log.segment_chain import Chain, EpochStart
 from headwater.metadata.keys import OpenSegment, SealedSegment
 from headwater.model.ids import SegmentId, StoreId
 

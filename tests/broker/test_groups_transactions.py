@@ -10,7 +10,7 @@ from test_groups_coordinator import Node, commit_request, committed, ready, refu
 
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch

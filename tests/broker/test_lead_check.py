@@ -2,8 +2,8 @@
 
 import asyncio
 
-from headwater.broker.lead_check import VALID_S, LeadCheck
-from headwater.broker.register import LostLeadership
+from headwater.broker.log.lead_check import VALID_S, LeadCheck
+from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.metadata.store import Unavailable
 from headwater.testing.clock import ManualClock
 

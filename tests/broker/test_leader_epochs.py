@@ -2,8 +2,8 @@
 
 import pytest
 
-from headwater.broker.chain import EpochStart
-from headwater.broker.leader_epochs import UNDEFINED, end_of_epoch
+from headwater.broker.log.leader_epochs import UNDEFINED, end_of_epoch
+from headwater.broker.log.segment_chain import EpochStart
 
 # Epochs 3, 5 and 6 wrote; 4 did not.
 STARTS = [EpochStart(3, 100), EpochStart(5, 150), EpochStart(6, 180)]

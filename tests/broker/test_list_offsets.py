@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from local_broker import LIST_OFFSETS, batch_of, running
 
-from headwater.broker.offset_search import find_timestamp
+from headwater.broker.log.offset_search import find_timestamp
 from headwater.model.errors import ErrorCode
 from headwater.testing.files import MemoryFiles
 from headwater.wire.messages import Message

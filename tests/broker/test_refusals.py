@@ -6,7 +6,7 @@ from pathlib import Path
 
 from local_broker import running
 
-from headwater.broker.refusals import LIFETIME_S, MAX_REMEMBERED, Refusals
+from headwater.broker.log.refused_batches import LIFETIME_S, MAX_REMEMBERED, Refusals
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.records.batch import BatchHeader, parse_header

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cluster_fakes import metadata_store
 
-from headwater.broker.register import LostLeadership, Register
+from headwater.broker.log.partition_metadata import LostLeadership, Register
 from headwater.metadata import keys
 from headwater.metadata.store import Is, Put
 from headwater.model.ids import PartitionId, SegmentId, StoreId

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.broker.tail_cache import Tail, TailCache
+from headwater.broker.log.tail_cache import Tail, TailCache
 
 
 def filled(cache: TailCache, *batches: tuple[int, int, bytes]) -> Tail:

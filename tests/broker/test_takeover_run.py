@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.environment import Environment, OneStore
-from headwater.broker.tail_cache import TailCache
-from headwater.broker.takeover_run import Deposed, TakeoverRun
+from headwater.broker.log.node_ports import Environment, OneStore
+from headwater.broker.log.tail_cache import TailCache
+from headwater.broker.log.takeover_runner import Deposed, TakeoverRun
 from headwater.metadata import keys
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import KV, MetaStore, Put

@@ -9,8 +9,8 @@ import pytest
 from local_broker import Client, batch_of, running, start
 from transactors import Transactor, committed_values, partition_of, read_committed, roll, stable_offset
 
-from headwater.broker import partition as partition_module
-from headwater.broker.batch_rules import admit
+from headwater.broker.log import partition as partition_module
+from headwater.broker.log.batch_rules import admit
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, Codec, parse_header, split
 from headwater.records.record import Record

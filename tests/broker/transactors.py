@@ -7,7 +7,7 @@ from typing import Any
 
 from local_broker import FETCH, LIST_OFFSETS, Client
 
-from headwater.broker.partition import Appended, Partition
+from headwater.broker.log.partition import Appended, Partition
 from headwater.broker.server import Broker
 from headwater.records.batch import TRANSACTIONAL, parse_header, split
 from headwater.records.build import build_batch

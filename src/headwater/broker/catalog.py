@@ -12,10 +12,10 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from headwater.broker.environment import Environment
 from headwater.broker.grouped_writes import GroupedWrites
 from headwater.broker.leadership import Leadership
-from headwater.broker.partition import Partition
+from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.partition import Partition
 from headwater.broker.settings.carried_through import carried_through as _carried_through
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig, canonical
 from headwater.broker.settings.topic_name import check_no_collision, check_topic_name

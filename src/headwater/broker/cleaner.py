@@ -11,9 +11,9 @@ from functools import partial
 
 from headwater.broker.catalog import Catalog
 from headwater.broker.compactor import Compaction, dirty_log, is_due
-from headwater.broker.environment import Environment
-from headwater.broker.partition import Partition
-from headwater.broker.register import LostLeadership
+from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.partition import Partition
+from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.broker.retention import Subscription, is_consumed, is_expired, retention_start
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.subscriptions import Wanted

@@ -19,9 +19,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from headwater.broker.environment import Environment
-from headwater.broker.partition import Partition
-from headwater.broker.register import MAX_SEGMENTS_PER_CHANGE, SegmentsChanged
+from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.partition import Partition
+from headwater.broker.log.partition_metadata import MAX_SEGMENTS_PER_CHANGE, SegmentsChanged
 from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.replica import Buffer, CorruptReplica, NoSpace, StoreError
 from headwater.model.segments import SealedSegment

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from headwater.broker.alarm import Alarm
 from headwater.broker.catalog import Catalog
 from headwater.broker.group_log import GroupLog
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.state_topic import StateTopic
 from headwater.broker.subscriptions import GroupPosition

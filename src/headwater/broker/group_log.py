@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.broker.record_log import RecordLog, Spawn
 from headwater.broker.replies import give
 from headwater.groups.effects import Effects

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from headwater.broker.environment import Environment
-from headwater.broker.partition import Partition
-from headwater.broker.register import Metadata, Writes
-from headwater.broker.takeover_run import TakenOver, TakeoverRun
+from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.partition import Partition
+from headwater.broker.log.partition_metadata import Metadata, Writes
+from headwater.broker.log.takeover_runner import TakenOver, TakeoverRun
 from headwater.broker.topic import Topic
 from headwater.metadata import keys
 from headwater.metadata.store import Unavailable, Unknown

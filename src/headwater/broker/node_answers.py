@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headwater.broker import node_calls
+from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Kind
-from headwater.broker.partition import Partition
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

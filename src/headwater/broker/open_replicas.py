@@ -9,8 +9,8 @@ import asyncio
 from typing import Final
 
 from headwater.broker.catalog import Catalog
+from headwater.broker.log.partition import Partition
 from headwater.broker.neighbours import Neighbours
-from headwater.broker.partition import Partition
 from headwater.model.ids import StoreId
 
 LOOK_EVERY_S: Final = 1.0

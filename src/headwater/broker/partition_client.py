@@ -2,9 +2,9 @@
 
 from headwater.broker import node_calls
 from headwater.broker.catalog import Catalog
+from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Kind, ReadBatches
 from headwater.broker.node_client import Lane, NodeClient
-from headwater.broker.partition import Partition
 from headwater.model.ids import Offset, PartitionId
 from headwater.records.batch import parse_header
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.model.clock import Clock
 from headwater.model.errors import RequestError
 from headwater.model.replica import StoreError, StoreFailed

@@ -4,7 +4,7 @@ Subjects are named after the topic: `orders-value` for the values of `orders`, `
 taken without an id: it says that something is gone.
 """
 
-from headwater.broker.batch_rules import MAX_RECORD_ERRORS, InvalidRecords
+from headwater.broker.log.batch_rules import MAX_RECORD_ERRORS, InvalidRecords
 from headwater.broker.settings.topic_config import TopicConfig
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import BatchHeader, CorruptBatch

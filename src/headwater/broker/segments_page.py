@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.broker.topic import Topic
 from headwater.metadata import keys
 from headwater.metadata.store import KV

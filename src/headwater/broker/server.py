@@ -20,12 +20,14 @@ from headwater.broker.cleaner import Cleaner
 from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
-from headwater.broker.environment import Environment, OneStore, Stores
 from headwater.broker.fetch_sessions import FetchSessions
 from headwater.broker.garbage_collector import GarbageCollector
 from headwater.broker.gauges import watch_broker
 from headwater.broker.group_health import health_page
 from headwater.broker.group_positions import GroupPositions
+from headwater.broker.log.node_ports import Environment, OneStore, Stores
+from headwater.broker.log.refused_batches import Refusals
+from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.metrics import Metrics
 from headwater.broker.metrics_server import MetricsServer
 from headwater.broker.neighbours import Neighbours
@@ -33,7 +35,6 @@ from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.node_calls import Kind
 from headwater.broker.node_client import Lane, NodeClient
 from headwater.broker.producer_ids import ProducerIds
-from headwater.broker.refusals import Refusals
 from headwater.broker.schema_follower import SchemaFollower
 from headwater.broker.schema_gate import SchemaGate
 from headwater.broker.segments_page import segments_page
@@ -44,7 +45,6 @@ from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions
-from headwater.broker.tail_cache import TailCache
 from headwater.broker.timed_files import TimedFiles
 from headwater.broker.topic import Topic
 from headwater.broker.transaction_coordinator import TransactionCoordinator

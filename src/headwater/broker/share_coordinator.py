@@ -17,10 +17,10 @@ from headwater.broker.alarm import Alarm
 from headwater.broker.catalog import Catalog
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dead_letters import DeadLetters
+from headwater.broker.log.offset_search import find_timestamp
+from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, ShareKey
 from headwater.broker.node_client import NodeClient
-from headwater.broker.offset_search import find_timestamp
-from headwater.broker.partition import Partition
 from headwater.broker.queue_log import QueueLog
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.group_configs import GroupConfigs

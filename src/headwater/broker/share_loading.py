@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, ShareKey
-from headwater.broker.partition import Partition
 from headwater.broker.record_log import Spawn
 from headwater.broker.share_states import LOAD_WAIT_S, ShareStates
 from headwater.model.errors import ErrorCode, RequestError

@@ -28,8 +28,8 @@ from functools import partial
 from itertools import count
 from typing import TypeVar
 
+from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, ShareKey, StateEntry, StateWrite
-from headwater.broker.partition import Partition
 from headwater.broker.record_log import RecordLog, Spawn
 from headwater.broker.share_keys import MAX_CHANGES, Kind, StateKey
 from headwater.broker.share_keys import decode as decode_key

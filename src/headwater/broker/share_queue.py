@@ -18,8 +18,8 @@ from collections.abc import Container, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headwater.broker.log.partition import Partition, Watcher
 from headwater.broker.node_calls import ShareKey
-from headwater.broker.partition import Partition, Watcher
 from headwater.broker.queue_log import QueueLog
 from headwater.broker.record_facts import BatchFacts
 from headwater.model.ids import Offset

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from headwater.broker import node_calls
 from headwater.broker.catalog import Catalog
+from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, Kind, ShareKey, StateWrite
 from headwater.broker.node_client import Lane, NodeClient
-from headwater.broker.partition import Partition
 from headwater.broker.record_log import Spawn
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.share_log import ShareLog

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.broker.settings.topic_config import TopicConfig
 from headwater.model.cluster import INTERNAL_TOPICS, Reassignment
 from headwater.model.errors import ErrorCode, RequestError

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 from headwater.broker.alarm import Alarm
 from headwater.broker.catalog import Catalog
 from headwater.broker.coordinator import GroupCoordinator
+from headwater.broker.log.partition import Partition
 from headwater.broker.marker_writer import MarkerWriter
 from headwater.broker.node_client import NodeClient
-from headwater.broker.partition import Partition
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.record_log import Spawn
 from headwater.broker.settings.broker_config import BrokerConfig

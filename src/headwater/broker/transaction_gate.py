@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from headwater.broker.admissions import Admissions, Asked
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.transactions.requests import AddPartitions

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.broker.record_log import RecordLog, Spawn
 from headwater.broker.replies import give
 from headwater.model.clock import Clock

@@ -7,7 +7,7 @@ other. A partition that is named for several directories has the last one, as in
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.log_dir import log_dir, replica_sizes
+from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message

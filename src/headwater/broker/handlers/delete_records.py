@@ -8,8 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.partition import Partition
-from headwater.broker.register import LostLeadership
+from headwater.broker.log.partition import Partition
+from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.broker.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError

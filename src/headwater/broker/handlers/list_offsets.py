@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.offset_search import find_max_timestamp, find_timestamp
-from headwater.broker.partition import Partition
+from headwater.broker.log.offset_search import find_max_timestamp, find_timestamp
+from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 

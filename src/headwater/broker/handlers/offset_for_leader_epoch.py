@@ -4,9 +4,9 @@ it has read was truncated (KIP-320). Here nothing that was readable ever is; the
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.chain import EpochStart
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.leader_epochs import end_of_epoch
+from headwater.broker.log.leader_epochs import end_of_epoch
+from headwater.broker.log.segment_chain import EpochStart
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message

@@ -7,9 +7,9 @@ otherwise sends its batches uncompressed (KAFKA-18659).
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.broker.batch_rules import InvalidRecords, admit
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.partition import Partition
+from headwater.broker.log.batch_rules import InvalidRecords, admit
+from headwater.broker.log.partition import Partition
 from headwater.broker.schema_gate import Turn as SchemaTurn
 from headwater.broker.schema_rules import check_schemas
 from headwater.broker.transaction_gate import Entrant, Question, Turn

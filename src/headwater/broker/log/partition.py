@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from headwater.broker.committed_log import CommittedLog
-from headwater.broker.environment import Environment, OneStore
-from headwater.broker.lead_check import LeadCheck
-from headwater.broker.register import LostLeadership, Register
-from headwater.broker.replicator import Replicator
+from headwater.broker.log.committed_log import CommittedLog
+from headwater.broker.log.lead_check import LeadCheck
+from headwater.broker.log.node_ports import Environment, OneStore
+from headwater.broker.log.partition_metadata import LostLeadership, Register
+from headwater.broker.log.replicator import Replicator
 from headwater.broker.settings.topic_config import TopicConfig
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from headwater.broker.environment import Environment
-from headwater.broker.register import LostLeadership, Register
+from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.partition_metadata import LostLeadership, Register
 from headwater.metadata.store import Unavailable
 from headwater.model.ids import Offset, PartitionId, StoreId
 from headwater.model.replica import (

@@ -8,7 +8,7 @@ reader back to the start of the log, or to its end.
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from headwater.broker.register import LostLeadership
+from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.ids import Offset

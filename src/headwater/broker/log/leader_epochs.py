@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from headwater.broker.chain import EpochStart
+from headwater.broker.log.segment_chain import EpochStart
 from headwater.model.ids import LeaderEpoch, Offset
 
 UNDEFINED: tuple[LeaderEpoch, Offset] = (-1, -1)

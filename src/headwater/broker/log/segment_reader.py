@@ -6,7 +6,7 @@ A replica that cannot be reached, is gone or is damaged costs a try; only when n
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias, TypeVar
 
-from headwater.broker.environment import Environment
+from headwater.broker.log.node_ports import Environment
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, Store, StoreError, StoreFailed, UnknownSegment
 from headwater.model.segments import OpenSegment, SealedSegment

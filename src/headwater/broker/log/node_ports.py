@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
-from headwater.broker.tail_cache import TailCache
+from headwater.broker.log.tail_cache import TailCache
 from headwater.model.clock import Clock
 from headwater.model.ids import NodeId, SegmentId, StoreId
 from headwater.model.replica import LocalStore, Store, StoreUnreachable

@@ -10,12 +10,12 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headwater.broker.chain import Chain, gap
-from headwater.broker.environment import Environment
-from headwater.broker.partition import Begun
-from headwater.broker.register import Metadata, Register, Writes, what_happened
-from headwater.broker.replicator import refusal
-from headwater.broker.segment_reader import SegmentReader
+from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.partition import Begun
+from headwater.broker.log.partition_metadata import Metadata, Register, Writes, what_happened
+from headwater.broker.log.replicator import refusal
+from headwater.broker.log.segment_chain import Chain, gap
+from headwater.broker.log.segment_reader import SegmentReader
 from headwater.metadata import keys
 from headwater.metadata.store import Is, Operation, Put, Unavailable, Unknown
 from headwater.model.ids import Offset, PartitionId, SegmentId

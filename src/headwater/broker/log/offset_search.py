@@ -4,7 +4,7 @@ within the last step record by record."""
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from headwater.broker.partition import Partition
+from headwater.broker.log.partition import Partition
 from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.segments import OpenSegment, SealedSegment
 from headwater.records.batch import BatchHeader, batches

@@ -5,10 +5,10 @@ which every transaction has ended. Readers of committed records stop there, and 
 what they read. Batches come from the tail in memory, or from a replica of the segment that holds them.
 """
 
-from headwater.broker.environment import Environment
-from headwater.broker.register import Register
-from headwater.broker.segment_reader import SegmentReader
-from headwater.broker.tail_cache import Tail
+from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.partition_metadata import Register
+from headwater.broker.log.segment_reader import SegmentReader
+from headwater.broker.log.tail_cache import Tail
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, NodeId, Offset
 from headwater.model.replica import Buffer, UnknownSegment

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from headwater.broker.chain import Chain
+from headwater.broker.log.segment_chain import Chain
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Condition, Del, Has, Is, Operation, Put, Txn, Unavailable, Unknown
 from headwater.model.ids import Offset, PartitionId, SegmentId
