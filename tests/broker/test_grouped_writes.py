@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.grouped_writes import AT_ONCE, MAX_OPERATIONS, GroupedWrites
+from headwater.broker.topics.grouped_writes import AT_ONCE, MAX_OPERATIONS, GroupedWrites
 from headwater.metadata.store import Condition, Is, Operation, Put, Txn, Unavailable, Unknown
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.log.node_ports import Environment, OneStore
 from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.topics.catalog import Catalog
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.effects import JoinAnswer
 from headwater.groups.members import MemberProtocol

@@ -18,10 +18,10 @@ from transactors import until
 from headwater.broker import transaction_log
 from headwater.broker.coordinator import OFFSETS_TOPIC
 from headwater.broker.group_log import GroupLog
-from headwater.broker.leadership import Leadership
 from headwater.broker.server import Broker
 from headwater.broker.share_states import STATE_TOPIC
-from headwater.broker.topic import Topic
+from headwater.broker.topics.leadership import Leadership
+from headwater.broker.topics.topic import Topic
 from headwater.model.errors import RequestError
 from headwater.testing.files import MemoryFiles
 from headwater.transactions.transaction import TransactionState

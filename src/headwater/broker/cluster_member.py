@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.cluster_watch import ClusterChange, ClusterWatch
 from headwater.broker.controller import Controller
 from headwater.broker.copier import Copier
@@ -21,6 +20,7 @@ from headwater.broker.peer_pings import peer_ping
 from headwater.broker.replication_throttle import ReplicationThrottle
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.topic_config import TopicConfig
+from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.cluster import STATE_FORMAT, Node, NodeStore, Role

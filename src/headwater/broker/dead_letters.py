@@ -21,12 +21,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from operator import attrgetter
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.node_client import NodeClient
 from headwater.broker.partition_client import PartitionClient
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.share_queue import ShareQueue
-from headwater.broker.topic import Topic
+from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError

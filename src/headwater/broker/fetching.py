@@ -16,9 +16,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.fetch_sessions import SessionPartition
 from headwater.broker.log.partition import Partition, Watcher
+from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, StoreError

@@ -10,11 +10,11 @@ from collections.abc import Collection
 from itertools import count
 
 from headwater.broker import node_calls
-from headwater.broker.catalog import Catalog
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.late_markers import LateMarkers
 from headwater.broker.node_calls import Kind, Marker
 from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.topics.catalog import Catalog
 from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

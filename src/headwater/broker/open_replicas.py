@@ -8,9 +8,9 @@ tells when that is over.
 import asyncio
 from typing import Final
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.log.partition import Partition
 from headwater.broker.neighbours import Neighbours
+from headwater.broker.topics.catalog import Catalog
 from headwater.model.ids import StoreId
 
 LOOK_EVERY_S: Final = 1.0

@@ -1,10 +1,10 @@
 """Records of any partition, wherever it is led: for what the broker itself writes to topics of its users."""
 
 from headwater.broker import node_calls
-from headwater.broker.catalog import Catalog
 from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Kind, ReadBatches
 from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.topics.catalog import Catalog
 from headwater.model.ids import Offset, PartitionId
 from headwater.records.batch import parse_header
 

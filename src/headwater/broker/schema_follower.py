@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.node_client import NodeClient
 from headwater.broker.partition_client import PartitionClient
-from headwater.broker.topic import Topic
+from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.topic import Topic
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, TopicId

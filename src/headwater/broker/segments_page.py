@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.topic import Topic
+from headwater.broker.topics.topic import Topic
 from headwater.metadata import keys
 from headwater.metadata.store import KV
 from headwater.model.ids import NodeId, StoreId

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 from headwater.broker.admissions import Admissions
-from headwater.broker.catalog import Catalog
 from headwater.broker.cleaner import Cleaner
 from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
 from headwater.broker.coordinator import GroupCoordinator
@@ -46,7 +45,8 @@ from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.subscriptions import Subscriptions
 from headwater.broker.timed_files import TimedFiles
-from headwater.broker.topic import Topic
+from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.topic import Topic
 from headwater.broker.transaction_coordinator import TransactionCoordinator
 from headwater.broker.transaction_gate import TransactionGate
 from headwater.metadata import keys

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headwater.broker import node_calls
-from headwater.broker.catalog import Catalog
 from headwater.broker.node_calls import Kind, ShareOffset
 from headwater.broker.node_client import NOT_REACHED, Lane, NodeClient
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.share_queue import ShareQueue
+from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId, TopicId
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from headwater.broker.alarm import Alarm
-from headwater.broker.catalog import Catalog
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dead_letters import DeadLetters
 from headwater.broker.log.offset_search import find_timestamp
@@ -32,7 +31,8 @@ from headwater.broker.share_states import ShareStates
 from headwater.broker.steady_time import SteadyTime
 from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
-from headwater.broker.topic import Topic
+from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.topic import Topic
 from headwater.model.clock import Clock
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError

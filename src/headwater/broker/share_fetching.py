@@ -15,11 +15,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.node_client import NOT_REACHED
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
 from headwater.broker.share_sessions import ShareSession
+from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId
 from headwater.model.replica import Buffer, StoreError

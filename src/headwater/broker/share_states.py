@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from headwater.broker import node_calls
-from headwater.broker.catalog import Catalog
 from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, Kind, ShareKey, StateWrite
 from headwater.broker.node_client import Lane, NodeClient
@@ -16,7 +15,8 @@ from headwater.broker.record_log import Spawn
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.share_log import ShareLog
 from headwater.broker.state_topic import StateTopic
-from headwater.broker.topic import Topic
+from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.topic import Topic
 from headwater.model.clock import Clock
 from headwater.model.errors import RequestError
 from headwater.model.ids import LeaderEpoch, PartitionId, TopicId

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from headwater.broker.alarm import Alarm
-from headwater.broker.catalog import Catalog
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.log.partition import Partition
 from headwater.broker.marker_writer import MarkerWriter
@@ -21,6 +20,7 @@ from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.record_log import Spawn
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.state_topic import StateTopic
+from headwater.broker.topics.catalog import Catalog
 from headwater.broker.transaction_log import TransactionLog
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError

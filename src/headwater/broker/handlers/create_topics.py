@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.settings.config_resources import describe_topic
-from headwater.broker.topic import Topic
+from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId
 from headwater.wire.messages import Message

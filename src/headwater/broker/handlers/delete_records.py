@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import LostLeadership
-from headwater.broker.topic import Topic
+from headwater.broker.topics.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.node_calls import ShareOffset
-from headwater.broker.topic import Topic
+from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message

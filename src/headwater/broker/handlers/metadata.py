@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.neighbours import Neighbours
-from headwater.broker.topic import Topic
+from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId
 from headwater.model.segments import Head

@@ -5,8 +5,8 @@ what it reads (KIP-932). Version 0 was never stable and is not served.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headwater.broker.catalog import Catalog
 from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.topics.catalog import Catalog
 from headwater.groups.share import JOIN_EPOCH, ShareHeartbeat
 from headwater.groups.share_assignor import TopicPartition
 from headwater.model.errors import ErrorCode, RequestError

@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from headwater.broker.grouped_writes import GroupedWrites
-from headwater.broker.leadership import Leadership
 from headwater.broker.log.node_ports import Environment
 from headwater.broker.log.partition import Partition
 from headwater.broker.settings.carried_through import carried_through as _carried_through
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig, canonical
 from headwater.broker.settings.topic_name import check_no_collision, check_topic_name
-from headwater.broker.topic import Topic
+from headwater.broker.topics.grouped_writes import GroupedWrites
+from headwater.broker.topics.leadership import Leadership
+from headwater.broker.topics.topic import Topic
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Condition, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
 from headwater.model.cluster import Reassignment

@@ -15,7 +15,7 @@ from headwater.broker.log.node_ports import Environment
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import Metadata, Writes
 from headwater.broker.log.takeover_runner import TakenOver, TakeoverRun
-from headwater.broker.topic import Topic
+from headwater.broker.topics.topic import Topic
 from headwater.metadata import keys
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.ids import PartitionId, SegmentId, TopicId
