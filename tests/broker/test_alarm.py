@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from transactors import until
 
-from headwater.broker.alarm import Alarm
+from headwater.broker.state.deadline_timer import Alarm
 
 
 class Clock:

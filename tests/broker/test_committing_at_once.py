@@ -10,7 +10,7 @@ from local_broker import batch_of, running
 from transactors import Transactor, committed_values, partition_of, until
 
 from headwater.broker.log.partition import Appended, Partition
-from headwater.broker.record_log import RecordLog
+from headwater.broker.state.record_log import RecordLog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch

@@ -1,6 +1,6 @@
 """Time for leases: forward with the wall clock, and on without it."""
 
-from headwater.broker.steady_time import SteadyTime
+from headwater.broker.state.steady_time import SteadyTime
 
 
 class Clocks:

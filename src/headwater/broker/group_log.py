@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.record_log import RecordLog, Spawn
 from headwater.broker.replies import give
+from headwater.broker.state.record_log import RecordLog, Spawn
 from headwater.groups.effects import Effects
 from headwater.groups.event_records import decode, encode
 from headwater.groups.settings import GroupSettings

@@ -16,8 +16,8 @@ from typing import Protocol
 
 from headwater.broker.node_calls import Claimed, ShareKey, StateEntry, StateWrite
 from headwater.broker.node_client import NOT_REACHED
-from headwater.broker.record_log import Spawn
 from headwater.broker.share_keys import MAX_CHANGES
+from headwater.broker.state.record_log import Spawn
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch
 from headwater.queues.event_bytes import encode

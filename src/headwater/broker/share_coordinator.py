@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
-from headwater.broker.alarm import Alarm
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dead_letters import DeadLetters
 from headwater.broker.log.offset_search import find_timestamp
@@ -28,7 +27,8 @@ from headwater.broker.share_loading import ShareLoading
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.share_sessions import ShareSession, ShareSessions
 from headwater.broker.share_states import ShareStates
-from headwater.broker.steady_time import SteadyTime
+from headwater.broker.state.deadline_timer import Alarm
+from headwater.broker.state.steady_time import SteadyTime
 from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
 from headwater.broker.topics.catalog import Catalog

@@ -8,7 +8,7 @@ from headwater.broker import node_calls
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.node_calls import Kind
 from headwater.broker.node_client import Lane, NodeClient
-from headwater.broker.record_log import Spawn
+from headwater.broker.state.record_log import Spawn
 from headwater.groups.share import ShareSettings
 from headwater.model.errors import RequestError
 from headwater.transport.facts import log_fact

@@ -12,8 +12,8 @@ from typing import Final
 
 from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, ShareKey
-from headwater.broker.record_log import Spawn
 from headwater.broker.share_states import LOAD_WAIT_S, ShareStates
+from headwater.broker.state.record_log import Spawn
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.transport.facts import log_fact

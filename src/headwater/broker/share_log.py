@@ -30,9 +30,9 @@ from typing import TypeVar
 
 from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, ShareKey, StateEntry, StateWrite
-from headwater.broker.record_log import RecordLog, Spawn
 from headwater.broker.share_keys import MAX_CHANGES, Kind, StateKey
 from headwater.broker.share_keys import decode as decode_key
+from headwater.broker.state.record_log import RecordLog, Spawn
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, PartitionId, TopicId

@@ -11,10 +11,10 @@ from headwater.broker import node_calls
 from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, Kind, ShareKey, StateWrite
 from headwater.broker.node_client import Lane, NodeClient
-from headwater.broker.record_log import Spawn
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.share_log import ShareLog
-from headwater.broker.state_topic import StateTopic
+from headwater.broker.state.record_log import Spawn
+from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.model.clock import Clock

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from headwater.broker.alarm import Alarm
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.log.partition import Partition
 from headwater.broker.marker_writer import MarkerWriter
 from headwater.broker.node_client import NodeClient
 from headwater.broker.producer_ids import ProducerIds
-from headwater.broker.record_log import Spawn
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.state_topic import StateTopic
+from headwater.broker.state.deadline_timer import Alarm
+from headwater.broker.state.record_log import Spawn
+from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.transaction_log import TransactionLog
 from headwater.model.clock import Clock

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.record_log import RecordLog, Spawn
 from headwater.broker.replies import give
+from headwater.broker.state.record_log import RecordLog, Spawn
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment, moment

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.record_log import Spawn
+from headwater.broker.state.record_log import Spawn
 from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
