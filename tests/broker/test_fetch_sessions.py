@@ -1,6 +1,6 @@
 import pytest
 
-from headwater.broker.fetch_sessions import FetchSessions
+from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionResult
 

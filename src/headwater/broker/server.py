@@ -19,7 +19,7 @@ from headwater.broker.cleaner import Cleaner
 from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
-from headwater.broker.fetch_sessions import FetchSessions
+from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.broker.garbage_collector import GarbageCollector
 from headwater.broker.gauges import watch_broker
 from headwater.broker.group_health import health_page

@@ -7,8 +7,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.fetch_sessions import NO_SESSION, Session, asked_partitions
-from headwater.broker.fetching import Fetching, Reading
+from headwater.broker.fetch.fetch_sessions import NO_SESSION, Session, asked_partitions
+from headwater.broker.fetch.fetching import Fetching, Reading
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, Pieces
 from headwater.wire import fetch

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.broker.fetch_sessions import SessionPartition
+from headwater.broker.fetch.fetch_sessions import SessionPartition
 from headwater.broker.log.partition import Partition, Watcher
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
