@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster_fakes import CuttableMetaStore, eventually, metadata_store, running
 
-from headwater.broker.garbage_collector import GarbageCollector
+from headwater.broker.housekeeping.garbage_collector import GarbageCollector
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Del, Put
 from headwater.model.cluster import Topic

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.cleaner import Cleaner
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.log.node_ports import Environment, OneStore
 from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.settings.broker_config import BrokerConfig

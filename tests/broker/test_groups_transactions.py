@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from test_groups_coordinator import Node, commit_request, committed, ready, refusal, stable, until
 
-from headwater.broker.cleaner import Cleaner
 from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import parse_header

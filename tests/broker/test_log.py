@@ -312,7 +312,7 @@ def test_a_tombstone_outlives_what_it_deletes_and_then_goes(tmp_path: Path) -> N
 def test_compaction_with_little_memory_takes_more_passes_and_ends_the_same(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, MemoryFiles(), cleaner_memory_bytes=1024 * 1024) as (broker, client):
-            from headwater.broker.compactor import Compaction, dirty_log
+            from headwater.broker.housekeeping.compactor import Compaction, dirty_log
 
             await client.create("t", segment_bytes="4096", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
             for round_ in range(3):

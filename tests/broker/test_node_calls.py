@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.broker import node_calls
+from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.node_calls import Claimed, Marker, ShareKey, ShareOffset, StateEntry, StateWrite
-from headwater.broker.subscriptions import GroupPosition
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
 from headwater.transactions.effects import AddAnswer

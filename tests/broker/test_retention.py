@@ -1,4 +1,4 @@
-from headwater.broker.retention import Subscription, retention_start
+from headwater.broker.housekeeping.retention import Subscription, retention_start
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig
 from headwater.metadata.keys import SealedSegment
 from headwater.model.ids import SegmentId, StoreId, segment_id

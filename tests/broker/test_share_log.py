@@ -8,7 +8,7 @@ from local_broker import running
 from share_members import ACCEPT, RELEASE, Member, on_loop
 from test_share_queues import numbered, produced, queue_broker
 
-from headwater.broker.cleaner import Cleaner
+from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.server import Broker
 from headwater.broker.share_keys import MAX_CHANGES
 from headwater.broker.share_states import STATE_TOPIC

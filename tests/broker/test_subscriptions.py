@@ -8,7 +8,8 @@ from typing import TypeAlias
 import pytest
 from local_broker import Client, batch_of, running, settled
 
-from headwater.broker.cleaner import Cleaner
+from headwater.broker.housekeeping.cleaner import Cleaner
+from headwater.broker.housekeeping.consumed_positions import GroupPosition, Subscriptions
 from headwater.broker.server import Broker
 from headwater.broker.settings.subscription_keys import (
     KIND,
@@ -18,7 +19,6 @@ from headwater.broker.settings.subscription_keys import (
     SubscriptionKind,
     parse_subscription,
 )
-from headwater.broker.subscriptions import GroupPosition, Subscriptions
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.clock import ManualClock

@@ -9,7 +9,7 @@ import pytest
 from local_broker import Client, keyed, running, settled
 from transactors import Transactor, committed_values, partition_of, read_committed, roll
 
-from headwater.broker.compactor import Compaction, dirty_log
+from headwater.broker.housekeeping.compactor import Compaction, dirty_log
 from headwater.broker.log.partition import Partition
 from headwater.broker.server import Broker
 from headwater.metadata.keys import SealedSegment

@@ -14,11 +14,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from headwater.broker.group_log import GroupLog
+from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.partition import Partition
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.state.deadline_timer import Alarm
 from headwater.broker.state.state_topic import StateTopic
-from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.topics.catalog import Catalog
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.departures import Departure

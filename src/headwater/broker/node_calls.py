@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from headwater.broker.subscriptions import GroupPosition
+from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import LeaderEpoch, Offset, PartitionId
 from headwater.transactions.effects import AddAnswer

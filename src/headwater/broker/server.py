@@ -15,15 +15,16 @@ from dataclasses import replace
 from typing import Any, Self
 
 from headwater.broker.admissions import Admissions
-from headwater.broker.cleaner import Cleaner
 from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
-from headwater.broker.garbage_collector import GarbageCollector
 from headwater.broker.gauges import watch_broker
 from headwater.broker.group_health import health_page
 from headwater.broker.group_positions import GroupPositions
+from headwater.broker.housekeeping.cleaner import Cleaner
+from headwater.broker.housekeeping.consumed_positions import Subscriptions
+from headwater.broker.housekeeping.garbage_collector import GarbageCollector
 from headwater.broker.log.node_ports import Environment, OneStore, Stores
 from headwater.broker.log.refused_batches import Refusals
 from headwater.broker.log.tail_cache import TailCache
@@ -43,7 +44,6 @@ from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
-from headwater.broker.subscriptions import Subscriptions
 from headwater.broker.timed_files import TimedFiles
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic

@@ -15,6 +15,7 @@ from typing import Any
 
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dead_letters import DeadLetters
+from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.broker.log.partition import Partition
 from headwater.broker.node_calls import Claimed, ShareKey
@@ -29,7 +30,6 @@ from headwater.broker.share_sessions import ShareSession, ShareSessions
 from headwater.broker.share_states import ShareStates
 from headwater.broker.state.deadline_timer import Alarm
 from headwater.broker.state.steady_time import SteadyTime
-from headwater.broker.subscriptions import GroupPosition
 from headwater.broker.thin_batches import ThinBatches
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from headwater.broker.compactor import Compaction, dirty_log, is_due
+from headwater.broker.housekeeping.compactor import Compaction, dirty_log, is_due
+from headwater.broker.housekeeping.consumed_positions import Wanted
+from headwater.broker.housekeeping.retention import Subscription, is_consumed, is_expired, retention_start
 from headwater.broker.log.node_ports import Environment
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import LostLeadership
-from headwater.broker.retention import Subscription, is_consumed, is_expired, retention_start
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.subscriptions import Wanted
 from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.replica import StoreError, StoreFailed

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from headwater.broker.retention import Subscription
+from headwater.broker.housekeeping.retention import Subscription
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import RequestError
