@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headwater.broker import metrics as metrics_module
-from headwater.broker.group_health import health_page
-from headwater.broker.metrics import OTHER_TOPICS, Histogram, Metrics
-from headwater.broker.metrics_page import families, page
-from headwater.broker.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer
-from headwater.broker.timed_files import TimedFiles
+from headwater.broker.metrics import metrics as metrics_module
+from headwater.broker.metrics.group_health import health_page
+from headwater.broker.metrics.metrics import OTHER_TOPICS, Histogram, Metrics
+from headwater.broker.metrics.metrics_page import families, page
+from headwater.broker.metrics.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer
+from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.groups.departures import Departure, DepartureReason
 from headwater.model.errors import ErrorCode
 
@@ -135,7 +135,7 @@ def test_a_gauge_that_fails_does_not_cost_the_page(caplog: pytest.LogCaptureFixt
 
 
 def test_a_gauge_with_too_many_values_says_how_many_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.broker.metrics_page.MAX_SERIES_PER_GAUGE", 3)
+    monkeypatch.setattr("headwater.broker.metrics.metrics_page.MAX_SERIES_PER_GAUGE", 3)
     metrics = Metrics()
     metrics.watch("log_size_bytes", "Size.", ("topic",), lambda: [((f"t{n}",), n) for n in range(5)])
     seen = scraped(metrics)
@@ -208,14 +208,14 @@ def test_the_server_answers_for_groups_by_name() -> None:
 
 
 def test_a_page_about_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.broker.group_health.MAX_SHOWN", 3)
+    monkeypatch.setattr("headwater.broker.metrics.group_health.MAX_SHOWN", 3)
     left = [Departure("g", number, "m", None, "", "", DepartureReason.LEFT) for number in range(5)]
     page = json.loads(health_page(left, None))
     assert (len(page["groups"][0]["departures"]), page["left_out"]) == (3, 2)
 
 
 def test_silent_connections_are_limited_and_closed_when_their_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.broker.metrics_server.REQUEST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("headwater.broker.metrics.metrics_server.REQUEST_TIMEOUT_S", 0.3)
 
     async def run() -> None:
         server = await MetricsServer.start(Metrics(), "127.0.0.1", 0)
@@ -244,7 +244,7 @@ def test_a_taken_port_is_logged_and_the_broker_goes_on(caplog: pytest.LogCapture
 
 
 def test_the_delay_of_the_event_loop_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.broker.metrics_server.DELAY_SAMPLE_INTERVAL_S", 0.01)
+    monkeypatch.setattr("headwater.broker.metrics.metrics_server.DELAY_SAMPLE_INTERVAL_S", 0.01)
 
     async def run() -> Metrics:
         metrics = Metrics()

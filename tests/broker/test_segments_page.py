@@ -57,7 +57,7 @@ def test_what_cannot_be_told_is_said() -> None:
 
 
 def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.broker.segments_page.MAX_SHOWN", 2)
+    monkeypatch.setattr("headwater.broker.metrics.segments_page.MAX_SHOWN", 2)
     port = free_port()
     with Broker(metrics=f"127.0.0.1:{port}") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

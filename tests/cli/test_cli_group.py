@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from headwater.broker.group_health import health_page
+from headwater.broker.metrics.group_health import health_page
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headwater.broker.metrics import Metrics
-from headwater.broker.metrics_page import families, page
+from headwater.broker.metrics.metrics import Metrics
+from headwater.broker.metrics.metrics_page import families, page
 from headwater.gateway.console.traffic import MAX_TOPICS, traffic_of
 from headwater.gateway.problems import Problem
 

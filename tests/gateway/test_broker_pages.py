@@ -11,7 +11,7 @@ from tests.gateway.gateways import client_of, serving
 from tests.gateway.receivers import eventually
 from tests.gateway.test_http_topics import reading
 
-from headwater.broker.group_health import health_page
+from headwater.broker.metrics.group_health import health_page
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 

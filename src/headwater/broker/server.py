@@ -19,8 +19,6 @@ from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
-from headwater.broker.gauges import watch_broker
-from headwater.broker.group_health import health_page
 from headwater.broker.group_positions import GroupPositions
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.housekeeping.consumed_positions import Subscriptions
@@ -28,8 +26,12 @@ from headwater.broker.housekeeping.garbage_collector import GarbageCollector
 from headwater.broker.log.node_ports import Environment, OneStore, Stores
 from headwater.broker.log.refused_batches import Refusals
 from headwater.broker.log.tail_cache import TailCache
-from headwater.broker.metrics import Metrics
-from headwater.broker.metrics_server import MetricsServer
+from headwater.broker.metrics.gauges import watch_broker
+from headwater.broker.metrics.group_health import health_page
+from headwater.broker.metrics.metrics import Metrics
+from headwater.broker.metrics.metrics_server import MetricsServer
+from headwater.broker.metrics.segments_page import segments_page
+from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.neighbours import Neighbours
 from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.node_calls import Kind
@@ -37,14 +39,12 @@ from headwater.broker.node_client import Lane, NodeClient
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.schema_follower import SchemaFollower
 from headwater.broker.schema_gate import SchemaGate
-from headwater.broker.segments_page import segments_page
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.broker_loggers import BrokerLoggers
 from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.share_admin import ShareAdmin
 from headwater.broker.share_coordinator import ShareCoordinator
-from headwater.broker.timed_files import TimedFiles
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.broker.transaction_coordinator import TransactionCoordinator

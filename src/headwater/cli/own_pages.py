@@ -3,7 +3,7 @@ it has a metrics address."""
 
 import asyncio
 
-from headwater.broker.metrics_page import metrics_text
+from headwater.broker.metrics.metrics_page import metrics_text
 from headwater.broker.server import Broker
 from headwater.metadata.store import Unavailable, Unknown
 

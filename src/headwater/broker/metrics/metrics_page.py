@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from headwater.broker.metrics import MAX_SERIES_PER_GAUGE, Gauge, Histogram, Metrics, TopicTraffic
+from headwater.broker.metrics.metrics import MAX_SERIES_PER_GAUGE, Gauge, Histogram, Metrics, TopicTraffic
 from headwater.model.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 from urllib.parse import parse_qs
 
-from headwater.broker.metrics import Metrics
-from headwater.broker.metrics_page import CONTENT_TYPE, metrics_text
+from headwater.broker.metrics.metrics import Metrics
+from headwater.broker.metrics.metrics_page import CONTENT_TYPE, metrics_text
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.transport.facts import log_fact
 

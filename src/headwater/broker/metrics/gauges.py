@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headwater.broker.metrics import Sample
+from headwater.broker.metrics.metrics import Sample
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
