@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from two_nodes import name_kept_by, new_partition, two_nodes, until
 
-from headwater.broker.node_calls import Marker
+from headwater.broker.nodes.node_messages import Marker
 from headwater.broker.server import Broker
 from headwater.broker.transaction_coordinator import STATE_TOPIC
 from headwater.broker.transaction_gate import Entrant

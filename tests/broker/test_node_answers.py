@@ -8,11 +8,11 @@ import pytest
 from local_broker import batch_of
 from two_nodes import name_kept_by, new_partition, two_nodes, until
 
-from headwater.broker import node_calls
 from headwater.broker.coordinator import OFFSETS_TOPIC
-from headwater.broker.node_calls import Kind
-from headwater.broker.node_client import Lane
-from headwater.broker.partition_client import PartitionClient
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_client import Lane
+from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.partition_client import PartitionClient
 from headwater.broker.server import Broker
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError

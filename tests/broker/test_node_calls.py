@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.broker import node_calls
 from headwater.broker.housekeeping.consumed_positions import GroupPosition
-from headwater.broker.node_calls import Claimed, Marker, ShareKey, ShareOffset, StateEntry, StateWrite
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_messages import Claimed, Marker, ShareKey, ShareOffset, StateEntry, StateWrite
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
 from headwater.transactions.effects import AddAnswer

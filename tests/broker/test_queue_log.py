@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.broker.node_calls import Claimed, ShareKey, StateWrite
+from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateWrite
 from headwater.broker.queue_log import QueueLog
 from headwater.broker.share_keys import MAX_CHANGES
 from headwater.model.errors import ErrorCode, RequestError

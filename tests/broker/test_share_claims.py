@@ -12,7 +12,7 @@ from share_members import ACCEPT, Member, on_loop
 from test_share_queues import numbered, produced, queue_broker
 from two_nodes import until
 
-from headwater.broker.node_calls import ShareKey, StateEntry, StateWrite
+from headwater.broker.nodes.node_messages import ShareKey, StateEntry, StateWrite
 from headwater.broker.server import Broker
 from headwater.broker.share_keys import MAX_CHANGES
 from headwater.broker.share_log import ShareLog

@@ -13,8 +13,8 @@ from test_share_log import ranges, until
 from test_share_queues import numbered, produced, queue_broker
 
 from headwater.broker import share_keys
-from headwater.broker.node_calls import ShareKey
-from headwater.broker.node_client import NodeClient
+from headwater.broker.nodes.node_client import NodeClient
+from headwater.broker.nodes.node_messages import ShareKey
 from headwater.broker.server import Broker
 from headwater.broker.share_keys import MAX_CHANGES, Kind, StateKey
 from headwater.broker.share_states import STATE_TOPIC

@@ -17,10 +17,10 @@ has waited for its batches, and for one that aborts it makes no difference.
 import asyncio
 from dataclasses import dataclass
 
-from headwater.broker import node_calls
 from headwater.broker.coordinator import GroupCoordinator
-from headwater.broker.node_calls import Kind
-from headwater.broker.node_client import NOT_REACHED, Lane, NodeClient
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_client import NOT_REACHED, Lane, NodeClient
+from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.transaction_coordinator import TransactionCoordinator
 from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError

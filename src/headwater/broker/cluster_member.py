@@ -12,9 +12,9 @@ from headwater.broker.cluster_watch import ClusterChange, ClusterWatch
 from headwater.broker.controller import Controller
 from headwater.broker.copier import Copier
 from headwater.broker.neighbours import Neighbours
-from headwater.broker.node_calls import Kind
-from headwater.broker.node_client import Lane, NodeClient
 from headwater.broker.node_session import NodeSession, NodeSessionOptions, cluster_secret
+from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.open_replicas import OpenReplicas
 from headwater.broker.peer_pings import peer_ping
 from headwater.broker.replication_throttle import ReplicationThrottle

@@ -21,8 +21,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from operator import attrgetter
 
-from headwater.broker.node_client import NodeClient
-from headwater.broker.partition_client import PartitionClient
+from headwater.broker.nodes.node_client import NodeClient
+from headwater.broker.nodes.partition_client import PartitionClient
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.topics.catalog import Catalog

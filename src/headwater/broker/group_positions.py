@@ -2,11 +2,11 @@
 
 import asyncio
 
-from headwater.broker import node_calls
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.housekeeping.consumed_positions import GroupPosition
-from headwater.broker.node_calls import Kind
-from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_messages import Kind
 
 
 class GroupPositions:

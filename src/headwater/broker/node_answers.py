@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headwater.broker import node_calls
 from headwater.broker.log.partition import Partition
-from headwater.broker.node_calls import Kind
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_messages import Kind
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headwater.broker.node_calls import Claimed, ShareKey, StateEntry, StateWrite
-from headwater.broker.node_client import NOT_REACHED
+from headwater.broker.nodes.node_client import NOT_REACHED
+from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateEntry, StateWrite
 from headwater.broker.share_keys import MAX_CHANGES
 from headwater.broker.state.record_log import Spawn
 from headwater.model.errors import ErrorCode, RequestError

@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from headwater.broker.node_client import NodeClient
-from headwater.broker.partition_client import PartitionClient
+from headwater.broker.nodes.node_client import NodeClient
+from headwater.broker.nodes.partition_client import PartitionClient
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.model.clock import Clock

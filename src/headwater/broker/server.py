@@ -34,8 +34,8 @@ from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.neighbours import Neighbours
 from headwater.broker.node_answers import NodeAnswers
-from headwater.broker.node_calls import Kind
-from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.schema_follower import SchemaFollower
 from headwater.broker.schema_gate import SchemaGate

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headwater.broker import node_calls
-from headwater.broker.node_calls import Kind, ShareOffset
-from headwater.broker.node_client import NOT_REACHED, Lane, NodeClient
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_client import NOT_REACHED, Lane, NodeClient
+from headwater.broker.nodes.node_messages import Kind, ShareOffset
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.share_queue import ShareQueue
 from headwater.broker.topics.catalog import Catalog

@@ -18,8 +18,8 @@ from headwater.broker.dead_letters import DeadLetters
 from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.broker.log.partition import Partition
-from headwater.broker.node_calls import Claimed, ShareKey
-from headwater.broker.node_client import NodeClient
+from headwater.broker.nodes.node_client import NodeClient
+from headwater.broker.nodes.node_messages import Claimed, ShareKey
 from headwater.broker.queue_log import QueueLog
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.group_configs import GroupConfigs

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headwater.broker.node_client import NOT_REACHED
+from headwater.broker.nodes.node_client import NOT_REACHED
 from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
 from headwater.broker.share_sessions import ShareSession

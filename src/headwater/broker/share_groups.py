@@ -4,10 +4,10 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from headwater.broker import node_calls
 from headwater.broker.coordinator import GroupCoordinator
-from headwater.broker.node_calls import Kind
-from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.state.record_log import Spawn
 from headwater.groups.share import ShareSettings
 from headwater.model.errors import RequestError

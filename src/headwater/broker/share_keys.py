@@ -14,7 +14,7 @@ import struct
 import uuid
 from typing import Final, NamedTuple
 
-from headwater.broker.node_calls import ShareKey
+from headwater.broker.nodes.node_messages import ShareKey
 from headwater.model.ids import PartitionId
 
 MAX_CHANGES: Final = 500

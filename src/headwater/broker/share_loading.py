@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.node_calls import Claimed, ShareKey
+from headwater.broker.nodes.node_messages import Claimed, ShareKey
 from headwater.broker.share_states import LOAD_WAIT_S, ShareStates
 from headwater.broker.state.record_log import Spawn
 from headwater.model.errors import ErrorCode, RequestError

@@ -29,7 +29,7 @@ from itertools import count
 from typing import TypeVar
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.node_calls import Claimed, ShareKey, StateEntry, StateWrite
+from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateEntry, StateWrite
 from headwater.broker.share_keys import MAX_CHANGES, Kind, StateKey
 from headwater.broker.share_keys import decode as decode_key
 from headwater.broker.state.record_log import RecordLog, Spawn

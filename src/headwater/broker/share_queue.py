@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headwater.broker.log.partition import Partition, Watcher
-from headwater.broker.node_calls import ShareKey
+from headwater.broker.nodes.node_messages import ShareKey
 from headwater.broker.queue_log import QueueLog
 from headwater.broker.record_facts import BatchFacts
 from headwater.model.ids import Offset

@@ -7,10 +7,10 @@ are asked over the network, in the order of the calls.
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from headwater.broker import node_calls
 from headwater.broker.log.partition import Partition
-from headwater.broker.node_calls import Claimed, Kind, ShareKey, StateWrite
-from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_messages import Claimed, Kind, ShareKey, StateWrite
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.share_log import ShareLog
 from headwater.broker.state.record_log import Spawn

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.log.partition import Partition
 from headwater.broker.marker_writer import MarkerWriter
-from headwater.broker.node_client import NodeClient
+from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.state.deadline_timer import Alarm

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.node_calls import ShareOffset
+from headwater.broker.nodes.node_messages import ShareOffset
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.node_calls import ShareKey
+from headwater.broker.nodes.node_messages import ShareKey
 from headwater.groups.shard import check_group_id
 from headwater.model.cluster import Node
 from headwater.model.errors import ErrorCode, RequestError

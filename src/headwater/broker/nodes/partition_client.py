@@ -1,9 +1,9 @@
 """Records of any partition, wherever it is led: for what the broker itself writes to topics of its users."""
 
-from headwater.broker import node_calls
 from headwater.broker.log.partition import Partition
-from headwater.broker.node_calls import Kind, ReadBatches
-from headwater.broker.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_messages import Kind, ReadBatches
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.ids import Offset, PartitionId
 from headwater.records.batch import parse_header

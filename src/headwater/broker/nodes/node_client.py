@@ -10,7 +10,7 @@ import enum
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from headwater.broker.node_calls import Kind
+from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId
