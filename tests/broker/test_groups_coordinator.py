@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.log.node_ports import Environment, OneStore
 from headwater.broker.log.tail_cache import TailCache

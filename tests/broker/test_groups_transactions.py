@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_groups_coordinator import Node, commit_request, committed, ready, refusal, stable, until
 
-from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode

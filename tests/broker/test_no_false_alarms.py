@@ -16,8 +16,8 @@ from test_transactional_requests import ID, Producer
 from transactors import until
 
 from headwater.broker import transaction_log
-from headwater.broker.coordinator import OFFSETS_TOPIC
-from headwater.broker.group_log import GroupLog
+from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_log import GroupLog
 from headwater.broker.server import Broker
 from headwater.broker.share_states import STATE_TOPIC
 from headwater.broker.topics.leadership import Leadership

@@ -8,7 +8,7 @@ import pytest
 from local_broker import batch_of
 from two_nodes import name_kept_by, new_partition, two_nodes, until
 
-from headwater.broker.coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import Lane
 from headwater.broker.nodes.node_messages import Kind

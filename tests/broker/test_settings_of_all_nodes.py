@@ -12,7 +12,7 @@ from share_members import Member, configure, on_loop
 from test_share_queues import produced
 from two_nodes import name_kept_by, new_partition, two_nodes, until
 
-from headwater.broker.coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.settings.key_cache import KeyCache
 from headwater.broker.share_states import STATE_TOPIC

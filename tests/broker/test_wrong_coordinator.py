@@ -9,7 +9,7 @@ from typing import Any
 from local_broker import Client
 from two_nodes import name_kept_by, new_partition, two_nodes, until
 
-from headwater.broker.coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode

@@ -17,7 +17,7 @@ has waited for its batches, and for one that aborts it makes no difference.
 import asyncio
 from dataclasses import dataclass
 
-from headwater.broker.coordinator import GroupCoordinator
+from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import NOT_REACHED, Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection
 from itertools import count
 
-from headwater.broker.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from headwater.broker.late_markers import LateMarkers
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import Lane, NodeClient

@@ -16,10 +16,10 @@ from typing import Any, Self
 
 from headwater.broker.admissions import Admissions
 from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
-from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
-from headwater.broker.group_positions import GroupPositions
+from headwater.broker.groups.group_coordinator import GroupCoordinator
+from headwater.broker.groups.group_positions import GroupPositions
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.housekeeping.consumed_positions import Subscriptions
 from headwater.broker.housekeeping.garbage_collector import GarbageCollector

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
-from headwater.broker.coordinator import GroupCoordinator
 from headwater.broker.dead_letters import DeadLetters
+from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.broker.log.partition import Partition

@@ -4,7 +4,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from headwater.broker.coordinator import GroupCoordinator
+from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from headwater.broker.coordinator import GroupCoordinator
+from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.log.partition import Partition
 from headwater.broker.marker_writer import MarkerWriter
 from headwater.broker.nodes.node_client import NodeClient

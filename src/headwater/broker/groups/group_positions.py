@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headwater.broker.coordinator import GroupCoordinator
+from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import Lane, NodeClient

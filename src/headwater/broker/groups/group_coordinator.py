@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from headwater.broker.group_log import GroupLog
+from headwater.broker.groups.group_log import GroupLog
 from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.partition import Partition
 from headwater.broker.settings.broker_config import BrokerConfig
