@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwater.broker import schema_follower
-from headwater.broker.schema_follower import SchemaFollower
+from headwater.broker.validation import schema_follower
+from headwater.broker.validation.schema_follower import SchemaFollower
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.transport.system_clock import SystemClock

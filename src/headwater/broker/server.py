@@ -37,8 +37,6 @@ from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.nodes.node_client import Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.producer_ids import ProducerIds
-from headwater.broker.schema_follower import SchemaFollower
-from headwater.broker.schema_gate import SchemaGate
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.broker_loggers import BrokerLoggers
 from headwater.broker.settings.broker_settings import BrokerSettings
@@ -49,6 +47,8 @@ from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.broker.transaction_coordinator import TransactionCoordinator
 from headwater.broker.transaction_gate import TransactionGate
+from headwater.broker.validation.schema_follower import SchemaFollower
+from headwater.broker.validation.schema_gate import SchemaGate
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put

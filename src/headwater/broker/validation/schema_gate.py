@@ -8,7 +8,7 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from headwater.broker.schema_follower import SchemaFollower
+from headwater.broker.validation.schema_follower import SchemaFollower
 
 
 class SchemaGate:
