@@ -18,8 +18,8 @@ from transactors import until
 from headwater.broker import transaction_log
 from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
 from headwater.broker.groups.group_log import GroupLog
+from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.server import Broker
-from headwater.broker.share_states import STATE_TOPIC
 from headwater.broker.topics.leadership import Leadership
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import RequestError

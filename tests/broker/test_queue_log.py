@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateWrite
-from headwater.broker.queue_log import QueueLog
-from headwater.broker.share_keys import MAX_CHANGES
+from headwater.broker.queues.state_keys import MAX_CHANGES
+from headwater.broker.queues.state_writer import QueueLog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.event_bytes import decode

@@ -13,9 +13,9 @@ from test_share_queues import produced
 from two_nodes import name_kept_by, new_partition, two_nodes, until
 
 from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
+from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.settings.key_cache import KeyCache
-from headwater.broker.share_states import STATE_TOPIC
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode

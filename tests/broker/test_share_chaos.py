@@ -11,7 +11,7 @@ from local_broker import Client, start
 from share_members import ACCEPT, REJECT, RELEASE, Member, configure, on_loop
 from test_share_queues import numbered, produced
 
-from headwater.broker import dead_letters
+from headwater.broker.queues import dead_letters
 from headwater.broker.server import Broker
 from headwater.testing.files import MemoryFiles
 

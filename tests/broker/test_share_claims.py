@@ -13,10 +13,10 @@ from test_share_queues import numbered, produced, queue_broker
 from two_nodes import until
 
 from headwater.broker.nodes.node_messages import ShareKey, StateEntry, StateWrite
+from headwater.broker.queues.kept_shares import ShareLog
+from headwater.broker.queues.state_keepers import LOAD_WAIT_S
+from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.broker.server import Broker
-from headwater.broker.share_keys import MAX_CHANGES
-from headwater.broker.share_log import ShareLog
-from headwater.broker.share_states import LOAD_WAIT_S
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.testing.files import MemoryFiles

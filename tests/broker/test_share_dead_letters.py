@@ -10,7 +10,7 @@ from local_broker import Client, batch_of
 from share_members import REJECT, RELEASE, Member, configure, on_loop
 from test_share_queues import numbered, produced, queue_broker
 
-from headwater.broker import dead_letters
+from headwater.broker.queues import dead_letters
 from headwater.broker.server import Broker
 from headwater.records.batch import Codec, split
 from headwater.records.build import build_batch

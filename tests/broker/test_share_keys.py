@@ -12,12 +12,12 @@ from share_members import ACCEPT, RELEASE, Member, on_loop
 from test_share_log import ranges, until
 from test_share_queues import numbered, produced, queue_broker
 
-from headwater.broker import share_keys
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import ShareKey
+from headwater.broker.queues import state_keys as share_keys
+from headwater.broker.queues.state_keepers import STATE_TOPIC
+from headwater.broker.queues.state_keys import MAX_CHANGES, Kind, StateKey
 from headwater.broker.server import Broker
-from headwater.broker.share_keys import MAX_CHANGES, Kind, StateKey
-from headwater.broker.share_states import STATE_TOPIC
 from headwater.model.ids import PartitionId
 from headwater.records.batch import split
 from headwater.records.record import records

@@ -9,9 +9,9 @@ from share_members import ACCEPT, RELEASE, Member, on_loop
 from test_share_queues import numbered, produced, queue_broker
 
 from headwater.broker.housekeeping.cleaner import Cleaner
+from headwater.broker.queues.state_keepers import STATE_TOPIC
+from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.broker.server import Broker
-from headwater.broker.share_keys import MAX_CHANGES
-from headwater.broker.share_states import STATE_TOPIC
 from headwater.model.errors import ErrorCode
 from headwater.testing.files import MemoryFiles
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.broker.thin_batches import MIN_BATCH_BYTES, SHARE, ThinBatches
+from headwater.broker.queues.partial_batches import MIN_BATCH_BYTES, SHARE, ThinBatches
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcquiredRange
 from headwater.records.batch import Codec, check_crc, parse_header

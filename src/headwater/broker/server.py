@@ -37,12 +37,12 @@ from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.nodes.node_client import Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.producer_ids import ProducerIds
+from headwater.broker.queues.share_admin import ShareAdmin
+from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.broker_loggers import BrokerLoggers
 from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.settings.group_configs import GroupConfigs
-from headwater.broker.share_admin import ShareAdmin
-from headwater.broker.share_coordinator import ShareCoordinator
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.broker.transaction_coordinator import TransactionCoordinator

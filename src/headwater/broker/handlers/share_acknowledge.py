@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.handlers.share_fetch import check_names
-from headwater.broker.share_acknowledging import Acknowledging
-from headwater.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
+from headwater.broker.queues.share_acknowledging import Acknowledging
+from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message

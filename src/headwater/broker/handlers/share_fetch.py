@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.share_acknowledging import Acknowledging
-from headwater.broker.share_fetching import ShareFetching, ShareFetchLimits, ShareReading
-from headwater.broker.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from headwater.broker.queues.share_acknowledging import Acknowledging
+from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits, ShareReading
+from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcquiredRange, AcquireMode

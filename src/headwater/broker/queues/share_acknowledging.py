@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from headwater.broker.share_coordinator import ShareCoordinator
+from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcknowledgedBatch, AcknowledgeType

@@ -11,8 +11,8 @@ from headwater.broker.log.partition import Partition
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import Lane, NodeClient
 from headwater.broker.nodes.node_messages import Claimed, Kind, ShareKey, StateWrite
+from headwater.broker.queues.kept_shares import ShareLog
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.share_log import ShareLog
 from headwater.broker.state.record_log import Spawn
 from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog

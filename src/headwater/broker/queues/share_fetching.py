@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headwater.broker.nodes.node_client import NOT_REACHED
-from headwater.broker.share_coordinator import ShareCoordinator
-from headwater.broker.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
-from headwater.broker.share_sessions import ShareSession
+from headwater.broker.queues.share_coordinator import ShareCoordinator
+from headwater.broker.queues.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
+from headwater.broker.queues.share_sessions import ShareSession
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import NOT_REACHED, Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind, ShareOffset
-from headwater.broker.share_coordinator import ShareCoordinator
-from headwater.broker.share_queue import ShareQueue
+from headwater.broker.queues.share_coordinator import ShareCoordinator
+from headwater.broker.queues.share_queue import ShareQueue
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId, TopicId

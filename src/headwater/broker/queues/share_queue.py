@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from headwater.broker.log.partition import Partition, Watcher
 from headwater.broker.nodes.node_messages import ShareKey
-from headwater.broker.queue_log import QueueLog
-from headwater.broker.record_facts import BatchFacts
+from headwater.broker.queues.batch_terms import BatchFacts
+from headwater.broker.queues.state_writer import QueueLog
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
 from headwater.queues.fair_lending import FairLending

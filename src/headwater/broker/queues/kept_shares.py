@@ -30,8 +30,8 @@ from typing import TypeVar
 
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateEntry, StateWrite
-from headwater.broker.share_keys import MAX_CHANGES, Kind, StateKey
-from headwater.broker.share_keys import decode as decode_key
+from headwater.broker.queues.state_keys import MAX_CHANGES, Kind, StateKey
+from headwater.broker.queues.state_keys import decode as decode_key
 from headwater.broker.state.record_log import RecordLog, Spawn
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError

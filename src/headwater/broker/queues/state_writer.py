@@ -16,7 +16,7 @@ from typing import Protocol
 
 from headwater.broker.nodes.node_client import NOT_REACHED
 from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateEntry, StateWrite
-from headwater.broker.share_keys import MAX_CHANGES
+from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.broker.state.record_log import Spawn
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch

@@ -12,7 +12,7 @@ from typing import Final
 
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes.node_messages import Claimed, ShareKey
-from headwater.broker.share_states import LOAD_WAIT_S, ShareStates
+from headwater.broker.queues.state_keepers import LOAD_WAIT_S, ShareStates
 from headwater.broker.state.record_log import Spawn
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

@@ -23,8 +23,8 @@ from operator import attrgetter
 
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.partition_client import PartitionClient
+from headwater.broker.queues.share_queue import ShareQueue
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.share_queue import ShareQueue
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown

@@ -13,24 +13,24 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
-from headwater.broker.dead_letters import DeadLetters
 from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import Claimed, ShareKey
-from headwater.broker.queue_log import QueueLog
+from headwater.broker.queues.dead_letters import DeadLetters
+from headwater.broker.queues.partial_batches import ThinBatches
+from headwater.broker.queues.share_groups import ShareGroups
+from headwater.broker.queues.share_loading import ShareLoading
+from headwater.broker.queues.share_queue import ShareQueue
+from headwater.broker.queues.share_sessions import ShareSession, ShareSessions
+from headwater.broker.queues.state_keepers import ShareStates
+from headwater.broker.queues.state_writer import QueueLog
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.group_configs import GroupConfigs
-from headwater.broker.share_groups import ShareGroups
-from headwater.broker.share_loading import ShareLoading
-from headwater.broker.share_queue import ShareQueue
-from headwater.broker.share_sessions import ShareSession, ShareSessions
-from headwater.broker.share_states import ShareStates
 from headwater.broker.state.deadline_timer import Alarm
 from headwater.broker.state.steady_time import SteadyTime
-from headwater.broker.thin_batches import ThinBatches
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.model.clock import Clock
