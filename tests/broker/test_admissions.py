@@ -9,8 +9,8 @@ from two_nodes import name_kept_by, new_partition, two_nodes, until
 
 from headwater.broker.nodes.node_messages import Marker
 from headwater.broker.server import Broker
-from headwater.broker.transaction_coordinator import STATE_TOPIC
-from headwater.broker.transaction_gate import Entrant
+from headwater.broker.transactions.transaction_coordinator import STATE_TOPIC
+from headwater.broker.transactions.transaction_gate import Entrant
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
 from headwater.transactions.requests import AddPartitions

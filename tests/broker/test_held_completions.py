@@ -11,9 +11,9 @@ from local_broker import INIT_PRODUCER_ID, Client, running
 from test_transactional_requests import ID, Producer
 from transactors import committed_values, partition_of, until
 
-from headwater.broker import transaction_log
 from headwater.broker.server import Broker
-from headwater.broker.transaction_coordinator import STATE_TOPIC
+from headwater.broker.transactions import transaction_log
+from headwater.broker.transactions.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.files import MemoryFiles
 from headwater.transactions.event_bytes import decode

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from headwater.broker.late_markers import LateMarkers
+from headwater.broker.transactions.late_markers import LateMarkers
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 

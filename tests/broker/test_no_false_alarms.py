@@ -15,13 +15,13 @@ from test_share_queues import produced, queue_broker
 from test_transactional_requests import ID, Producer
 from transactors import until
 
-from headwater.broker import transaction_log
 from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
 from headwater.broker.groups.group_log import GroupLog
 from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.topics.leadership import Leadership
 from headwater.broker.topics.topic import Topic
+from headwater.broker.transactions import transaction_log
 from headwater.model.errors import RequestError
 from headwater.testing.files import MemoryFiles
 from headwater.transactions.transaction import TransactionState
@@ -92,7 +92,7 @@ async def test_markers_wait_for_groups_that_are_being_read(
 ) -> None:
     """A crash takes the word that transactions are complete: the next start asks for their markers once more."""
     monkeypatch.setattr(transaction_log, "HOLD_S", 3600.0)
-    monkeypatch.setattr("headwater.broker.marker_writer.READY_WAIT_S", 60.0 if is_read_in_time else 0.01)
+    monkeypatch.setattr("headwater.broker.transactions.marker_writer.READY_WAIT_S", 60.0 if is_read_in_time else 0.01)
     files = MemoryFiles()
     async with running(tmp_path, files) as (broker, client):
         await client.create("t")

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from headwater.broker.transaction_gate import TransactionGate, Turn
+from headwater.broker.transactions.transaction_gate import TransactionGate, Turn
 
 
 def new_gate() -> TransactionGate:

@@ -11,7 +11,7 @@ from two_nodes import name_kept_by, new_partition, two_nodes, until
 
 from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
 from headwater.broker.server import Broker
-from headwater.broker.transaction_coordinator import STATE_TOPIC
+from headwater.broker.transactions.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 

@@ -14,7 +14,6 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from headwater.broker.admissions import Admissions
 from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
@@ -45,8 +44,9 @@ from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
-from headwater.broker.transaction_coordinator import TransactionCoordinator
-from headwater.broker.transaction_gate import TransactionGate
+from headwater.broker.transactions.transaction_admission import Admissions
+from headwater.broker.transactions.transaction_coordinator import TransactionCoordinator
+from headwater.broker.transactions.transaction_gate import TransactionGate
 from headwater.broker.validation.schema_follower import SchemaFollower
 from headwater.broker.validation.schema_gate import SchemaGate
 from headwater.metadata import keys

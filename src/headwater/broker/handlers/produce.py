@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.broker.dispatch import Api, RequestContext
 from headwater.broker.log.batch_rules import InvalidRecords, admit
 from headwater.broker.log.partition import Partition
-from headwater.broker.transaction_gate import Entrant, Question, Turn
+from headwater.broker.transactions.transaction_gate import Entrant, Question, Turn
 from headwater.broker.validation.schema_gate import Turn as SchemaTurn
 from headwater.broker.validation.schema_rules import check_schemas
 from headwater.model.errors import ErrorCode, RequestError

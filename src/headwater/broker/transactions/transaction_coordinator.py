@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.log.partition import Partition
-from headwater.broker.marker_writer import MarkerWriter
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.settings.broker_config import BrokerConfig
@@ -21,7 +20,8 @@ from headwater.broker.state.deadline_timer import Alarm
 from headwater.broker.state.record_log import Spawn
 from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
-from headwater.broker.transaction_log import TransactionLog
+from headwater.broker.transactions.marker_writer import MarkerWriter
+from headwater.broker.transactions.transaction_log import TransactionLog
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

@@ -21,7 +21,7 @@ from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import NOT_REACHED, Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind
-from headwater.broker.transaction_coordinator import TransactionCoordinator
+from headwater.broker.transactions.transaction_coordinator import TransactionCoordinator
 from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

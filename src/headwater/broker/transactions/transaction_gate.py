@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 
-from headwater.broker.admissions import Admissions, Asked
 from headwater.broker.log.partition import Partition
+from headwater.broker.transactions.transaction_admission import Admissions, Asked
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.transactions.requests import AddPartitions

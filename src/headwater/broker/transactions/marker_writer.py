@@ -10,11 +10,11 @@ from collections.abc import Collection
 from itertools import count
 
 from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from headwater.broker.late_markers import LateMarkers
 from headwater.broker.nodes import node_messages as node_calls
 from headwater.broker.nodes.node_client import Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind, Marker
 from headwater.broker.topics.catalog import Catalog
+from headwater.broker.transactions.late_markers import LateMarkers
 from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
