@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater.broker.cluster_watch import ClusterWatch
-from headwater.broker.node_session import NodeSession, NodeSessionOptions
+from headwater.broker.cluster.node_session import NodeSession, NodeSessionOptions
+from headwater.broker.cluster.watch import ClusterWatch
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import KV, Condition, MetaStore, Operation, Resync, Session, Txn, Unavailable, Unknown
 from headwater.model.cluster import Node, NodeStore, Role

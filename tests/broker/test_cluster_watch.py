@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cluster_fakes import CuttableMetaStore, a_watch, eventually, metadata_store, store_of
 
-from headwater.broker.cluster_watch import ClusterChange
+from headwater.broker.cluster.watch import ClusterChange
 from headwater.metadata import keys
 from headwater.metadata.store import MAX_OPS, Del, Put
 from headwater.model.cluster import Controller, Node, NodeStore, Reassignment, StoreRecord, StoreState, Topic

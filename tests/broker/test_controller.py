@@ -20,9 +20,9 @@ from cluster_fakes import (
     this_node,
 )
 
-from headwater.broker.controller import Controller
-from headwater.broker.controller_election import ControllerElection
-from headwater.broker.peer_pings import PingOptions
+from headwater.broker.cluster.controller import Controller
+from headwater.broker.cluster.controller_election import ControllerElection
+from headwater.broker.cluster.peer_pings import PingOptions
 from headwater.metadata import keys
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import Is, Put

@@ -8,8 +8,8 @@ import pytest
 from tests.peers.peer_nodes import QUICK, SECRET, Node, node
 from tests.storage.storage_samples import create, fill, read_all, run, segment
 
-from headwater.broker.copier import Copier
-from headwater.broker.peer_pings import peer_ping
+from headwater.broker.cluster.copier import Copier
+from headwater.broker.cluster.peer_pings import peer_ping
 from headwater.model import cluster
 from headwater.model.ids import PartitionId, StoreId
 from headwater.model.replica import Durability, StoreError

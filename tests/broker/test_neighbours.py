@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from headwater.broker.neighbours import Neighbours
+from headwater.broker.cluster.cluster_nodes import Neighbours
 from headwater.model.cluster import Node, NodeStore, Role, StoreRecord, StoreState
 from headwater.model.ids import NodeId, SegmentId, StoreId
 from headwater.model.segments import Head, OpenSegment

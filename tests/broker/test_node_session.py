@@ -14,7 +14,7 @@ from cluster_fakes import (
     this_node,
 )
 
-from headwater.broker.node_session import NodeIdInUse, cluster_secret
+from headwater.broker.cluster.node_session import NodeIdInUse, cluster_secret
 from headwater.metadata import keys
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import Put
@@ -207,6 +207,6 @@ def test_all_nodes_get_the_same_secret(tmp_path: Path) -> None:
 
 
 def test_the_default_time_to_live_is_long_enough_for_every_engine() -> None:
-    from headwater.broker.node_session import NodeSessionOptions
+    from headwater.broker.cluster.node_session import NodeSessionOptions
 
     assert NodeSessionOptions().ttl_s >= 6.0 > TTL_S

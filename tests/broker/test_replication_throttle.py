@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 
-from headwater.broker.replication_throttle import SMALLEST_READ_BYTES, ReplicationThrottle, Throttle
+from headwater.broker.cluster.replication_throttle import SMALLEST_READ_BYTES, ReplicationThrottle, Throttle
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig
 from headwater.model.ids import PartitionId

@@ -8,8 +8,8 @@ import pytest
 from local_broker import Client, batch_of, running
 from two_nodes import new_partition, start_node, two_nodes, until
 
-from headwater.broker import cluster_member
-from headwater.broker.node_removal import forget
+from headwater.broker.cluster import member as cluster_member
+from headwater.broker.cluster.node_removal import forget
 from headwater.broker.server import Broker
 from headwater.metadata import keys
 from headwater.model.errors import ErrorCode, RequestError

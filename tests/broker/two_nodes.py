@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from local_broker import start
 
-from headwater.broker import cluster_member
+from headwater.broker.cluster import member as cluster_member
 from headwater.broker.server import Broker
 from headwater.model.ids import PartitionId
 from headwater.testing.files import MemoryFiles

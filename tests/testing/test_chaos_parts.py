@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.broker.node_session import cluster_secret
+from headwater.broker.cluster.node_session import cluster_secret
 from headwater.metadata import keys
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import Put

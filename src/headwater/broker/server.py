@@ -14,7 +14,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from headwater.broker.cluster_member import ANNOUNCE_S, ClusterMember
+from headwater.broker.cluster.cluster_nodes import Neighbours
+from headwater.broker.cluster.member import ANNOUNCE_S, ClusterMember
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.broker.groups.group_coordinator import GroupCoordinator
@@ -31,7 +32,6 @@ from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.metrics.metrics_server import MetricsServer
 from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
-from headwater.broker.neighbours import Neighbours
 from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.nodes.node_client import Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind

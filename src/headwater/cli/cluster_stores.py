@@ -91,7 +91,7 @@ async def decide(metadata: "MetaStore", record: "StoreRecord", version: int, sta
 
 async def until_empty(metadata: "MetaStore", stores: frozenset[str]) -> AsyncIterator[int]:
     """How many segments name one of the stores, again and again, heads first; ends when none does."""
-    from headwater.broker.node_removal import count_segments
+    from headwater.broker.cluster.node_removal import count_segments
 
     while True:
         left = await count_segments(metadata, stores)

@@ -20,7 +20,7 @@ from headwater.cli.output import Problem
 from headwater.transport.ports import free_ports, is_free
 
 if TYPE_CHECKING:
-    from headwater.broker.cluster_watch import ClusterWatch
+    from headwater.broker.cluster.watch import ClusterWatch
 
 SHOW_EVERY_S: Final = 0.5
 DEFAULT_HTTP_PORT: Final = 8080
@@ -138,7 +138,7 @@ class LocalCluster:
             self._audience.tell(f"{child.name} {child.state}. To start it again: {self._how_to_restart(child)}")
 
     async def _look_on(self) -> None:
-        from headwater.broker.cluster_watch import ClusterWatch
+        from headwater.broker.cluster.watch import ClusterWatch
         from headwater.metadata.connect import open_metadata
 
         metadata = await open_metadata(self._plan.metadata_url(self._directory))

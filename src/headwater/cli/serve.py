@@ -243,7 +243,7 @@ def _shown(address: tuple[str, int]) -> str:
 
 def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
     """A start that failed for a reason outside of the program becomes advice; anything else stays what it is."""
-    from headwater.broker.node_session import NodeIdInUse
+    from headwater.broker.cluster.node_session import NodeIdInUse
     from headwater.metadata.connect import BadMetadataUrl
     from headwater.metadata.store import Unavailable
     from headwater.model.replica import StoreError

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from headwater.broker.cluster.cluster_nodes import Neighbours
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.neighbours import Neighbours
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId

@@ -6,8 +6,8 @@ and leave partitions that wait for it. One that starts again later is a new one.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.cluster.node_removal import forget
 from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.node_removal import forget
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.broker.node_session import cluster_secret
+from headwater.broker.cluster.node_session import cluster_secret
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore

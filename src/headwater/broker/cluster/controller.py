@@ -12,11 +12,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from headwater.broker.cluster_watch import ClusterChange, ClusterWatch
-from headwater.broker.controller_election import ControllerElection
-from headwater.broker.controller_term import ControllerTerm
-from headwater.broker.node_session import NodeSession
-from headwater.broker.peer_pings import PeerPings, Ping, PingOptions
+from headwater.broker.cluster.controller_election import ControllerElection
+from headwater.broker.cluster.controller_term import ControllerTerm
+from headwater.broker.cluster.node_session import NodeSession
+from headwater.broker.cluster.peer_pings import PeerPings, Ping, PingOptions
+from headwater.broker.cluster.watch import ClusterChange, ClusterWatch
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.cluster import Node, Reassignment

@@ -8,16 +8,16 @@ import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from headwater.broker.cluster_watch import ClusterChange, ClusterWatch
-from headwater.broker.controller import Controller
-from headwater.broker.copier import Copier
-from headwater.broker.neighbours import Neighbours
-from headwater.broker.node_session import NodeSession, NodeSessionOptions, cluster_secret
+from headwater.broker.cluster.cluster_nodes import Neighbours
+from headwater.broker.cluster.controller import Controller
+from headwater.broker.cluster.copier import Copier
+from headwater.broker.cluster.node_session import NodeSession, NodeSessionOptions, cluster_secret
+from headwater.broker.cluster.open_replicas import OpenReplicas
+from headwater.broker.cluster.peer_pings import peer_ping
+from headwater.broker.cluster.replication_throttle import ReplicationThrottle
+from headwater.broker.cluster.watch import ClusterChange, ClusterWatch
 from headwater.broker.nodes.node_client import Lane, NodeClient
 from headwater.broker.nodes.node_messages import Kind
-from headwater.broker.open_replicas import OpenReplicas
-from headwater.broker.peer_pings import peer_ping
-from headwater.broker.replication_throttle import ReplicationThrottle
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.topic_config import TopicConfig
 from headwater.broker.topics.catalog import Catalog

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from headwater.broker.cluster_watch import ClusterWatch
-from headwater.broker.controller_election import Mandate
+from headwater.broker.cluster.controller_election import Mandate
+from headwater.broker.cluster.watch import ClusterWatch
 from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put

@@ -8,8 +8,8 @@ tells when that is over.
 import asyncio
 from typing import Final
 
+from headwater.broker.cluster.cluster_nodes import Neighbours
 from headwater.broker.log.partition import Partition
-from headwater.broker.neighbours import Neighbours
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.ids import StoreId
 

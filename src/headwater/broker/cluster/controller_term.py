@@ -5,9 +5,9 @@ from collections.abc import Coroutine
 from functools import lru_cache
 from typing import Any
 
-from headwater.broker.action_writer import ActionWriter
-from headwater.broker.cluster_watch import ClusterWatch
-from headwater.broker.controller_election import Mandate
+from headwater.broker.cluster.action_writer import ActionWriter
+from headwater.broker.cluster.controller_election import Mandate
+from headwater.broker.cluster.watch import ClusterWatch
 from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import MetaStore

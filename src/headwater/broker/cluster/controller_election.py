@@ -10,7 +10,7 @@ removes it, and a new one is elected.
 
 from dataclasses import dataclass
 
-from headwater.broker.node_session import NodeSession
+from headwater.broker.cluster.node_session import NodeSession
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Del, Has, Is, MetaStore, Put, Session
 from headwater.model.cluster import Controller
