@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater.metadata import etcd_client
 from headwater.metadata.connect import open_metadata
-from headwater.metadata.etcd import PAGE_KEYS, EtcdMetaStore
-from headwater.metadata.etcd_member import MAX_ANSWER_BYTES
-from headwater.metadata.etcd_session import MIN_TTL_S
-from headwater.metadata.etcd_url import EtcdAddress
+from headwater.metadata.etcd import client as etcd_client
+from headwater.metadata.etcd.member import MAX_ANSWER_BYTES
+from headwater.metadata.etcd.session import MIN_TTL_S
+from headwater.metadata.etcd.store import PAGE_KEYS, EtcdMetaStore
+from headwater.metadata.etcd.url import EtcdAddress
 from headwater.metadata.sqlite import SqliteMetaStore
 from headwater.metadata.store import MAX_OPS, RESYNC, Has, Is, Put, Txn, Unavailable
 from headwater.testing.etcd_process import EtcdProcess, find_etcd

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.metadata import etcd_client
 from headwater.metadata.connect import open_metadata
+from headwater.metadata.etcd import client as etcd_client
 from headwater.metadata.store import RESYNC, Put, Unavailable, Unknown
 from headwater.testing.etcd_process import EtcdProcess, find_etcd
 from headwater.transport.ports import free_port

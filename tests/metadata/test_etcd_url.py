@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.metadata.etcd_url import MAX_ENDPOINTS, MAX_FILE_BYTES, EtcdAddress, Tls
+from headwater.metadata.etcd.url import MAX_ENDPOINTS, MAX_FILE_BYTES, EtcdAddress, Tls
 
 
 def test_a_url_names_endpoints_and_a_prefix() -> None:

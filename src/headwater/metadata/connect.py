@@ -40,11 +40,11 @@ def _store_behind(url: str) -> Callable[[], Awaitable[MetaStore]]:
 
 
 def _etcd(url: str) -> Callable[[], Awaitable[MetaStore]]:
-    from headwater.metadata.etcd_url import EtcdAddress
+    from headwater.metadata.etcd.url import EtcdAddress
 
     address = EtcdAddress.parse(url)
     try:
-        from headwater.metadata.etcd import EtcdMetaStore
+        from headwater.metadata.etcd.store import EtcdMetaStore
     except ModuleNotFoundError as error:
         raise ValueError(f"metadata in etcd needs {error.name}: pip install 'headwater[etcd]'") from error
     return partial(EtcdMetaStore.open, address)

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from headwater.metadata import etcd_pb2 as pb
-from headwater.metadata.etcd_client import EtcdClient
-from headwater.metadata.etcd_member import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, TXN, NoAnswer, Refused
+from headwater.metadata.etcd import etcd_pb2 as pb
+from headwater.metadata.etcd.client import EtcdClient
+from headwater.metadata.etcd.member import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, TXN, NoAnswer, Refused
 from headwater.metadata.store import Unavailable, Unknown
 
 MIN_TTL_S: Final = 6

@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headwater.metadata import etcd_pb2 as pb
-from headwater.metadata.etcd_client import MEMBER_ASK_S, EtcdClient
-from headwater.metadata.etcd_member import RANGE, WATCH, AnswerTooLarge, EtcdMember, EtcdStream, NoAnswer, Refused
+from headwater.metadata.etcd import etcd_pb2 as pb
+from headwater.metadata.etcd.client import MEMBER_ASK_S, EtcdClient
+from headwater.metadata.etcd.member import RANGE, WATCH, AnswerTooLarge, EtcdMember, EtcdStream, NoAnswer, Refused
 from headwater.metadata.store import RESYNC, Resync
 
 PROBE_S: Final = 5.0

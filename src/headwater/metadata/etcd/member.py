@@ -19,8 +19,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from headwater.metadata import etcd_pb2 as pb
-from headwater.metadata.etcd_url import EtcdAddress
+from headwater.metadata.etcd import etcd_pb2 as pb
+from headwater.metadata.etcd.url import EtcdAddress
 from headwater.metadata.store import Unavailable
 
 CONNECT_S: Final = 1.0

@@ -14,8 +14,8 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from headwater.metadata.etcd_member import AnswerT, EtcdMember, Method, NoAnswer, QuestionT
-from headwater.metadata.etcd_url import EtcdAddress
+from headwater.metadata.etcd.member import AnswerT, EtcdMember, Method, NoAnswer, QuestionT
+from headwater.metadata.etcd.url import EtcdAddress
 from headwater.metadata.store import Unavailable, Unknown
 
 ASK_S: Final = 8.0

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from headwater.metadata import etcd_pb2 as pb
-from headwater.metadata.etcd_client import EtcdClient
-from headwater.metadata.etcd_member import RANGE, TXN, AnswerTooLarge, Refused
-from headwater.metadata.etcd_session import EtcdSession
-from headwater.metadata.etcd_url import EtcdAddress
-from headwater.metadata.etcd_watch import EtcdWatch
+from headwater.metadata.etcd import etcd_pb2 as pb
+from headwater.metadata.etcd.client import EtcdClient
+from headwater.metadata.etcd.member import RANGE, TXN, AnswerTooLarge, Refused
+from headwater.metadata.etcd.session import EtcdSession
+from headwater.metadata.etcd.url import EtcdAddress
+from headwater.metadata.etcd.watch import EtcdWatch
 from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
 from headwater.metadata.store import KV, Condition, Has, Operation, Put, Resync, Session, Txn, Unavailable
 
