@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater.broker.cluster.node_session import NodeSession, NodeSessionOptions
 from headwater.broker.cluster.watch import ClusterWatch
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import KV, Condition, MetaStore, Operation, Resync, Session, Txn, Unavailable, Unknown
 from headwater.model.cluster import Node, NodeStore, Role
 from headwater.model.ids import NodeId, StoreId

@@ -15,7 +15,7 @@ from headwater.broker.settings.broker_settings import ALL_BROKERS, BrokerSetting
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry
 from headwater.broker.settings.topic_keys import BROKER_NAMES
 from headwater.metadata import keys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode, RequestError
 

@@ -24,7 +24,7 @@ from headwater.broker.cluster.controller import Controller
 from headwater.broker.cluster.controller_election import ControllerElection
 from headwater.broker.cluster.peer_pings import PingOptions
 from headwater.metadata import keys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Is, Put
 from headwater.model.cluster import Node, StoreRecord, StoreState, Topic
 from headwater.model.errors import ErrorCode, RequestError

@@ -20,7 +20,7 @@ from headwater.groups.effects import JoinAnswer
 from headwater.groups.members import MemberProtocol
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, OffsetToCommit, SyncRequest
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import SegmentId, StoreId, segment_id
 from headwater.records.batch import parse_header

@@ -16,7 +16,7 @@ from cluster_fakes import (
 
 from headwater.broker.cluster.node_session import NodeIdInUse, cluster_secret
 from headwater.metadata import keys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.cluster import Node, StoreRecord, StoreState
 

@@ -16,7 +16,7 @@ from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
 from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.settings.key_cache import KeyCache
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message

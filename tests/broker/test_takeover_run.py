@@ -14,7 +14,7 @@ from headwater.broker.log.node_ports import Environment, OneStore
 from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.log.takeover_runner import Deposed, TakeoverRun
 from headwater.metadata import keys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import KV, MetaStore, Put
 from headwater.model.ids import PartitionId, SegmentId, StoreId, segment_id
 from headwater.model.replica import Buffer, Durability

@@ -17,7 +17,7 @@ from headwater.metadata.etcd.member import MAX_ANSWER_BYTES
 from headwater.metadata.etcd.session import MIN_TTL_S
 from headwater.metadata.etcd.store import PAGE_KEYS, EtcdMetaStore
 from headwater.metadata.etcd.url import EtcdAddress
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import MAX_OPS, RESYNC, Has, Is, Put, Txn, Unavailable
 from headwater.testing.etcd_process import EtcdProcess, find_etcd
 

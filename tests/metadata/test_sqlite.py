@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headwater.metadata.connect import open_metadata
-from headwater.metadata.sqlite import POLL_S, SqliteMetaStore
-from headwater.metadata.sqlite_file import MetadataDamaged, connect
-from headwater.metadata.sqlite_reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
-from headwater.metadata.sqlite_writer import CHANGES_KEPT, TRIM_EVERY, Change, Reap, SqliteWriter
+from headwater.metadata.sqlite.file import MetadataDamaged, connect
+from headwater.metadata.sqlite.reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
+from headwater.metadata.sqlite.store import POLL_S, SqliteMetaStore
+from headwater.metadata.sqlite.writer import CHANGES_KEPT, TRIM_EVERY, Change, Reap, SqliteWriter
 from headwater.metadata.store import RESYNC, Has, Put, Unavailable
 
 

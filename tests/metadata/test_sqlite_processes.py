@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 
 KILLS = 8
@@ -20,7 +20,7 @@ ACKED_PER_ROUND = 25
 
 WRITER = """
 import asyncio, sys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 
 async def main():
@@ -37,7 +37,7 @@ asyncio.run(main())
 
 COUNTER = """
 import asyncio, sys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Is, Put
 
 async def main():
@@ -53,7 +53,7 @@ asyncio.run(main())
 
 SESSION_OWNER = """
 import asyncio, sys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 
 async def main():
@@ -68,7 +68,7 @@ asyncio.run(main())
 
 FAILING_DISK = """
 import asyncio, resource, sys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put, Unavailable, Unknown
 
 async def refused(call):

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.broker.cluster.node_session import cluster_secret
 from headwater.metadata import keys
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.cluster import Node, NodeStore
 from headwater.model.ids import PartitionId, StoreId, segment_id

@@ -10,7 +10,7 @@ What only one back end needs is imported when a URL asks for it.
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from headwater.metadata.sqlite import SqliteMetaStore
+from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import MetaStore
 
 

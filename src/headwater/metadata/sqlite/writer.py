@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from headwater.metadata.sqlite_file import fault, primary_code
+from headwater.metadata.sqlite.file import fault, primary_code
 from headwater.metadata.store import Condition, Has, Operation, Put, Txn, Unavailable, Unknown
 
 MAX_GROUP: Final = 256

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
-from headwater.metadata.sqlite_file import MetadataDamaged, connect
-from headwater.metadata.sqlite_reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
-from headwater.metadata.sqlite_writer import (
+from headwater.metadata.sqlite.file import MetadataDamaged, connect
+from headwater.metadata.sqlite.reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
+from headwater.metadata.sqlite.writer import (
     Change,
     CloseSession,
     OpenSession,

@@ -5,8 +5,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Final
 
-from headwater.metadata.sqlite_file import connect, fault
-from headwater.metadata.sqlite_writer import boot_id, expired_sessions
+from headwater.metadata.sqlite.file import connect, fault
+from headwater.metadata.sqlite.writer import boot_id, expired_sessions
 from headwater.metadata.store import KV, RESYNC, Resync
 
 MAX_HINT_KEYS: Final = 10_000
