@@ -17,7 +17,6 @@ from typing import IO
 import pytest
 from kazoo.client import KazooClient
 
-from headwater.metadata import zookeeper_client
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.limits import MAX_KEY_BYTES
 from headwater.metadata.store import (
@@ -36,7 +35,8 @@ from headwater.metadata.store import (
     Unavailable,
     Unknown,
 )
-from headwater.metadata.zookeeper_url import MAX_ROOT_CHARS
+from headwater.metadata.zookeeper import client as zookeeper_client
+from headwater.metadata.zookeeper.url import MAX_ROOT_CHARS
 from headwater.testing.zookeeper_process import ZookeeperProcess, why_missing
 from headwater.transport.ports import free_port
 

@@ -14,8 +14,8 @@ from kazoo.exceptions import (
 
 from headwater.metadata.limits import check_key
 from headwater.metadata.store import Condition, Del, Has, Is, Operation, Put
-from headwater.metadata.zookeeper_paths import Paths, is_folder, is_key, parent
-from headwater.metadata.zookeeper_plan import (
+from headwater.metadata.zookeeper.paths import Paths, is_folder, is_key, parent
+from headwater.metadata.zookeeper.plan import (
     ANY_VERSION,
     NOBODY,
     Action,
@@ -31,7 +31,7 @@ from headwater.metadata.zookeeper_plan import (
     keys_to_read,
     plan,
 )
-from headwater.metadata.zookeeper_session import ZookeeperSession
+from headwater.metadata.zookeeper.session import ZookeeperSession
 
 PATHS = Paths("/hw")
 A = "/hw/keys/a="

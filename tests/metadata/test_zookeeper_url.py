@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.metadata.zookeeper_url import ZookeeperAddress
+from headwater.metadata.zookeeper.url import ZookeeperAddress
 
 
 def test_servers_root_and_login_come_from_the_url() -> None:

@@ -51,11 +51,11 @@ def _etcd(url: str) -> Callable[[], Awaitable[MetaStore]]:
 
 
 def _zookeeper(url: str) -> Callable[[], Awaitable[MetaStore]]:
-    from headwater.metadata.zookeeper_url import ZookeeperAddress
+    from headwater.metadata.zookeeper.url import ZookeeperAddress
 
     address = ZookeeperAddress.parse(url)
     try:
-        from headwater.metadata.zookeeper import ZookeeperMetaStore
+        from headwater.metadata.zookeeper.store import ZookeeperMetaStore
     except ModuleNotFoundError as error:
         raise ValueError(f"metadata in ZooKeeper needs {error.name}: pip install 'headwater[zookeeper]'") from error
     return partial(ZookeeperMetaStore.open, address)

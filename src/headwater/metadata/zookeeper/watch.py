@@ -16,10 +16,10 @@ from typing import Any, Final
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from headwater.metadata import zookeeper_requests as requests
 from headwater.metadata.store import RESYNC, Resync, Unavailable
-from headwater.metadata.zookeeper_client import Interrupted, ZookeeperClient
-from headwater.metadata.zookeeper_paths import Paths, is_folder, is_key
+from headwater.metadata.zookeeper import requests
+from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
+from headwater.metadata.zookeeper.paths import Paths, is_folder, is_key
 
 BATCH: Final = 256
 """Nodes that one tree asks for at a time."""

@@ -15,10 +15,10 @@ from typing import Final
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
-from headwater.metadata import zookeeper_requests as requests
 from headwater.metadata.store import Unavailable, Unknown
-from headwater.metadata.zookeeper_client import Interrupted, ZookeeperClient
-from headwater.metadata.zookeeper_plan import Writer
+from headwater.metadata.zookeeper import requests
+from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
+from headwater.metadata.zookeeper.plan import Writer
 
 KEEP_ALIVES_PER_TTL: Final = 4
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent
 
-from headwater.metadata.zookeeper_plan import ANY_VERSION, Check, Create, Delete, SetData, Step
+from headwater.metadata.zookeeper.plan import ANY_VERSION, Check, Create, Delete, SetData, Step
 
 Request: TypeAlias = Callable[[KazooClient], Any]
 OnEvent: TypeAlias = Callable[[WatchedEvent], None]

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from headwater.metadata import zookeeper_requests as requests
 from headwater.metadata.store import Condition, Del, Operation, Put, Txn, Unavailable, Unknown
-from headwater.metadata.zookeeper_client import Interrupted, ZookeeperClient
-from headwater.metadata.zookeeper_paths import Paths, parent
-from headwater.metadata.zookeeper_plan import NOBODY, Create, SetData, Step, Verdict, judge, keys_to_read, plan
-from headwater.metadata.zookeeper_reader import ZookeeperReader
-from headwater.metadata.zookeeper_session import ZookeeperSession
-from headwater.metadata.zookeeper_url import ZookeeperAddress
+from headwater.metadata.zookeeper import requests
+from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
+from headwater.metadata.zookeeper.paths import Paths, parent
+from headwater.metadata.zookeeper.plan import NOBODY, Create, SetData, Step, Verdict, judge, keys_to_read, plan
+from headwater.metadata.zookeeper.reader import ZookeeperReader
+from headwater.metadata.zookeeper.session import ZookeeperSession
+from headwater.metadata.zookeeper.url import ZookeeperAddress
 
 MAX_PLANS: Final = 50
 """Each that is out of date means that somebody else's transaction was done."""

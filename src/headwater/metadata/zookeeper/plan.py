@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, RolledBackError
 
 from headwater.metadata.store import Condition, Has, Is, Operation, Put
-from headwater.metadata.zookeeper_paths import Paths
+from headwater.metadata.zookeeper.paths import Paths
 
 ANY_VERSION: Final = -1
 NOBODY: Final = 0

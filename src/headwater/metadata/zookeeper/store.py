@@ -12,13 +12,13 @@ from typing import Final
 
 from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
 from headwater.metadata.store import KV, Condition, Operation, Resync, Session, Txn, Unavailable
-from headwater.metadata.zookeeper_client import ZookeeperClient
-from headwater.metadata.zookeeper_paths import Paths
-from headwater.metadata.zookeeper_reader import ZookeeperReader
-from headwater.metadata.zookeeper_session import ZookeeperSession
-from headwater.metadata.zookeeper_url import ZookeeperAddress
-from headwater.metadata.zookeeper_watch import Watches
-from headwater.metadata.zookeeper_writer import ZookeeperWriter
+from headwater.metadata.zookeeper.client import ZookeeperClient
+from headwater.metadata.zookeeper.paths import Paths
+from headwater.metadata.zookeeper.reader import ZookeeperReader
+from headwater.metadata.zookeeper.session import ZookeeperSession
+from headwater.metadata.zookeeper.url import ZookeeperAddress
+from headwater.metadata.zookeeper.watch import Watches
+from headwater.metadata.zookeeper.writer import ZookeeperWriter
 
 SESSION_TIMEOUT_S: Final = 6.0
 """Of the store's own connection: a server that falls silent is left after two thirds of it."""

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from headwater.metadata import zookeeper_requests as requests
 from headwater.metadata.store import KV, Unavailable
-from headwater.metadata.zookeeper_client import Interrupted, ZookeeperClient
-from headwater.metadata.zookeeper_paths import Paths, is_folder, is_key
-from headwater.metadata.zookeeper_plan import Seen
-from headwater.metadata.zookeeper_url import ZookeeperAddress
+from headwater.metadata.zookeeper import requests
+from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
+from headwater.metadata.zookeeper.paths import Paths, is_folder, is_key
+from headwater.metadata.zookeeper.plan import Seen
+from headwater.metadata.zookeeper.url import ZookeeperAddress
 
 READ_S: Final = 20.0
 """How long a read is repeated over broken connections."""

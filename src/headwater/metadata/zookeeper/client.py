@@ -28,8 +28,8 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from headwater.metadata.store import Unavailable
-from headwater.metadata.zookeeper_requests import Request
-from headwater.metadata.zookeeper_url import ZookeeperAddress
+from headwater.metadata.zookeeper.requests import Request
+from headwater.metadata.zookeeper.url import ZookeeperAddress
 
 MAX_IN_FLIGHT: Final = 50
 MAX_TOGETHER: Final = 2
