@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.schemas import avro, avro_compatibility, json_compatibility, json_schema
+from headwater.schemas import json_compatibility, json_schema
+from headwater.schemas.avro import compatibility as avro_compatibility
+from headwater.schemas.avro import schema as avro
 from headwater.schemas.incompatibility import Incompatibility
 from headwater.schemas.levels import Level
 from headwater.schemas.limits import MAX_SCHEMA_BYTES

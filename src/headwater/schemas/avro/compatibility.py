@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headwater.schemas.avro_types import Field, Type
+from headwater.schemas.avro.types import Field, Type
 from headwater.schemas.incompatibility import Findings, Incompatibility
 from headwater.schemas.limits import MAX_DEPTH
 
