@@ -22,7 +22,7 @@ from headwater.schemas.events import (
     SchemaRemoved,
     SubjectDeleted,
 )
-from headwater.schemas.json_text import write_json
+from headwater.schemas.json_schema.text import write_json
 from headwater.schemas.levels import Level, Mode
 from headwater.schemas.schema import Reference, Schema, SchemaType
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.schemas import json_compatibility, json_schema
 from headwater.schemas.avro import compatibility as avro_compatibility
 from headwater.schemas.avro import schema as avro
 from headwater.schemas.incompatibility import Incompatibility
+from headwater.schemas.json_schema import compatibility as json_compatibility
+from headwater.schemas.json_schema import schema as json_schema
 from headwater.schemas.levels import Level
 from headwater.schemas.limits import MAX_SCHEMA_BYTES
 from headwater.schemas.schema import InvalidSchema, Reference, Resolved, Schema, SchemaType

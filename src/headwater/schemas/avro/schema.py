@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headwater.schemas.avro.types import NAMED, PRIMITIVES, Type, TypeReader, full_name
-from headwater.schemas.json_text import read_json, write_json
+from headwater.schemas.json_schema.text import read_json, write_json
 from headwater.schemas.schema import InvalidSchema
 
 _ORDER: Final = (

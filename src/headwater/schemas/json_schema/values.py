@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from headwater.schemas.incompatibility import Incompatibility
-from headwater.schemas.json_text import write_json
+from headwater.schemas.json_schema.text import write_json
 
 TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
 

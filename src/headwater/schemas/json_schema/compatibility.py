@@ -8,10 +8,10 @@ though a value that was allowed by one might be allowed by the new one, too.
 from typing import Any, Final
 
 from headwater.schemas.incompatibility import Findings, Incompatibility
-from headwater.schemas.json_bounds import check_bounds
-from headwater.schemas.json_documents import Document, Place
-from headwater.schemas.json_objects import ObjectRules, undecided
-from headwater.schemas.json_values import allowed_types, check_values, may_be
+from headwater.schemas.json_schema.bounds import check_bounds
+from headwater.schemas.json_schema.documents import Document, Place
+from headwater.schemas.json_schema.objects import ObjectRules, undecided
+from headwater.schemas.json_schema.values import allowed_types, check_values, may_be
 from headwater.schemas.limits import MAX_DEPTH
 
 _SUMS: Final = ("anyOf", "oneOf")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from headwater.schemas.json_documents import Document, read_documents
-from headwater.schemas.json_text import write_json
+from headwater.schemas.json_schema.documents import Document, read_documents
+from headwater.schemas.json_schema.text import write_json
 from headwater.schemas.schema import InvalidSchema
 
 DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"

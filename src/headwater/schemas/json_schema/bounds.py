@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from headwater.schemas.incompatibility import Incompatibility
-from headwater.schemas.json_values import allowed_types
+from headwater.schemas.json_schema.values import allowed_types
 
 _COUNTS: Final = {
     "maxLength": ("string", max), "minLength": ("string", min), "maxItems": ("array", max), "minItems": ("array", min),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin
 
-from headwater.schemas.json_text import read_json
+from headwater.schemas.json_schema.text import read_json
 from headwater.schemas.limits import MAX_TYPES
 from headwater.schemas.schema import InvalidSchema
 

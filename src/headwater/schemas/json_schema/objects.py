@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 import re2
 
 from headwater.schemas.incompatibility import Incompatibility
-from headwater.schemas.json_documents import Place
+from headwater.schemas.json_schema.documents import Place
 
 if TYPE_CHECKING:
-    from headwater.schemas.json_compatibility import Comparison
+    from headwater.schemas.json_schema.compatibility import Comparison
 
 _UNDECIDED: Final = (
     "not", "if", "then", "else", "dependencies", "dependentSchemas", "dependentRequired", "unevaluatedProperties",
