@@ -34,7 +34,7 @@ class Parsed:
         """A form for programs: of Protobuf, the descriptor in base64."""
         if self.type is not SchemaType.PROTOBUF:
             return self.canonical
-        from headwater.schemas import protobuf
+        from headwater.schemas.protobuf import schema as protobuf
 
         return protobuf.serialized(self.meaning)
 
@@ -58,7 +58,7 @@ def parse(resolved: Resolved) -> Parsed:
             canonical, normal = json_schema.canonical(document), json_schema.normal(document)
             return Parsed(schema.type, canonical, normal, schema.references, document)
         case SchemaType.PROTOBUF:
-            from headwater.schemas import protobuf
+            from headwater.schemas.protobuf import schema as protobuf
 
             proto = protobuf.read_proto(schema.text, named)
             return Parsed(schema.type, protobuf.canonical(proto), protobuf.normal(proto), schema.references, proto)
@@ -74,7 +74,7 @@ def unreadable(reader: Parsed, writer: Parsed) -> list[Incompatibility]:
         case SchemaType.JSON:
             return json_compatibility.unreadable(reader.meaning, writer.meaning)
         case SchemaType.PROTOBUF:
-            from headwater.schemas import proto_compatibility
+            from headwater.schemas.protobuf import compatibility as proto_compatibility
 
             return proto_compatibility.unreadable(reader.meaning, writer.meaning)
 

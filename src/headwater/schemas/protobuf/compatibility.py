@@ -10,7 +10,7 @@ from typing import Final
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from headwater.schemas.incompatibility import Findings, Incompatibility
-from headwater.schemas.protobuf import ProtoFile
+from headwater.schemas.protobuf.schema import ProtoFile
 
 _F = FieldDescriptorProto
 _INTERCHANGEABLE: Final = (

@@ -13,9 +13,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from headwater.schemas.limits import MAX_DEPTH, MAX_TYPES
-from headwater.schemas.proto_parse import parse_proto
-from headwater.schemas.proto_print import print_proto
-from headwater.schemas.proto_rules import check_rules, messages_in
+from headwater.schemas.protobuf.parse import parse_proto
+from headwater.schemas.protobuf.printing import print_proto
+from headwater.schemas.protobuf.rules import check_rules, messages_in
 from headwater.schemas.schema import InvalidSchema
 
 OWN_NAME: Final = "default.proto"

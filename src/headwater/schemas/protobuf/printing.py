@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.message import Message
 
-from headwater.schemas.proto_options import quoted
+from headwater.schemas.protobuf.options import quoted
 
 _SCALARS: Final = {
     number: name.removeprefix("TYPE_").lower()

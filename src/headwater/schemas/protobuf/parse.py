@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from headwater.schemas.limits import MAX_DEPTH, MAX_PROTOBUF_BYTES
-from headwater.schemas.proto_options import set_options
+from headwater.schemas.protobuf.options import set_options
 from headwater.schemas.schema import InvalidSchema
 
 if TYPE_CHECKING:
