@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headwater.cli.cluster_child import find_etcd
-from headwater.cli.cluster_files import LocalNode, LocalPlan, load_plan, save_plan
-from headwater.cli.cluster_stores import decide, opened
+from headwater.cli.cluster.child import find_etcd
+from headwater.cli.cluster.files import LocalNode, LocalPlan, load_plan, save_plan
+from headwater.cli.cluster.stores import decide, opened
 from headwater.cli.main import app
 from headwater.cli.output import Problem
 from headwater.metadata import keys

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.cli.cluster_stores import find_stores, opened
+from headwater.cli.cluster.stores import find_stores, opened
 from headwater.cli.output import Problem
 from headwater.metadata import keys
 from headwater.metadata.store import Put

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from headwater.cli.cluster_files import LocalNode, LocalPlan
+from headwater.cli.cluster.files import LocalNode, LocalPlan
 from headwater.cli.output import Problem
 from headwater.transport.ports import HOST
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headwater.cli.cluster_up import Audience, Sight
+from headwater.cli.cluster.up import Audience, Sight
 from headwater.cli.output import note, say, size
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.cli.cluster_child import Child, EtcdChild, GatewayChild, NodeChild, find_etcd
-from headwater.cli.cluster_control import taking_orders
-from headwater.cli.cluster_files import LocalNode, LocalPlan, locked, save_plan
+from headwater.cli.cluster.child import Child, EtcdChild, GatewayChild, NodeChild, find_etcd
+from headwater.cli.cluster.control import taking_orders
+from headwater.cli.cluster.files import LocalNode, LocalPlan, locked, save_plan
 from headwater.cli.output import Problem
 from headwater.transport.ports import free_ports, is_free
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.client import Json, default_bootstrap
-from headwater.cli.cluster_files import MAX_NODES, known_plan, load_plan
-from headwater.cli.cluster_report import counted, print_facts
+from headwater.cli.cluster.files import MAX_NODES, known_plan, load_plan
+from headwater.cli.cluster.report import counted, print_facts
 from headwater.cli.output import Problem, confirm, note, print_json, say
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def up(
     """Start a cluster on this machine, until Ctrl-C.
 
     The same directory brings the same cluster back, with its nodes and its data."""
-    from headwater.cli.cluster_table import cluster_view
-    from headwater.cli.cluster_up import LocalCluster, new_plan
+    from headwater.cli.cluster.table import cluster_view
+    from headwater.cli.cluster.up import LocalCluster, new_plan
 
     try:
         data.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def add(
     """Add a node to the local cluster that runs. New segments land on it at once; nothing old moves.
 
     To any other cluster a node is added by starting it: `headwater serve --node-id N --metadata URL --peer-listen A`"""
-    from headwater.cli.cluster_control import order
+    from headwater.cli.cluster.control import order
 
     _check_roles(roles)
     known_plan(data)
@@ -107,7 +107,7 @@ def restart(
     data: Data = DEFAULT_DIRECTORY,
 ) -> None:
     """Stop a process of the local cluster in order, if it runs, and start it again."""
-    from headwater.cli.cluster_control import order
+    from headwater.cli.cluster.control import order
 
     known_plan(data)
     say(order(data, do="restart", name=name))
@@ -119,7 +119,7 @@ def kill(
     data: Data = DEFAULT_DIRECTORY,
 ) -> None:
     """Kill a process of the local cluster, as `kill -9` does, to see what happens."""
-    from headwater.cli.cluster_control import order
+    from headwater.cli.cluster.control import order
 
     known_plan(data)
     say(order(data, do="kill", name=name))
@@ -221,8 +221,8 @@ def _url(metadata: str | None, data: Path | None) -> str:
 
 
 def _facts(bootstrap: str, metadata: str | None) -> "ClusterFacts":
+    from headwater.cli.cluster.stores import opened
     from headwater.cli.cluster_facts import ask_brokers, read_metadata, together
-    from headwater.cli.cluster_stores import opened
 
     async def read(url: str) -> "ClusterFacts":
         async with opened(url) as store:
@@ -252,7 +252,7 @@ def _waited(look: "Callable[[], tuple[ClusterFacts, bool]]", wait_s: float | Non
 
 
 async def _drain(target: str, url: str, undo: bool, wait_s: float | None) -> None:
-    from headwater.cli.cluster_stores import decide, find_stores, opened, until_empty
+    from headwater.cli.cluster.stores import decide, find_stores, opened, until_empty
     from headwater.model.cluster import StoreState
 
     state = StoreState.ACTIVE if undo else StoreState.DRAINING
@@ -281,7 +281,7 @@ async def _drain(target: str, url: str, undo: bool, wait_s: float | None) -> Non
 
 
 async def _lost(target: str, url: str, undo: bool, yes: bool) -> None:
-    from headwater.cli.cluster_stores import decide, find_stores, living_stores, opened
+    from headwater.cli.cluster.stores import decide, find_stores, living_stores, opened
     from headwater.model.cluster import StoreState
 
     async with opened(url) as metadata:
