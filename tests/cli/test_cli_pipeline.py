@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater.cli.pipeline_run import class_cache_afterwards
+from headwater.cli.pipeline.run import class_cache_afterwards
 from headwater.pipelines.jvm.java import Java
 from headwater.pipelines.run.progress import QueryProgress, SourceProgress, State, Status
 from headwater.pipelines.run.status_topic import StatusTopic
@@ -138,7 +138,7 @@ def test_runs_are_listed_and_shown(cli: Any, bootstrap: str, name: str) -> None:
 
 
 def test_a_run_says_in_its_lines_what_it_knows_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    from headwater.cli.pipeline_view import progress_view
+    from headwater.cli.pipeline.view import progress_view
 
     with progress_view() as view:
         view.show(replace(status_of("p", State.RUNNING), queries=(QueryProgress("later"),)))

@@ -14,8 +14,8 @@ import typer
 
 from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, client_config
 from headwater.cli.output import Problem, note, print_json, print_table, say
-from headwater.cli.pipeline_ready import ready
-from headwater.cli.pipeline_run import Wanted, dry_runner, load_graph, now_ms, pipeline_problems, ready_runner
+from headwater.cli.pipeline.run import Wanted, dry_runner, load_graph, now_ms, pipeline_problems, ready_runner
+from headwater.cli.pipeline.templates import ready
 
 if TYPE_CHECKING:
     from headwater.pipelines.run.progress import Status
@@ -134,7 +134,7 @@ def run(
 ) -> None:
     """Run a pipeline. Ctrl-C stops it; the next run goes on where this one was."""
     from headwater.cli.consume import stop_signals
-    from headwater.cli.pipeline_view import progress_view
+    from headwater.cli.pipeline.view import progress_view
 
     graph = load_graph(file, is_spark_next=True)
     wanted = Wanted(bootstrap, master, conf, verbose, once, start)
@@ -185,7 +185,7 @@ def list_pipelines(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP)
 @app.command()
 def status(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show how a pipeline is doing, sink by sink."""
-    from headwater.cli.pipeline_view import COLUMNS, query_cells
+    from headwater.cli.pipeline.view import COLUMNS, query_cells
 
     with pipeline_problems(), _topic(bootstrap) as topic:
         found = _status_of(topic, _name(name))
