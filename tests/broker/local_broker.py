@@ -14,8 +14,8 @@ from headwater.records.batch import split
 from headwater.records.build import build_batch
 from headwater.records.record import Record, records
 from headwater.storage.options import StoreOptions
-from headwater.testing.clock import ManualClock
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.clock import ManualClock
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Cursor, Message, struct_reader, struct_writer
 from headwater.wire.schema import request_schema, response_schema
 

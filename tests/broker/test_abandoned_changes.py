@@ -8,7 +8,7 @@ import pytest
 from local_broker import Client, running
 
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
 
 FIND_COORDINATOR, CREATE_PARTITIONS, DELETE_TOPICS = 10, 37, 20

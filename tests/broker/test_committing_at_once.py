@@ -15,8 +15,8 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from headwater.testing.clock import ManualClock
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.clock import ManualClock
+from headwater.testing.fakes.files import MemoryFiles
 
 
 def append(partition: Partition, *values: bytes) -> Appended:

@@ -9,7 +9,7 @@ from local_broker import Client, running
 from two_nodes import two_nodes, until
 
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
 
 DESCRIBE_QUORUM = 55

@@ -28,8 +28,8 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.clock import ManualClock
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.clock import ManualClock
+from headwater.testing.fakes.files import MemoryFiles
 
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"
 OPTIONS = StoreOptions(runs_inline=True, reserve_bytes=0, journal_file_bytes=1024 * 1024)

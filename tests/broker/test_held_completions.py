@@ -15,7 +15,7 @@ from headwater.broker.server import Broker
 from headwater.broker.transactions import transaction_log
 from headwater.broker.transactions.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.event_bytes import decode
 from headwater.transactions.events import TransactionStored
 from headwater.transactions.transaction import TransactionState

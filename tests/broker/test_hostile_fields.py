@@ -24,7 +24,7 @@ from two_nodes import two_nodes, until
 from headwater.broker.dispatch import Api, load_handlers
 from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.transport import facts
 from headwater.wire.codec import Cursor, MalformedRequest, struct_reader
 from headwater.wire.messages import API_VERSIONS

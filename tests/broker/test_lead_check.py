@@ -5,7 +5,7 @@ import asyncio
 from headwater.broker.log.lead_check import VALID_S, LeadCheck
 from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.metadata.store import Unavailable
-from headwater.testing.clock import ManualClock
+from headwater.testing.fakes.clock import ManualClock
 
 
 class Doubted:

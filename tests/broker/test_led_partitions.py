@@ -5,7 +5,7 @@ from pathlib import Path
 
 from local_broker import running
 
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 
 def test_a_lead_that_is_lost_on_the_way_is_passed_over(tmp_path: Path) -> None:

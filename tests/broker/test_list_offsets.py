@@ -8,7 +8,7 @@ from local_broker import LIST_OFFSETS, batch_of, running
 
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
 
 

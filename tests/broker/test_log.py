@@ -12,8 +12,8 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import StoreFailed
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from headwater.testing.clock import ManualClock
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.clock import ManualClock
+from headwater.testing.fakes.files import MemoryFiles
 
 NOW_MS = 1_700_000_000_000
 

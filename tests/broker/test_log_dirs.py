@@ -11,7 +11,7 @@ from headwater.metadata import keys
 from headwater.metadata.store import Is, Put
 from headwater.model.cluster import StoreState
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
 
 ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35

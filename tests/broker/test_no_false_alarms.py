@@ -23,7 +23,7 @@ from headwater.broker.topics.leadership import Leadership
 from headwater.broker.topics.topic import Topic
 from headwater.broker.transactions import transaction_log
 from headwater.model.errors import RequestError
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.transaction import TransactionState
 
 PARTITIONS = 4

@@ -15,8 +15,8 @@ from headwater.model.replica import Durability
 from headwater.records.batch import Codec, parse_header, seal_crc, split
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from headwater.testing.clock import ManualClock
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.clock import ManualClock
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
 
 NOW_MS = 1_700_000_000_000

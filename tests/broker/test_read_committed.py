@@ -7,7 +7,7 @@ from local_broker import Client, batch_of, running
 from transactors import Transactor, committed_records, fetch_committed, partition_of, until
 
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 LONG_MS = 20_000
 

@@ -18,7 +18,7 @@ from share_members import (
 from test_share_queues import numbered, produced, queue_broker
 
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
 
 DELETE_GROUPS, LIST_GROUPS, DESCRIBE_CONFIGS, INCREMENTAL, LIST_RESOURCES, API_VERSIONS = 42, 16, 32, 44, 74, 18

@@ -13,7 +13,7 @@ from test_share_queues import numbered, produced
 
 from headwater.broker.queues import dead_letters
 from headwater.broker.server import Broker
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 RECORDS, LIVES, STEPS = 300, 5, 60
 OFFSET = dead_letters.PREFIX + "offset"

@@ -19,7 +19,7 @@ from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 SNAPSHOT, CHANGE = StateEntry(True, b"all"), StateEntry(False, b"some")
 

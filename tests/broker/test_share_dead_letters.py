@@ -15,7 +15,7 @@ from headwater.broker.server import Broker
 from headwater.records.batch import Codec, split
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 
 async def letters(client: Client, broker: Broker, count: int, topic: str = "dlq.g") -> list[Record]:

@@ -21,7 +21,7 @@ from headwater.broker.server import Broker
 from headwater.model.ids import PartitionId
 from headwater.records.batch import split
 from headwater.records.record import records
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 SHARE = ShareKey("g", PartitionId(uuid.UUID(int=1), 2))
 REST = b"\0\1g" + SHARE.partition.topic_id.bytes + b"\0\0\0\2"

@@ -9,7 +9,7 @@ from share_members import Fetched, Member, configure, on_loop
 from test_share_queues import numbered, produced, queue_broker
 
 from headwater.broker.server import Broker
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 SMALL, BIG = b"s" * 1_000, b"b" * 200_000
 LIMIT_BYTES = 100_000

@@ -13,7 +13,7 @@ from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 
 async def until(condition: object) -> None:

@@ -15,7 +15,7 @@ from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from local_broker import batch_of, running
 from share_members import ACCEPT, RELEASE, Member, configure, on_loop
 from transactors import Transactor, partition_of, until
 
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 READ_COMMITTED = {"share_auto_offset_reset": "earliest", "share_isolation_level": "read_committed"}
 LONG_MS = 20_000

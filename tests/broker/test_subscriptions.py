@@ -21,8 +21,8 @@ from headwater.broker.settings.subscription_keys import (
 )
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.testing.clock import ManualClock
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.clock import ManualClock
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
 
 NOW_MS = 1_700_000_000_000

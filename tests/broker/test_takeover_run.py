@@ -24,7 +24,7 @@ from headwater.records.record import Record
 from headwater.replication.effects import Rules
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.partition_transactions import PartitionTransactions
 from headwater.transport.system_clock import SystemClock
 

@@ -9,7 +9,7 @@ from local_broker import running
 from headwater.metadata import keys
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 
 def test_a_name_that_another_node_has_just_given_away_is_not_given_again(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from headwater.broker.server import Broker
 from headwater.metadata.keys import SealedSegment
 from headwater.records.batch import BatchHeader, split
 from headwater.records.compaction import ENTRY_BYTES
-from headwater.testing.clock import ManualClock
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.clock import ManualClock
+from headwater.testing.fakes.files import MemoryFiles
 
 NOW_MS = 1_700_000_000_000
 DELETE_RETENTION_MS = 10_000

@@ -14,7 +14,7 @@ from headwater.broker.log.batch_rules import admit
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, Codec, parse_header, split
 from headwater.records.record import Record
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.partition_snapshot import read_aborted
 from headwater.wire.codec import Message
 

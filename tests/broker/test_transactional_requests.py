@@ -11,7 +11,7 @@ from transactors import committed_values, partition_of, until
 
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import TRANSACTIONAL
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
 
 ADD_PARTITIONS, END = 24, 26

@@ -13,7 +13,7 @@ from headwater.broker.cluster.node_removal import forget
 from headwater.broker.server import Broker
 from headwater.metadata import keys
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 UNREGISTER = 64
 

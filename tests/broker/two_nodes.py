@@ -14,7 +14,7 @@ from local_broker import start
 from headwater.broker.cluster import member as cluster_member
 from headwater.broker.server import Broker
 from headwater.model.ids import PartitionId
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 
 @asynccontextmanager

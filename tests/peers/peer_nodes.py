@@ -19,7 +19,7 @@ from headwater.peers.store_server import LIMITS, StoreServer
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 from headwater.transport.server import ServerLimits
 
 SECRET = b"the secret of the cluster in tests"

@@ -10,7 +10,7 @@ from tests.storage.storage_samples import batch, create, fill, read_all, run, se
 from headwater.model.ids import StoreId
 from headwater.model.replica import CorruptReplica, Durability, SegmentFacts, StoreUnreachable
 from headwater.peers.messages import Address, Donor
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 NOBODY = Donor(StoreId("ab" * 16), Address("127.0.0.1", 1))
 

@@ -23,7 +23,7 @@ from headwater.peers.messages import Address
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import MAX_READS
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 PATIENT_S = 60.0
 """Longer than anything here takes: whoever waits so long has not been told."""

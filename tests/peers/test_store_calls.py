@@ -25,7 +25,7 @@ from headwater.model.replica import (
     WrongStore,
 )
 from headwater.storage.options import StoreOptions
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 Scenario: TypeAlias = Callable[[Store, MemoryFiles], Awaitable[None]]
 EVERYWHERE = pytest.mark.parametrize("is_remote", [False, True], ids=["local", "remote"])

@@ -13,7 +13,7 @@ from headwater.model.ids import SegmentId
 from headwater.model.replica import Durability
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 DIRECTORY = Path("/data")
 SEGMENTS = DIRECTORY / "segments"

@@ -28,7 +28,7 @@ from headwater.model.replica import (
 )
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 BOTH = pytest.mark.parametrize("durability", list(Durability))
 Before = Callable[[SegmentStore], Awaitable[None]]

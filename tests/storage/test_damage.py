@@ -10,7 +10,7 @@ from headwater.storage.entry import Kind
 from headwater.storage.identity import load_or_format
 from headwater.storage.segment_store import SegmentStore
 from headwater.storage.state_log import Checkpoint, StateLog
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 UNCOVERED = {*range(8), *range(12, 16)}
 """Bytes of a batch that its own checksum leaves out: offset and epoch. The index covers them, the batch cannot."""

@@ -10,7 +10,7 @@ from storage_samples import DIRECTORY, KIB, SMALL, batch, create, fill, open_sto
 from headwater.model.replica import Durability, Fenced, NoSpace, OutOfSequence, StoreError, StoreFailed
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 BOTH = pytest.mark.parametrize("durability", list(Durability))
 THREADED = dataclasses.replace(SMALL, runs_inline=False)

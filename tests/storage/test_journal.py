@@ -9,7 +9,7 @@ from storage_samples import DIRECTORY, KIB, SMALL, create, fill, open_store, rea
 from headwater.model.ids import SegmentId
 from headwater.storage.entry import END_MARK, PREFIX_BYTES, Entry, Kind, Place, decode, encode, scan
 from headwater.storage.journal import Journal, replay
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 SALT = 77
 START = Place(0, 0, 1)

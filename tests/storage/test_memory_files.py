@@ -7,7 +7,7 @@ import pytest
 
 from headwater.storage.files import DirectoryInUse
 from headwater.storage.flush import replace_file
-from headwater.testing.files import SECTOR_BYTES, MemoryFiles
+from headwater.testing.fakes.files import SECTOR_BYTES, MemoryFiles
 
 PATH = Path("/d/file")
 

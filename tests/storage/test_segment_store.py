@@ -33,7 +33,7 @@ from headwater.storage.files import DirectoryInUse
 from headwater.storage.identity import UnreadableStore
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 BOTH = pytest.mark.parametrize("durability", list(Durability))
 THREADED = dataclasses.replace(SMALL, runs_inline=False)

@@ -3,7 +3,7 @@ from storage_samples import DIRECTORY, segment
 
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.state_log import REWRITE_ABOVE_BYTES, Checkpoint, StateLog, deleted
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 PATH = DIRECTORY / "state"
 SALT = 5

@@ -13,7 +13,7 @@ from storage_samples import KIB, SMALL, batch, open_store, segment, spans
 
 from headwater.model.replica import CorruptReplica, Durability, Fenced, OutOfSequence, UnknownSegment
 from headwater.storage.segment_store import SegmentStore
-from headwater.testing.files import MemoryFiles
+from headwater.testing.fakes.files import MemoryFiles
 
 OPTIONS = dataclasses.replace(SMALL, journal_file_bytes=4 * KIB, journal_files=2, block_bytes=700, open_files=2)
 NUMBERS = st.integers(1, 4)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwater.testing.clock import ManualClock
+from headwater.testing.fakes.clock import ManualClock
 
 
 def test_time_stands_still_until_it_is_advanced() -> None:

@@ -21,7 +21,7 @@ from headwater.testing.broker import TEST_DEFAULTS
 from headwater.testing.broker_process import BrokerProcess
 from headwater.testing.cluster_state import ClusterState, read_state
 from headwater.testing.etcd_process import EtcdProcess
-from headwater.testing.network import Network
+from headwater.testing.fakes.network import Network
 from headwater.testing.pausing import pause
 from headwater.transport.ports import free_ports
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from headwater.testing.network import Network
+from headwater.testing.fakes.network import Network
 from headwater.testing.pausing import pause
 from headwater.transport.ports import free_ports
 

@@ -12,7 +12,7 @@ from headwater.testing.chaos.faults import Cut, Fault, FullDisk, Kill, KillEtcd,
 from headwater.testing.chaos.pulse import PARTITIONS, TOPIC
 from headwater.testing.cluster import Cluster
 from headwater.testing.etcd_process import EtcdProcess
-from headwater.testing.network import MACHINE, Network
+from headwater.testing.fakes.network import MACHINE, Network
 
 ROLES: Final = ("leader", "replica", "controller", "coordinator")
 NODE_FAULTS: Final = ("kill", "pause", "stop", "cut off", "cut one way", "flapping links", "cut from etcd", "full disk")

@@ -33,7 +33,7 @@ from headwater.testing.chaos.report import Report
 from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, Place, Stage
 from headwater.testing.checkers import Recorder, check
 from headwater.testing.cluster import Cluster
-from headwater.testing.network import Network, NoNetwork
+from headwater.testing.fakes.network import Network, NoNetwork
 
 T = TypeVar("T")
 NODES: Final = 3

@@ -15,7 +15,7 @@ from headwater.model.ids import NodeId
 from headwater.testing.chaos.disks import Disk
 from headwater.testing.cluster import Cluster
 from headwater.testing.etcd_process import EtcdProcess
-from headwater.testing.network import Network
+from headwater.testing.fakes.network import Network
 
 STOP_TIMEOUT_S: Final = 30.0
 STOPPED: Final = (0, -signal.SIGTERM)
