@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater.cli.raw_request import ask
 from headwater.model.ids import NodeId
-from headwater.testing.cluster import Cluster
-from headwater.testing.etcd_process import find_etcd
+from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.etcd_process import find_etcd
 from headwater.wire.codec import Message
 
 sys.path.append(str(Path(__file__).parents[1] / "clients"))

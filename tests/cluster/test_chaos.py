@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headwater.testing.chaos.campaign import Options, run
-from headwater.testing.etcd_process import find_etcd
+from headwater.testing.processes.etcd_process import find_etcd
 
 SEED = 20261116
 FAULTS = 30

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from small_cluster import PATIENCE_S, SmallCluster
 
-from headwater.testing.etcd_process import EtcdProcess, find_etcd
+from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 
 PARTITIONS = 3
 RECORDS_PER_S = 200

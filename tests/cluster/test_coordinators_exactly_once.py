@@ -8,7 +8,7 @@ from bench import exactly_once
 from coordinated import OFFSETS, coordinated, coordinator, until
 
 from headwater.model.ids import NodeId
-from headwater.testing.cluster import Cluster
+from headwater.testing.processes.cluster import Cluster
 
 SEED = 2026
 INPUTS = 8_000

@@ -12,7 +12,7 @@ from judged import BROKER_ASSIGNS, Client, Member, Record, Refused
 from with_confluent import ConfluentClient
 from with_java import JavaClient, compile_judge, maven
 
-from headwater.testing.cluster import Cluster
+from headwater.testing.processes.cluster import Cluster
 
 PATIENCE_S = 60.0
 RETAIN_EVERY_MS = 300

@@ -29,7 +29,7 @@ from with_confluent import ConfluentClient
 from with_java import JavaClient, compile_judge, maven
 
 from headwater.model.ids import NodeId, PartitionId
-from headwater.testing.cluster import Cluster
+from headwater.testing.processes.cluster import Cluster
 from headwater.wire.codec import Message
 
 PATIENCE_S = 60.0

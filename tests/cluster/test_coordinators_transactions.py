@@ -15,7 +15,7 @@ from with_confluent import ConfluentClient
 from with_java import JavaClient, compile_judge, maven
 
 from headwater.model.errors import ErrorCode
-from headwater.testing.cluster import Cluster
+from headwater.testing.processes.cluster import Cluster
 
 ROUNDS = 3
 MOVING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}

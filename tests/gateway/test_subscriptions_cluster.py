@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.gateways import client_of, serving
 from tests.gateway.receivers import eventually, receiving
 
-from headwater.testing.cluster import Cluster
+from headwater.testing.processes.cluster import Cluster
 
 pytestmark = pytest.mark.crash
 

@@ -19,7 +19,7 @@ from headwater.metadata.etcd.store import PAGE_KEYS, EtcdMetaStore
 from headwater.metadata.etcd.url import EtcdAddress
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import MAX_OPS, RESYNC, Has, Is, Put, Txn, Unavailable
-from headwater.testing.etcd_process import EtcdProcess, find_etcd
+from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 
 pytestmark = pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)")
 

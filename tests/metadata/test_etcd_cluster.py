@@ -10,8 +10,8 @@ import pytest
 
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import KV, RESYNC, Is, MetaStore, Put, Unavailable, Unknown
-from headwater.testing.etcd_process import EtcdProcess, find_etcd
 from headwater.testing.linearizability import CompareAndSet, Read, RegisterCall, Timed, is_linearizable, register
+from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 
 pytestmark = [
     pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)"),

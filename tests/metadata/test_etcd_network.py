@@ -15,7 +15,7 @@ import pytest
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.etcd import client as etcd_client
 from headwater.metadata.store import RESYNC, Put, Unavailable, Unknown
-from headwater.testing.etcd_process import EtcdProcess, find_etcd
+from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 from headwater.transport.ports import free_port
 
 pytestmark = pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)")

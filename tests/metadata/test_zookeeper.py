@@ -37,7 +37,7 @@ from headwater.metadata.store import (
 )
 from headwater.metadata.zookeeper import client as zookeeper_client
 from headwater.metadata.zookeeper.url import MAX_ROOT_CHARS
-from headwater.testing.zookeeper_process import ZookeeperProcess, why_missing
+from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
 from headwater.transport.ports import free_port
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())

@@ -10,8 +10,8 @@ import pytest
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import RESYNC, MetaStore, Put, Unavailable, Unknown
 from headwater.testing.linearizability import is_linearizable, register
+from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
 from headwater.testing.register_load import RegisterLoad
-from headwater.testing.zookeeper_process import ZookeeperProcess, why_missing
 
 pytestmark = [pytest.mark.skipif(bool(why_missing()), reason=why_missing()), pytest.mark.crash]
 

@@ -27,9 +27,9 @@ from headwater.testing.chaos.faults import Cut
 from headwater.testing.chaos.pulse import longest_gap_s
 from headwater.testing.chaos.replicas import Comparison, compare
 from headwater.testing.chaos.report import percentile
-from headwater.testing.cluster_state import ClusterState
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.testing.fakes.network import MACHINE, Network, NoNetwork
+from headwater.testing.processes.cluster_state import ClusterState
 
 OPTIONS = StoreOptions(journal_file_bytes=1 << 20, reserve_bytes=0, low_water_bytes=0)
 PARTITION = PartitionId(uuid.UUID(int=1), 0)

@@ -20,11 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater.testing.broker_process import BrokerProcess
+from headwater.testing.processes.broker_process import BrokerProcess
 from headwater.transport.ports import HOST, free_port
 
 if TYPE_CHECKING:
-    from headwater.testing.broker_thread import BrokerThread
+    from headwater.testing.processes.broker_thread import BrokerThread
 
 TEST_DEFAULTS: dict[str, Any] = {"durability": "os", "metrics": "off", "http": "off"}
 
@@ -135,7 +135,7 @@ class Broker:
         if self._is_process:
             return BrokerProcess(config, scratch)
         # asyncio and all of the broker: not before somebody wants them in this process
-        from headwater.testing.broker_thread import BrokerThread
+        from headwater.testing.processes.broker_thread import BrokerThread
 
         return BrokerThread(config)
 

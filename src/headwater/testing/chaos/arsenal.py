@@ -10,9 +10,9 @@ from headwater.testing.chaos.confluent_clients import GROUP
 from headwater.testing.chaos.disks import Disk
 from headwater.testing.chaos.faults import Cut, Fault, FullDisk, Kill, KillEtcd, Pause, PauseEtcd, Stop
 from headwater.testing.chaos.pulse import PARTITIONS, TOPIC
-from headwater.testing.cluster import Cluster
-from headwater.testing.etcd_process import EtcdProcess
 from headwater.testing.fakes.network import MACHINE, Network
+from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.etcd_process import EtcdProcess
 
 ROLES: Final = ("leader", "replica", "controller", "coordinator")
 NODE_FAULTS: Final = ("kill", "pause", "stop", "cut off", "cut one way", "flapping links", "cut from etcd", "full disk")

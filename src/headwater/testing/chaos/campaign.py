@@ -32,8 +32,8 @@ from headwater.testing.chaos.replicas import compare_replicas
 from headwater.testing.chaos.report import Report
 from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, Place, Stage
 from headwater.testing.checkers import Recorder, check
-from headwater.testing.cluster import Cluster
 from headwater.testing.fakes.network import Network, NoNetwork
+from headwater.testing.processes.cluster import Cluster
 
 T = TypeVar("T")
 NODES: Final = 3

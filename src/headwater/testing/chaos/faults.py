@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from headwater.model.ids import NodeId
 from headwater.testing.chaos.disks import Disk
-from headwater.testing.cluster import Cluster
-from headwater.testing.etcd_process import EtcdProcess
 from headwater.testing.fakes.network import Network
+from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.etcd_process import EtcdProcess
 
 STOP_TIMEOUT_S: Final = 30.0
 STOPPED: Final = (0, -signal.SIGTERM)

@@ -9,7 +9,7 @@ from typing import Final
 from headwater.model.ids import NodeId
 from headwater.testing.chaos.arsenal import Arsenal, Drawn
 from headwater.testing.chaos.pulse import Pulse
-from headwater.testing.cluster import Cluster
+from headwater.testing.processes.cluster import Cluster
 
 TICK_S: Final = 0.02
 MAX_AT_ONCE: Final = 3

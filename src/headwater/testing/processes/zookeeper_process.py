@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from headwater.testing.pausing import pause
+from headwater.testing.processes.pausing import pause
 from headwater.transport.ports import free_ports
 
 JARS: Final = tuple(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.testing.fakes.network import Network
-from headwater.testing.pausing import pause
+from headwater.testing.processes.pausing import pause
 from headwater.transport.ports import free_ports
 
 START_TIMEOUT_S: Final = 30.0

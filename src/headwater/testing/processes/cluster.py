@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from headwater.model.ids import NodeId
 from headwater.testing.broker import TEST_DEFAULTS
-from headwater.testing.broker_process import BrokerProcess
-from headwater.testing.cluster_state import ClusterState, read_state
-from headwater.testing.etcd_process import EtcdProcess
 from headwater.testing.fakes.network import Network
-from headwater.testing.pausing import pause
+from headwater.testing.processes.broker_process import BrokerProcess
+from headwater.testing.processes.cluster_state import ClusterState, read_state
+from headwater.testing.processes.etcd_process import EtcdProcess
+from headwater.testing.processes.pausing import pause
 from headwater.transport.ports import free_ports
 
 READY_TIMEOUT_S: Final = 60.0

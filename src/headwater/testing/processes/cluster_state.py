@@ -14,7 +14,7 @@ from typing import Final
 from headwater.metadata import keys
 from headwater.model.ids import NodeId, PartitionId, StoreId
 from headwater.model.segments import Head
-from headwater.testing.etcd_process import EtcdProcess
+from headwater.testing.processes.etcd_process import EtcdProcess
 
 ASK_TIMEOUT_S: Final = 1.0
 OFFSETS_TOPIC: Final = "__consumer_offsets"
