@@ -10,7 +10,14 @@ import pytest
 
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import KV, RESYNC, Is, MetaStore, Put, Unavailable, Unknown
-from headwater.testing.linearizability import CompareAndSet, Read, RegisterCall, Timed, is_linearizable, register
+from headwater.testing.oracles.linearizability import (
+    CompareAndSet,
+    Read,
+    RegisterCall,
+    Timed,
+    is_linearizable,
+    register,
+)
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 
 pytestmark = [

@@ -7,7 +7,7 @@ import pytest
 
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore
-from headwater.testing.metadata_conformance import MetadataConformance
+from headwater.testing.oracles.metadata_conformance import MetadataConformance
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 
 pytestmark = pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)")

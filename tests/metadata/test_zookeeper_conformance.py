@@ -6,7 +6,7 @@ import pytest
 
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore
-from headwater.testing.metadata_conformance import MetadataConformance
+from headwater.testing.oracles.metadata_conformance import MetadataConformance
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())

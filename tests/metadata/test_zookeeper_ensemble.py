@@ -9,9 +9,9 @@ import pytest
 
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import RESYNC, MetaStore, Put, Unavailable, Unknown
-from headwater.testing.linearizability import is_linearizable, register
+from headwater.testing.oracles.linearizability import is_linearizable, register
+from headwater.testing.oracles.register_load import RegisterLoad
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
-from headwater.testing.register_load import RegisterLoad
 
 pytestmark = [pytest.mark.skipif(bool(why_missing()), reason=why_missing()), pytest.mark.crash]
 

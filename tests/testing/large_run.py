@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headwater.testing.checkers.events import (
+from headwater.testing.oracles.checkers.events import (
     Event,
     FinalRead,
     Isolation,
@@ -22,7 +22,7 @@ from headwater.testing.checkers.events import (
     TransactionEnded,
     TransactionEnding,
 )
-from headwater.testing.checkers.json_lines import MAX_RECORDS_PER_EVENT, Stamped, encode
+from headwater.testing.oracles.checkers.json_lines import MAX_RECORDS_PER_EVENT, Stamped, encode
 
 PARTITIONS = [TopicPartition("orders", index) for index in range(4)]
 INPUT = TopicPartition("in", 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 
 from headwater.testing.checkers import Isolation, Kind, Outcome
-from headwater.testing.checkers.events import (
+from headwater.testing.oracles.checkers.events import (
     Event,
     FinalRead,
     OffsetsAdded,

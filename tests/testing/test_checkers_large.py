@@ -7,7 +7,7 @@ from functools import partial
 from large_run import events
 
 from headwater.testing.checkers import Isolation, TopicPartition, check
-from headwater.testing.checkers.events import Event, Polled, SendBegan
+from headwater.testing.oracles.checkers.events import Event, Polled, SendBegan
 
 MAX_BYTES_PER_OPERATION = 600
 

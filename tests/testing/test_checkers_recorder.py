@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from simulated_run import SimulatedRun
 
 from headwater.testing.checkers import BrokenHistory, History, HistoryFull, Kind, Outcome, Recorder, check
-from headwater.testing.checkers.__main__ import main
-from headwater.testing.checkers.edn import edn
-from headwater.testing.checkers.events import FinalRead, Polled, SendBegan, SendEnded
-from headwater.testing.checkers.json_lines import (
+from headwater.testing.oracles.checkers.__main__ import main
+from headwater.testing.oracles.checkers.edn import edn
+from headwater.testing.oracles.checkers.events import FinalRead, Polled, SendBegan, SendEnded
+from headwater.testing.oracles.checkers.json_lines import (
     MAX_LINE_BYTES,
     MAX_RECORDS_PER_EVENT,
     MAX_TEXT_CHARS,

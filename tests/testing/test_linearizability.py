@@ -4,7 +4,15 @@ import random
 
 import pytest
 
-from headwater.testing.linearizability import CompareAndSet, Read, RegisterCall, Timed, Write, is_linearizable, register
+from headwater.testing.oracles.linearizability import (
+    CompareAndSet,
+    Read,
+    RegisterCall,
+    Timed,
+    Write,
+    is_linearizable,
+    register,
+)
 
 History = list[Timed[RegisterCall]]
 

@@ -11,11 +11,11 @@ promised in `violations.py`. `python -m headwater.testing.checkers FILE.jsonl` c
 file.
 """
 
-from headwater.testing.checkers.events import BrokenHistory, Isolation, Outcome, TopicPartition
-from headwater.testing.checkers.history import History
-from headwater.testing.checkers.recorder import HistoryFull, Recorder
-from headwater.testing.checkers.verdict import check
-from headwater.testing.checkers.violations import Kind, Violation
+from headwater.testing.oracles.checkers.events import BrokenHistory, Isolation, Outcome, TopicPartition
+from headwater.testing.oracles.checkers.history import History
+from headwater.testing.oracles.checkers.recorder import HistoryFull, Recorder
+from headwater.testing.oracles.checkers.verdict import check
+from headwater.testing.oracles.checkers.violations import Kind, Violation
 
 __all__ = [
     "BrokenHistory",

@@ -30,7 +30,15 @@ from headwater.metadata.store import (
     Resync,
     Txn,
 )
-from headwater.testing.linearizability import CompareAndSet, Read, RegisterCall, Timed, Write, is_linearizable, register
+from headwater.testing.oracles.linearizability import (
+    CompareAndSet,
+    Read,
+    RegisterCall,
+    Timed,
+    Write,
+    is_linearizable,
+    register,
+)
 
 Hints = AsyncIterator[set[str] | Resync]
 

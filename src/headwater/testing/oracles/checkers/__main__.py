@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from headwater.testing.checkers.edn import edn
-from headwater.testing.checkers.events import BrokenHistory
-from headwater.testing.checkers.history import MAX_FILES, History
-from headwater.testing.checkers.json_lines import as_object
-from headwater.testing.checkers.verdict import check
-from headwater.testing.checkers.violations import Violation
+from headwater.testing.oracles.checkers.edn import edn
+from headwater.testing.oracles.checkers.events import BrokenHistory
+from headwater.testing.oracles.checkers.history import MAX_FILES, History
+from headwater.testing.oracles.checkers.json_lines import as_object
+from headwater.testing.oracles.checkers.verdict import check
+from headwater.testing.oracles.checkers.violations import Violation
 
 FOUND_NOTHING, FOUND_VIOLATIONS, NO_VERDICT = 0, 1, 2
 MAX_EVENT_CHARS = 300

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from headwater.testing.checkers.events import (
+from headwater.testing.oracles.checkers.events import (
     BrokenHistory,
     CommitBegan,
     CommitEnded,
@@ -15,7 +15,7 @@ from headwater.testing.checkers.events import (
     Outcome,
     TopicPartition,
 )
-from headwater.testing.checkers.ledger import NEVER, Fate, Transaction
+from headwater.testing.oracles.checkers.ledger import NEVER, Fate, Transaction
 
 
 @dataclass(slots=True, eq=False)

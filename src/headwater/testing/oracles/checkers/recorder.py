@@ -23,7 +23,7 @@ from threading import Lock
 from types import TracebackType
 from typing import BinaryIO, TypeAlias
 
-from headwater.testing.checkers.events import (
+from headwater.testing.oracles.checkers.events import (
     Assigned,
     CommitBegan,
     CommitEnded,
@@ -43,8 +43,8 @@ from headwater.testing.checkers.events import (
     TransactionEnded,
     TransactionEnding,
 )
-from headwater.testing.checkers.history import History
-from headwater.testing.checkers.json_lines import MAX_RECORDS_PER_EVENT, MAX_TEXT_CHARS, Stamped, encode
+from headwater.testing.oracles.checkers.history import History
+from headwater.testing.oracles.checkers.json_lines import MAX_RECORDS_PER_EVENT, MAX_TEXT_CHARS, Stamped, encode
 
 MAX_EVENTS = 10_000_000
 

@@ -6,7 +6,7 @@ them explains is no violation. A group without any commit in the history has cli
 its readers are compared.
 """
 
-from headwater.testing.checkers.group_offsets import (
+from headwater.testing.oracles.checkers.group_offsets import (
     GroupOffsets,
     GroupPartition,
     Observation,
@@ -14,7 +14,7 @@ from headwater.testing.checkers.group_offsets import (
     Source,
     is_less,
 )
-from headwater.testing.checkers.violations import MAX_NAMED, Findings, Kind, listed
+from headwater.testing.oracles.checkers.violations import MAX_NAMED, Findings, Kind, listed
 
 
 class OffsetChecker:

@@ -5,12 +5,12 @@ effect, evidence that it did not, or neither. Both kinds of evidence in one tran
 its client was told. A transaction whose commit had no outcome may have either fate, but all its parts have the same.
 """
 
-from headwater.testing.checkers.events import Isolation, Outcome, Records, TopicPartition
-from headwater.testing.checkers.group_offsets import GroupOffsets, Standing
-from headwater.testing.checkers.ledger import Fate, Ledger, Transaction, Write
-from headwater.testing.checkers.log_checker import Sighting
-from headwater.testing.checkers.partition_log import PartitionLogs
-from headwater.testing.checkers.violations import MAX_NAMED, Findings, Kind, listed
+from headwater.testing.oracles.checkers.events import Isolation, Outcome, Records, TopicPartition
+from headwater.testing.oracles.checkers.group_offsets import GroupOffsets, Standing
+from headwater.testing.oracles.checkers.ledger import Fate, Ledger, Transaction, Write
+from headwater.testing.oracles.checkers.log_checker import Sighting
+from headwater.testing.oracles.checkers.partition_log import PartitionLogs
+from headwater.testing.oracles.checkers.violations import MAX_NAMED, Findings, Kind, listed
 
 
 class TransactionChecker:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from headwater.testing.checkers.events import BrokenHistory, Event
-from headwater.testing.checkers.json_lines import Stamped, encode, read_lines
+from headwater.testing.oracles.checkers.events import BrokenHistory, Event
+from headwater.testing.oracles.checkers.json_lines import Stamped, encode, read_lines
 
 MAX_FILES = 256
 """They are all open at once."""

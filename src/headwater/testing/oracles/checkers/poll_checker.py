@@ -7,10 +7,10 @@ jumps are only noted while the history is read, and judged when it is known what
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from headwater.testing.checkers.events import Assigned, Isolation, Polled, Records, Sought, TopicPartition
-from headwater.testing.checkers.log_checker import LogChecker, Sighting
-from headwater.testing.checkers.partition_log import PartitionLogs
-from headwater.testing.checkers.violations import MAX_LISTED, MAX_NAMED, Findings, Kind, listed
+from headwater.testing.oracles.checkers.events import Assigned, Isolation, Polled, Records, Sought, TopicPartition
+from headwater.testing.oracles.checkers.log_checker import LogChecker, Sighting
+from headwater.testing.oracles.checkers.partition_log import PartitionLogs
+from headwater.testing.oracles.checkers.violations import MAX_LISTED, MAX_NAMED, Findings, Kind, listed
 
 
 @dataclass(frozen=True, slots=True)

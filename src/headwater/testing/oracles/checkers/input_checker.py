@@ -9,11 +9,11 @@ input that was processed twice. Transactions without a known fate may fill holes
 from bisect import bisect_left
 from typing import NamedTuple
 
-from headwater.testing.checkers.events import Assigned, Isolation, OffsetsAdded, Polled, Sought, TopicPartition
-from headwater.testing.checkers.group_offsets import GroupOffsets, GroupPartition
-from headwater.testing.checkers.ledger import Fate, Transaction
-from headwater.testing.checkers.partition_log import PartitionLogs
-from headwater.testing.checkers.violations import MAX_NAMED, Findings, Kind, listed
+from headwater.testing.oracles.checkers.events import Assigned, Isolation, OffsetsAdded, Polled, Sought, TopicPartition
+from headwater.testing.oracles.checkers.group_offsets import GroupOffsets, GroupPartition
+from headwater.testing.oracles.checkers.ledger import Fate, Transaction
+from headwater.testing.oracles.checkers.partition_log import PartitionLogs
+from headwater.testing.oracles.checkers.violations import MAX_NAMED, Findings, Kind, listed
 
 
 class Input(NamedTuple):

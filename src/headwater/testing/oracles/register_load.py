@@ -12,7 +12,7 @@ from typing import Final
 
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
-from headwater.testing.linearizability import MAX_CALLS, CompareAndSet, Read, RegisterCall, Timed, Write
+from headwater.testing.oracles.linearizability import MAX_CALLS, CompareAndSet, Read, RegisterCall, Timed, Write
 
 KEY: Final = "register"
 MAX_PAUSE_S: Final = 0.05

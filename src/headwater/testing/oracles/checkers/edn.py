@@ -9,8 +9,8 @@ checker, and is a few lines of Clojure there.
 import enum
 import json
 
-from headwater.testing.checkers.events import Event
-from headwater.testing.checkers.json_lines import as_object
+from headwater.testing.oracles.checkers.events import Event
+from headwater.testing.oracles.checkers.json_lines import as_object
 
 
 def edn(event: Event) -> str:

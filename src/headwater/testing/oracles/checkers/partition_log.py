@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headwater.testing.checkers.events import Isolation, TopicPartition
-from headwater.testing.checkers.ledger import Fate, Write
+from headwater.testing.oracles.checkers.events import Isolation, TopicPartition
+from headwater.testing.oracles.checkers.ledger import Fate, Write
 
 
 @dataclass(slots=True)

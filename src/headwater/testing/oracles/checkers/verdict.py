@@ -5,7 +5,7 @@ Time and memory grow with the history alone: a write costs a few hundred bytes, 
 
 from collections.abc import Iterable
 
-from headwater.testing.checkers.events import (
+from headwater.testing.oracles.checkers.events import (
     Assigned,
     BrokenHistory,
     CommitBegan,
@@ -24,15 +24,15 @@ from headwater.testing.checkers.events import (
     TransactionEnded,
     TransactionEnding,
 )
-from headwater.testing.checkers.group_offsets import GroupOffsets
-from headwater.testing.checkers.input_checker import InputChecker
-from headwater.testing.checkers.ledger import Ledger
-from headwater.testing.checkers.log_checker import LogChecker, Sighting
-from headwater.testing.checkers.offset_checker import OffsetChecker
-from headwater.testing.checkers.partition_log import PartitionLogs
-from headwater.testing.checkers.poll_checker import PollChecker
-from headwater.testing.checkers.transaction_checker import TransactionChecker
-from headwater.testing.checkers.violations import Findings, Violation
+from headwater.testing.oracles.checkers.group_offsets import GroupOffsets
+from headwater.testing.oracles.checkers.input_checker import InputChecker
+from headwater.testing.oracles.checkers.ledger import Ledger
+from headwater.testing.oracles.checkers.log_checker import LogChecker, Sighting
+from headwater.testing.oracles.checkers.offset_checker import OffsetChecker
+from headwater.testing.oracles.checkers.partition_log import PartitionLogs
+from headwater.testing.oracles.checkers.poll_checker import PollChecker
+from headwater.testing.oracles.checkers.transaction_checker import TransactionChecker
+from headwater.testing.oracles.checkers.violations import Findings, Violation
 
 
 def check(history: Iterable[Event]) -> list[Violation]:

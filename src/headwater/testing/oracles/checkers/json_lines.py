@@ -19,7 +19,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
-from headwater.testing.checkers.events import (
+from headwater.testing.oracles.checkers.events import (
     Assigned,
     BrokenHistory,
     CommitBegan,

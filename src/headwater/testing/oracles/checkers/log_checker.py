@@ -9,10 +9,10 @@ Logs must not be compacted, and not be cut at the start while they are read: tha
 
 from typing import NamedTuple
 
-from headwater.testing.checkers.events import Isolation, Outcome, Records, SendEnded, TopicPartition
-from headwater.testing.checkers.ledger import Ledger, Write
-from headwater.testing.checkers.partition_log import PartitionLog, PartitionLogs
-from headwater.testing.checkers.violations import Findings, Kind
+from headwater.testing.oracles.checkers.events import Isolation, Outcome, Records, SendEnded, TopicPartition
+from headwater.testing.oracles.checkers.ledger import Ledger, Write
+from headwater.testing.oracles.checkers.partition_log import PartitionLog, PartitionLogs
+from headwater.testing.oracles.checkers.violations import Findings, Kind
 
 
 class Sighting(NamedTuple):

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headwater.testing.checkers.events import (
+from headwater.testing.oracles.checkers.events import (
     BrokenHistory,
     OffsetsAdded,
     Outcome,
