@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.pipelines.ready.catalog import NotReady, ready_pipeline, ready_pipelines
 from headwater.pipelines.spec.check import load
+from headwater.pipelines.templates.catalog import NotReady, ready_pipeline, ready_pipelines
 
 NAMES = [
     *("activity_reports", "archive", "candles", "changes_to_table"),

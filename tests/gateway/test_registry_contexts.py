@@ -10,7 +10,7 @@ from tests.gateway.test_registry_clients import ORDER, value_of
 from tests.gateway.test_registry_rest import INCOMPATIBLE, V1, V2, RegistryClient, code
 
 from headwater.gateway.server import GatewayThread
-from headwater.pipelines.schemas_client import RegistryAddress, by_id, in_context, latest
+from headwater.pipelines.values.registry import RegistryAddress, by_id, in_context, latest
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from headwater.pipelines.decoding.decoder import Decoder
-from headwater.pipelines.decoding.selection import select_batches
+from headwater.pipelines.source.decoding.decoder import Decoder
+from headwater.pipelines.source.decoding.selection import select_batches
 from headwater.records.record import Record
 
 TOPIC, PARTITION = "orders", 3

@@ -16,7 +16,7 @@ from headwater.pipelines.client import cluster as cluster_module
 from headwater.pipelines.client import connection as connection_module
 from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster, shared_cluster
 from headwater.pipelines.client.config import ClientConfig, client_config
-from headwater.pipelines.client.news import News
+from headwater.pipelines.client.long_poll import News
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption, RequestRefused, UnknownTopic
 from headwater.records.build import build_batch

@@ -10,7 +10,7 @@ from arrow_rows import PARTITION, SCHEMA, TOPIC, as_records, tables
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwater.pipelines.decoding import decoder, record_starts
+from headwater.pipelines.source.decoding import decoder, record_starts
 from headwater.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.run.pace import Pace
 from headwater.pipelines.run.progress import (
     STALE_MS,
     QueryProgress,
@@ -22,6 +21,7 @@ from headwater.pipelines.run.progress import (
     lags_of,
     rows_by_source,
 )
+from headwater.pipelines.run.row_rate import Pace
 from headwater.pipelines.run.status_topic import TOPIC, StatusTopic
 from headwater.testing import Broker
 

@@ -14,7 +14,7 @@ from headwater.pipelines.client.config import client_config
 from headwater.pipelines.client.offsets import OffsetRange
 from headwater.pipelines.errors import BrokerUnreachable, DataLost, RequestRefused, UnreadableRecords
 from headwater.pipelines.source import range_reader
-from headwater.pipelines.source.losses import Losses
+from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.range_reader import RangeReader
 from headwater.records.batch import TRANSACTIONAL, Codec
 from headwater.records.build import build_batch

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.demo.shop import CLICKS, ORDERS, Shop
-from headwater.pipelines.ready.catalog import ready_pipeline
 from headwater.pipelines.run.progress import State, Status
 from headwater.pipelines.run.runner import Runner, RunOptions
 from headwater.pipelines.spec.check import load
+from headwater.pipelines.templates.catalog import ready_pipeline
 from headwater.testing import Broker
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headwater.pipelines.decoding.selection import select_batches
+from headwater.pipelines.source.decoding.selection import select_batches
 from headwater.records.batch import TRANSACTIONAL, CorruptBatch, OldMessageFormat, stamp
 from headwater.records.build import build_batch
 from headwater.records.control import Marker, build_marker

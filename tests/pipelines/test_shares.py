@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartition, from_json, to_json
-from headwater.pipelines.source.shares import limit_rows, split
+from headwater.pipelines.source.task_ranges import limit_rows, split
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "10", "9"]), st.integers(0, 12))
 some_offsets = st.dictionaries(partitions, st.integers(0, 1000), min_size=1, max_size=8)

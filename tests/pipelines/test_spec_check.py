@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.pipelines.ready.catalog import ready_pipeline, ready_pipelines
 from headwater.pipelines.spec.check import load
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.mistakes import BadPipeline
+from headwater.pipelines.templates.catalog import ready_pipeline, ready_pipelines
 
 Write = Callable[[str], Path]
 GOOD = '''\

@@ -27,8 +27,8 @@ DECODING = """
 import sys
 import pyspark.worker
 from headwater.pipelines.data_source import HeadwaterDataSource
-from headwater.pipelines.decoding.decoder import Decoder
-from headwater.pipelines.decoding.selection import select_batches
+from headwater.pipelines.source.decoding.decoder import Decoder
+from headwater.pipelines.source.decoding.selection import select_batches
 from headwater.pipelines.source.columns import arrow_schema, whole_schema
 from headwater.records.build import build_batch
 from headwater.records.record import Record

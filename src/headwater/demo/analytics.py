@@ -11,10 +11,10 @@ from pathlib import Path
 
 from headwater.pipelines.jvm.class_cache import archive_options
 from headwater.pipelines.jvm.java import find_java
-from headwater.pipelines.ready.catalog import ready_pipeline
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.run.progress import QueryProgress
 from headwater.pipelines.run.status_topic import StatusTopic
+from headwater.pipelines.templates.catalog import ready_pipeline
 
 PIPELINE = "ecommerce"
 DATABASE = "shop.db"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headwater.pipelines.data_source import HeadwaterDataSource, register
-    from headwater.pipelines.decode import from_schema
+    from headwater.pipelines.values.from_schema import from_schema
 
 __all__ = ["HeadwaterDataSource", "from_schema", "register"]
 

@@ -17,7 +17,7 @@ def ready(
     json: Json = False,
 ) -> None:
     """List the pipelines that are ready to run; print or copy one."""
-    from headwater.pipelines.ready.catalog import NotReady, ready_pipeline, ready_pipelines
+    from headwater.pipelines.templates.catalog import NotReady, ready_pipeline, ready_pipelines
 
     if name is None:
         if to is not None:

@@ -20,7 +20,7 @@ from headwater.pipelines.client.apis import LIST_OFFSETS, METADATA
 from headwater.pipelines.client.config import Address, ClientConfig
 from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
-from headwater.pipelines.client.patience import Patience
+from headwater.pipelines.client.retry import Patience
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused, SourceError, UnknownTopic
 from headwater.wire.codec import Message
 from headwater.wire.schema import NULL_UUID

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-    from headwater.pipelines.schemas_rows import Wanted
+    from headwater.pipelines.values.rows import Wanted
 
 KINDS = ("avro", "protobuf")
 """Formats that need the schema registry."""
@@ -107,8 +107,8 @@ def _read_from_registry(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, C
     """The columns of a record, and the reason why it does not fit beside them."""
     from pyspark.sql import functions as f
 
-    from headwater.pipelines.decode import decoded
-    from headwater.pipelines.schemas_rows import REASON, VALUE
+    from headwater.pipelines.values.from_schema import decoded
+    from headwater.pipelines.values.rows import REASON, VALUE
 
     found = f.col("_headwater_found")
     row = f.struct(*(found[VALUE][name].alias(name) for name in _schema(parse).names), found[REASON].alias(UNFIT))
@@ -117,8 +117,8 @@ def _read_from_registry(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, C
 
 
 def _wanted(parse: Parse) -> "Wanted":
-    from headwater.pipelines.schemas_client import RegistryAddress
-    from headwater.pipelines.schemas_rows import wanted
+    from headwater.pipelines.values.registry import RegistryAddress
+    from headwater.pipelines.values.rows import wanted
 
     assert parse.registry is not None, "check said so"
     return wanted(
@@ -131,7 +131,7 @@ def _text(parse: Parse) -> "Column":
 
     column = f.col(parse.column)
     if parse.format == "json" and parse.registry is not None:
-        from headwater.pipelines.decode import without_prefix
+        from headwater.pipelines.values.from_schema import without_prefix
 
         column = without_prefix(column)
     return column.cast("string")
@@ -141,7 +141,7 @@ def _schema(parse: Parse) -> "StructType":
     from pyspark.sql.types import StructType
 
     if parse.format in KINDS:
-        from headwater.pipelines.schemas_rows import reading
+        from headwater.pipelines.values.rows import reading
 
         kind = reading(_wanted(parse)).column.type
         if not isinstance(kind, StructType):

@@ -15,11 +15,11 @@ from headwater.pipelines.client.offsets import Offsets
 from headwater.pipelines.run.frames import build_frames
 from headwater.pipelines.run.lags import Lags, read_to
 from headwater.pipelines.run.output_topics import create_missing_topics
-from headwater.pipelines.run.pace import Pace
 from headwater.pipelines.run.problems import PipelineFailed, explain
 from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch, rows_by_source
 from headwater.pipelines.run.queries import Query, plan_queries
 from headwater.pipelines.run.reports import Reports, report_listener
+from headwater.pipelines.run.row_rate import Pace
 from headwater.pipelines.run.sources import Reading
 from headwater.pipelines.run.status_topic import StatusTopic
 from headwater.pipelines.spec.graph import Graph

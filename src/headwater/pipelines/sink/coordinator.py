@@ -13,7 +13,7 @@ from headwater.pipelines.client.apis import FIND_COORDINATOR
 from headwater.pipelines.client.cluster import Cluster, NotNow, error_name
 from headwater.pipelines.client.config import Address
 from headwater.pipelines.client.connection import Connection, ConnectionLost
-from headwater.pipelines.client.patience import Patience
+from headwater.pipelines.client.retry import Patience
 from headwater.pipelines.errors import RequestRefused, SourceError
 from headwater.pipelines.sink.errors import Fenced
 from headwater.pipelines.sink.producer import FENCES

@@ -16,7 +16,7 @@ from headwater.pipelines.client.cluster import PASSING, Cluster, NotNow, error_n
 from headwater.pipelines.client.config import Address
 from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.client.patience import Patience
+from headwater.pipelines.client.retry import Patience
 from headwater.pipelines.errors import RequestRefused, SourceError
 from headwater.pipelines.sink.batches import PackedBatch, record_count, stamp_producer
 from headwater.pipelines.sink.errors import Fenced, RecordTooLarge

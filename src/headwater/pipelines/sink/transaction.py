@@ -29,7 +29,7 @@ from headwater.pipelines.client.apis import (
 )
 from headwater.pipelines.client.cluster import Cluster
 from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.client.patience import Patience
+from headwater.pipelines.client.retry import Patience
 from headwater.pipelines.errors import SourceError
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, Coordinators

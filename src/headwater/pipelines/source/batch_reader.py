@@ -10,8 +10,8 @@ from headwater.pipelines.client.cluster import LATEST, Cluster, shared_cluster
 from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartition
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.source.columns import arrow_schema
+from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.filters import Bounds, bounds
-from headwater.pipelines.source.losses import Losses
 from headwater.pipelines.source.options import SourceOptions
 from headwater.pipelines.source.positions import AtOffsets, resolve
 from headwater.pipelines.source.tasks import range_partitions, read_partition

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster
-from headwater.pipelines.client.news import News
+from headwater.pipelines.client.long_poll import News
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.errors import UnknownTopic
-from headwater.pipelines.source.losses import OTHER_TOPIC_ADVICE, Losses
+from headwater.pipelines.source.data_loss import OTHER_TOPIC_ADVICE, Losses
 from headwater.pipelines.source.subscription import Subscription
 
 STALE_ANSWERS = 3

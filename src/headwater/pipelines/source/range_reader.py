@@ -16,11 +16,11 @@ from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster, NotNow
 from headwater.pipelines.client.connection import Connection, ConnectionLost
 from headwater.pipelines.client.fetching import Fetched, Limits, receive_fetch, send_fetch
 from headwater.pipelines.client.offsets import OffsetRange
-from headwater.pipelines.client.patience import Patience
-from headwater.pipelines.decoding.decoder import Decoder
-from headwater.pipelines.decoding.selection import Selection, select_batches
+from headwater.pipelines.client.retry import Patience
 from headwater.pipelines.errors import UnknownTopic, UnreadableRecords
-from headwater.pipelines.source.losses import Losses
+from headwater.pipelines.source.data_loss import Losses
+from headwater.pipelines.source.decoding.decoder import Decoder
+from headwater.pipelines.source.decoding.selection import Selection, select_batches
 from headwater.records.batch import CorruptBatch, InvalidBatch
 from headwater.records.compression import DecompressedTooLarge
 from headwater.transport.facts import log_fact

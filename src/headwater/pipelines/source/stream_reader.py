@@ -29,11 +29,11 @@ from pyspark.sql.types import StructType
 from headwater.pipelines.client.cluster import Cluster, shared_cluster
 from headwater.pipelines.client.offsets import OffsetRange, Offsets, from_json, to_json
 from headwater.pipelines.source.columns import arrow_schema
+from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.log_ends import LogEnds
-from headwater.pipelines.source.losses import Losses
 from headwater.pipelines.source.options import SourceOptions
 from headwater.pipelines.source.positions import AtTime, AtTimes, names_latest, resolve
-from headwater.pipelines.source.shares import limit_rows
+from headwater.pipelines.source.task_ranges import limit_rows
 from headwater.pipelines.source.tasks import range_partitions, read_partition
 
 

@@ -7,10 +7,10 @@ from pyspark.sql.datasource import InputPartition
 
 from headwater.pipelines.client.cluster import shared_cluster
 from headwater.pipelines.client.offsets import OffsetRange
-from headwater.pipelines.source.losses import Losses
+from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.options import SourceOptions
 from headwater.pipelines.source.range_reader import RangeReader
-from headwater.pipelines.source.shares import split
+from headwater.pipelines.source.task_ranges import split
 from headwater.pipelines.worker import settle_worker
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.pipelines.decoding.record_starts import Bytes, Integers, Payload, record_starts
+from headwater.pipelines.source.decoding.record_starts import Bytes, Integers, Payload, record_starts
 from headwater.records.batch import CorruptBatch
 
 INT32_BYTES: Final = 5

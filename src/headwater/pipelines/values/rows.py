@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headwater.pipelines.errors import InvalidOption
-from headwater.pipelines.schemas_client import RegistryAddress, UnknownSchema, by_id, in_context, latest
-from headwater.pipelines.schemas_types import Column, avro_column, proto_column
+from headwater.pipelines.values.registry import RegistryAddress, UnknownSchema, by_id, in_context, latest
+from headwater.pipelines.values.types import Column, avro_column, proto_column
 from headwater.schemas.decoding import avro_schema
 from headwater.schemas.parsed import parse
 from headwater.schemas.schema import InvalidSchema, Resolved, Schema, SchemaType

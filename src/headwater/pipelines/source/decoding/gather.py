@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headwater.pipelines.decoding.arrays import numbers
-from headwater.pipelines.decoding.record_index import Slices
+from headwater.pipelines.source.decoding.arrays import numbers
+from headwater.pipelines.source.decoding.record_index import Slices
 
 MAX_BUFFER_BYTES: Final = 2**31 - 1
 """Arrow's binary arrays count bytes in 31 bits."""

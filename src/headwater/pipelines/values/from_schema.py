@@ -9,8 +9,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.pipelines.errors import InvalidOption
-from headwater.pipelines.schemas_client import RegistryAddress
-from headwater.pipelines.schemas_rows import KINDS, REASON, VALUE, Wanted, reading, rows_of, wanted
+from headwater.pipelines.values.registry import RegistryAddress
+from headwater.pipelines.values.rows import KINDS, REASON, VALUE, Wanted, reading, rows_of, wanted
 from headwater.schemas.wire_format import PREFIX_BYTES
 
 TEXT, JSON = "text", "json"

@@ -7,9 +7,9 @@ of records.
 import numpy as np
 import pyarrow as pa
 
-from headwater.pipelines.decoding.gather import gather
-from headwater.pipelines.decoding.record_index import INT32_BYTES, RecordIndex, Slices, read_varints
-from headwater.pipelines.decoding.record_starts import Integers
+from headwater.pipelines.source.decoding.gather import gather
+from headwater.pipelines.source.decoding.record_index import INT32_BYTES, RecordIndex, Slices, read_varints
+from headwater.pipelines.source.decoding.record_starts import Integers
 from headwater.records.batch import CorruptBatch
 from headwater.records.record import read_varint
 

@@ -10,12 +10,12 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from headwater.pipelines.decoding.arrays import numbers, repeated
-from headwater.pipelines.decoding.gather import gather
-from headwater.pipelines.decoding.header_lists import header_lists
-from headwater.pipelines.decoding.record_index import RecordIndex, index_records
-from headwater.pipelines.decoding.record_starts import Integers, Payload
-from headwater.pipelines.decoding.selection import SelectedBatch
+from headwater.pipelines.source.decoding.arrays import numbers, repeated
+from headwater.pipelines.source.decoding.gather import gather
+from headwater.pipelines.source.decoding.header_lists import header_lists
+from headwater.pipelines.source.decoding.record_index import RecordIndex, index_records
+from headwater.pipelines.source.decoding.record_starts import Integers, Payload
+from headwater.pipelines.source.decoding.selection import SelectedBatch
 from headwater.records.batch import HEADER_BYTES
 from headwater.records.record import payload
 
