@@ -11,9 +11,9 @@ from typing import NamedTuple
 from headwater.model.ids import Offset, SegmentId
 from headwater.model.replica import AppendTooLarge, Buffer, Durability, NoSpace, OutOfSequence, StoreFailed
 from headwater.storage.batches import Run, check
-from headwater.storage.engine import Engine
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.files import is_no_space
+from headwater.storage.open_store import Engine
 from headwater.storage.replica import Replica
 from headwater.storage.segment_file import locate
 from headwater.storage.writer import Work

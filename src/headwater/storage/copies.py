@@ -29,9 +29,9 @@ from headwater.model.replica import (
     UnsoundBatch,
 )
 from headwater.storage.batches import check
-from headwater.storage.engine import Engine
 from headwater.storage.files import is_no_space
 from headwater.storage.flush import FlushFailed, flush
+from headwater.storage.open_store import Engine
 from headwater.storage.replica import Replica, check_id
 from headwater.storage.writer import Work
 

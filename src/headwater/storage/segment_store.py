@@ -33,9 +33,9 @@ from headwater.model.replica import (
 from headwater.storage.appends import Appends, Underway
 from headwater.storage.block_index import BlockIndex
 from headwater.storage.copies import Copies
-from headwater.storage.engine import Engine
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.files import Files, SystemFiles
+from headwater.storage.open_store import Engine
 from headwater.storage.options import StoreOptions
 from headwater.storage.replica import Replica, check_id
 from headwater.storage.segment_file import execute, find_in_block, measure, plan

@@ -13,8 +13,9 @@ from typing import ParamSpec, TypeVar
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Buffer, Fenced, StoreFailed, UnknownSegment
 from headwater.storage.block_index import BlockIndex
-from headwater.storage.checkpoint import Checkpointer
-from headwater.storage.checkpoints import Checkpoints
+from headwater.storage.block_index_cache import Loaded, Shelf, write_index
+from headwater.storage.checkpoint_schedule import Checkpoints
+from headwater.storage.checkpoint_writer import Checkpointer
 from headwater.storage.commit_queue import CommitQueue
 from headwater.storage.descriptors import Descriptors
 from headwater.storage.files import Files, is_no_space
@@ -25,7 +26,6 @@ from headwater.storage.options import StoreOptions
 from headwater.storage.recovery import Recovered, Recovery
 from headwater.storage.replica import Replica
 from headwater.storage.segment_file import Paths
-from headwater.storage.shelf import Loaded, Shelf, write_index
 from headwater.storage.space import LowWater, Reserve
 from headwater.storage.state_log import StateLog
 from headwater.storage.writer import GroupCommit, InlineLane, Lane, WriterThread

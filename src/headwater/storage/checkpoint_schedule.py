@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Durability, NoSpace, StoreFailed
-from headwater.storage.checkpoint import Checkpointer, CheckpointJob
+from headwater.storage.checkpoint_writer import Checkpointer, CheckpointJob
 from headwater.storage.entry import Entry
 from headwater.storage.files import is_no_space
 from headwater.storage.journal import Journal
