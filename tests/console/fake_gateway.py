@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.console import routes as console
 from headwater.gateway.context import Context
-from headwater.gateway.problems import Problem, answer_problem
+from headwater.gateway.http.problems import Problem, answer_problem
 
 HOSTILE = '<img src=x onerror="window.hacked=true"><script>window.hacked=true</script>'
 AVRO_1 = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"},{"name":"total","type":"double"}]}'

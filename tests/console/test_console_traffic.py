@@ -5,7 +5,7 @@ import pytest
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.metrics.metrics_page import families, page
 from headwater.gateway.console.traffic import MAX_TOPICS, traffic_of
-from headwater.gateway.problems import Problem
+from headwater.gateway.http.problems import Problem
 
 
 def told(metrics: Metrics) -> list[str]:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.gateway.gateways import client_of, serving
 
-from headwater.gateway.kafka.memo_slot import SLOTS
+from headwater.gateway.records.idempotency_slot import SLOTS
 from headwater.testing import Broker
 
 Headers = dict[str, str]

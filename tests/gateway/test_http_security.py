@@ -11,8 +11,8 @@ import pytest
 from tests.gateway.gateways import client_of, serving
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.problems import Problem
-from headwater.gateway.security import BadToken, Guard, read_token
+from headwater.gateway.http.problems import Problem
+from headwater.gateway.http.security import BadToken, Guard, read_token
 from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
 
@@ -193,7 +193,7 @@ def test_bodies_that_are_never_finished_cost_what_was_sent(headwater_session: Br
 def test_a_body_that_comes_too_slowly_ends_its_connection(
     gateway: GatewayThread, http: httpx.Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.gateway.protocol.ARRIVAL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("headwater.gateway.http.protocol.ARRIVAL_TIMEOUT_S", 0.5)
     head = b"POST /v1/topics/%s/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n" % topic.encode()
     with socket.create_connection((gateway.host, gateway.port), timeout=20) as connection:
         connection.sendall(head)
@@ -207,7 +207,7 @@ def test_a_body_that_comes_too_slowly_ends_its_connection(
 def test_a_request_that_came_in_time_may_wait_longer_for_its_answer(
     gateway: GatewayThread, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.gateway.protocol.ARRIVAL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("headwater.gateway.http.protocol.ARRIVAL_TIMEOUT_S", 0.5)
     with client_of(gateway) as http:
         for _ in range(2):  # on one connection
             assert http.get(f"/v1/topics/{topic}/records", params={"wait_ms": 1000}).status_code == 200

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.gateway.push.machine import Answer, Attempt, Outcome, PushMachine, attempts_made
-from headwater.gateway.push.settings import PushSettings
 from headwater.gateway.push.window import Window
-from headwater.gateway.subscriptions.deliveries import Delivery
+from headwater.gateway.subscriptions.members.deliveries import Delivery
+from headwater.gateway.subscriptions.push_settings import PushSettings
 
 TAKEN = Outcome(Answer.TAKEN)
 FAILED = Outcome(Answer.FAILED, "no")

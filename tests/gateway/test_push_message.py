@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from headwater.gateway.push.machine import Answer
 from headwater.gateway.push.message import push_request
-from headwater.gateway.push.settings import PushSettings
-from headwater.gateway.push.targets import PublicResolver, RefusedTarget, check_url
 from headwater.gateway.push.webhook import outcome_of
-from headwater.gateway.subscriptions.deliveries import Delivery
+from headwater.gateway.subscriptions.members.deliveries import Delivery
+from headwater.gateway.subscriptions.push_settings import PushSettings
+from headwater.gateway.subscriptions.webhook_targets import PublicResolver, RefusedTarget, check_url
 
 PLAIN = PushSettings("https://receiver.example/hook", secret="hush")
 CONTENT_TYPE = (("content-type", b"application/json"),)

@@ -12,7 +12,7 @@ from tests.gateway.receivers import eventually
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from headwater.gateway.problems import Problem
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.push.events import parse_event_id
 from headwater.gateway.server import GatewayThread
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.problems import Problem
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.registry import registrar
 from headwater.gateway.registry.registrar import Registrar
 from headwater.schemas.event_records import TOPIC

@@ -5,9 +5,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.gateway.subscriptions.leases import Fate, Lease, Leases
+from headwater.gateway.subscriptions.members.leases import Fate, Lease, Leases
+from headwater.gateway.subscriptions.members.stream_progress import StreamProgress
 from headwater.gateway.subscriptions.settling import Settling, Verdict, ack_batches
-from headwater.gateway.subscriptions.stream_progress import StreamProgress
 
 SECRET = b"s" * 32
 

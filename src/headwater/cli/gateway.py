@@ -42,7 +42,7 @@ def gateway(
     from headwater.cli.logs import LEVELS, start_logging
     from headwater.cli.runtime import new_event_loop, settle_garbage_collector, tune_interpreter
     from headwater.gateway.config import GatewayConfig
-    from headwater.gateway.security import BadToken
+    from headwater.gateway.http.security import BadToken
     from headwater.gateway.server import GatewayThread, listen
 
     if log_level not in LEVELS:

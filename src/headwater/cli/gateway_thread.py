@@ -19,7 +19,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
     from headwater.gateway.server import GatewayThread, listen
 
     if config.http_token_file is not None:
-        from headwater.gateway.security import read_token
+        from headwater.gateway.http.security import read_token
 
         read_token(config.http_token_file)
     host, port = broker.address

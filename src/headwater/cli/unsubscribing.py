@@ -18,8 +18,8 @@ def unsubscribe(client: "AdminClient", name: str, bootstrap: str) -> None:
     """The position goes, and the settings with it. Raises Problem."""
     from confluent_kafka import KafkaException
 
-    from headwater.gateway.push.settings import STOPPED, URL
     from headwater.gateway.subscriptions.ending import DELETING
+    from headwater.gateway.subscriptions.push_settings import STOPPED, URL
 
     said = group_configs(client, [name])[name].own
     is_pushed = bool(said.get(URL)) and said.get(STOPPED, "") in ("", DELETING)

@@ -9,17 +9,21 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from headwater.gateway.broker_pages import BrokerPages
+from headwater.gateway.cluster import routes as cluster
+from headwater.gateway.cluster.broker_pages import BrokerPages
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.console import routes as console
 from headwater.gateway.context import Context
-from headwater.gateway.gate import Gate
+from headwater.gateway.groups import routes as groups
+from headwater.gateway.http import health, session
+from headwater.gateway.http.front_door import Gate
+from headwater.gateway.http.problems import Problem, answer_failure, answer_http_error, answer_problem
+from headwater.gateway.http.security import Guard
 from headwater.gateway.openapi import routes as openapi
-from headwater.gateway.problems import Problem, answer_failure, answer_http_error, answer_problem
 from headwater.gateway.push import routes as push
+from headwater.gateway.records import routes as records
 from headwater.gateway.registry import routes as registry
-from headwater.gateway.routes import cluster, groups, health, records, session, topics
-from headwater.gateway.security import Guard
+from headwater.gateway.routes import topics
 from headwater.gateway.subscriptions import routes as subscriptions
 
 

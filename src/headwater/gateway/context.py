@@ -9,20 +9,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from headwater.gateway.bodies import Budget
-from headwater.gateway.broker_pages import BrokerPages, PagesOverHttp
+from headwater.gateway.cluster.broker_pages import BrokerPages, PagesOverHttp
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.metrics import Metrics
+from headwater.gateway.http.bodies import Budget
+from headwater.gateway.http.metrics import Metrics
 
 if TYPE_CHECKING:
+    from headwater.gateway.http.security import Guard
     from headwater.gateway.kafka.admin import Admin
     from headwater.gateway.kafka.known_topics import KnownTopics
-    from headwater.gateway.kafka.memos import Memos
     from headwater.gateway.kafka.producer import RecordProducer
     from headwater.gateway.kafka.reading import Reader
     from headwater.gateway.push.dispatcher import Dispatcher
+    from headwater.gateway.records.idempotent_requests import Memos
     from headwater.gateway.registry.registrar import Registrar
-    from headwater.gateway.security import Guard
     from headwater.gateway.subscriptions.serving import Serving
 
 P = ParamSpec("P")
@@ -65,9 +65,9 @@ class Context:
         """Make the clients. Nobody connects before there is something to ask: a cluster may come later."""
         from headwater.gateway.kafka.admin import Admin
         from headwater.gateway.kafka.known_topics import KnownTopics
-        from headwater.gateway.kafka.memos import Memos
         from headwater.gateway.kafka.producer import RecordProducer
         from headwater.gateway.kafka.reading import Reader
+        from headwater.gateway.records.idempotent_requests import Memos
 
         self.admin = Admin(self.config, self.in_thread)
         self.topics = KnownTopics(self.admin)

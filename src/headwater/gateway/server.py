@@ -22,7 +22,7 @@ from headwater.gateway.config import GatewayConfig
 if TYPE_CHECKING:
     import uvicorn
 
-    from headwater.gateway.broker_pages import BrokerPages
+    from headwater.gateway.cluster.broker_pages import BrokerPages
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
@@ -108,7 +108,7 @@ class GatewayThread:
         import uvicorn
 
         from headwater.gateway.app import build
-        from headwater.gateway.protocol import BoundedHttpProtocol, BoundedSocketProtocol
+        from headwater.gateway.http.protocol import BoundedHttpProtocol, BoundedSocketProtocol
 
         server = uvicorn.Server(
             uvicorn.Config(

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka.reading import ReadRequest
-from headwater.gateway.problems import Problem
 from headwater.model.position import Anchor, Position
 
 TOPIC = "headwater.pipelines"

@@ -22,9 +22,9 @@ from starlette.routing import BaseRoute, Route
 from headwater.gateway.console.pipelines import Pipelines, PipelineStatuses
 from headwater.gateway.console.traffic import Traffic
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.openapi import answer, operation
 from headwater.gateway.openapi.operation import ROUTE
-from headwater.gateway.problems import Problem
 
 STATIC = Path(__file__).parent / "static"
 PAGE = "index.html"

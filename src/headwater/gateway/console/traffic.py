@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from headwater.gateway.broker_pages import page_text
+from headwater.gateway.cluster.broker_pages import page_text
 from headwater.gateway.context import Context
-from headwater.gateway.problems import unavailable
+from headwater.gateway.http.problems import unavailable
 
 FIELDS = {
     "headwater_produced_records_total": "produced_records",

@@ -16,11 +16,11 @@ from confluent_kafka.admin import (
 )
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import Problem, unavailable
 from headwater.gateway.kafka import raw
 from headwater.gateway.kafka.brokers import Address
 from headwater.gateway.kafka.errors import problem_of
 from headwater.gateway.kafka.settings import client_settings
-from headwater.gateway.problems import Problem, unavailable
 from headwater.wire.codec import Message
 
 DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 1

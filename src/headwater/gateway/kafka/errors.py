@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from headwater.gateway.problems import NotNow, Problem, bad_request, unavailable, unknown_topic
+from headwater.gateway.http.problems import NotNow, Problem, bad_request, unavailable, unknown_topic
 
 UNREACHABLE = frozenset(
     (

@@ -8,10 +8,10 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka.admin import OffsetSpec
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka import raw
 from headwater.gateway.kafka.admin import Place
 from headwater.gateway.kafka.errors import PASSING, problem_of
-from headwater.gateway.problems import Problem
 from headwater.wire.codec import Message
 
 LIST_GROUPS, SHARE_GROUP_DESCRIBE, DESCRIBE_SHARE_GROUP_OFFSETS = 16, 77, 90

@@ -7,8 +7,8 @@ writing to it then fails with the cluster's own words, and does not make it anew
 import asyncio
 import time
 
+from headwater.gateway.http.problems import Problem, bad_request, unknown_topic
 from headwater.gateway.kafka.admin import Admin
-from headwater.gateway.problems import Problem, bad_request, unknown_topic
 
 REFRESH_S = 5.0
 

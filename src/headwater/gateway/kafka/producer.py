@@ -17,8 +17,8 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import too_busy, unavailable
 from headwater.gateway.kafka.settings import producer_settings
-from headwater.gateway.problems import too_busy, unavailable
 
 POLL_INTERVAL_S = 0.001
 MAX_POLL_INTERVAL_S = 0.010

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
+from headwater.gateway.http.problems import NotNow, Problem, unavailable
 from headwater.gateway.kafka.brokers import FIND_COORDINATOR, GROUP_KEY, Address
 from headwater.gateway.kafka.connection import BrokerGone, Connection
-from headwater.gateway.problems import NotNow, Problem, unavailable
 from headwater.wire.codec import Message
 
 TIMEOUT_S = 10.0

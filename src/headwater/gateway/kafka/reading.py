@@ -16,11 +16,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import NotNow, too_busy
 from headwater.gateway.kafka.admin import Admin, Place
 from headwater.gateway.kafka.errors import problem_of
-from headwater.gateway.kafka.patience import patiently
+from headwater.gateway.kafka.retry import patiently
 from headwater.gateway.kafka.settings import client_settings
-from headwater.gateway.problems import NotNow, too_busy
 from headwater.model.position import Anchor, Position, place_in
 
 SLICE_S = 0.1

@@ -26,9 +26,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headwater.gateway.bodies import read_body
 from headwater.gateway.context import Context
-from headwater.gateway.problems import Problem, bad_request
+from headwater.gateway.http.bodies import read_body
+from headwater.gateway.http.problems import Problem, bad_request
 
 JSON = "application/json"
 MAX_QUERY_BYTES = 8 * 1024

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from headwater.gateway.openapi.description import describe
+from headwater.gateway.http.openapi.description import describe
 from headwater.gateway.openapi.operation import JSON, ROUTE
 
 

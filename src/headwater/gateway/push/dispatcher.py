@@ -14,12 +14,7 @@ from dataclasses import dataclass
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.brokers import Refused
 from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.push.pump import Counts, Pump, ReceiverGone
-from headwater.gateway.push.settings import ALL_KEYS, STOPPED, PushSettings, push_settings
-from headwater.gateway.push.source import QueueSource, Source, StreamSource
-from headwater.gateway.push.targets import RefusedTarget
-from headwater.gateway.push.webhook import Webhook
-from headwater.gateway.subscriptions.group_settings import (
+from headwater.gateway.kafka.group_configs import (
     KIND,
     QUEUE,
     TOPIC,
@@ -28,8 +23,13 @@ from headwater.gateway.subscriptions.group_settings import (
     configured_groups,
     group_configs,
 )
-from headwater.gateway.subscriptions.share_member import ShareMember
-from headwater.gateway.subscriptions.stream_member import StreamMember
+from headwater.gateway.push.pump import Counts, Pump, ReceiverGone
+from headwater.gateway.push.source import QueueSource, Source, StreamSource
+from headwater.gateway.push.webhook import Webhook
+from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.stream_member import StreamMember
+from headwater.gateway.subscriptions.push_settings import ALL_KEYS, STOPPED, PushSettings, push_settings
+from headwater.gateway.subscriptions.webhook_targets import RefusedTarget
 
 LOOK_S = 2.0
 MAX_PUMPS = 500

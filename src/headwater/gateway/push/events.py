@@ -15,12 +15,12 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headwater.gateway.problems import Problem, bad_request
-from headwater.gateway.protocol import abort
+from headwater.gateway.http.problems import Problem, bad_request
+from headwater.gateway.http.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
-from headwater.gateway.subscriptions.deliveries import Delivery, delivered_record
-from headwater.gateway.subscriptions.members import Member
-from headwater.gateway.subscriptions.share_member import ShareMember
+from headwater.gateway.subscriptions.members.deliveries import Delivery, delivered_record
+from headwater.gateway.subscriptions.members.member_pool import Member
+from headwater.gateway.subscriptions.members.share_member import ShareMember
 
 HEARTBEAT_S = 10.0
 SEND_S = 20.0

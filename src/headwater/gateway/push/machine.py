@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from headwater.gateway.push.settings import PushSettings
 from headwater.gateway.push.window import Window
-from headwater.gateway.subscriptions.deliveries import Delivery
+from headwater.gateway.subscriptions.members.deliveries import Delivery
+from headwater.gateway.subscriptions.push_settings import PushSettings
 
 HELD_PER_REQUEST = 2
 """Records taken for each request that may be under way, so that the next one is there when one ends."""

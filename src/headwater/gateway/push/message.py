@@ -24,8 +24,8 @@ from urllib.parse import quote
 import msgspec
 
 from headwater.gateway.push.machine import attempts_made
-from headwater.gateway.push.settings import PushSettings
-from headwater.gateway.subscriptions.deliveries import Delivery, delivered_record
+from headwater.gateway.subscriptions.members.deliveries import Delivery, delivered_record
+from headwater.gateway.subscriptions.push_settings import PushSettings
 
 USER_AGENT = "Headwater"
 OCTETS, JSON = "application/octet-stream", "application/json"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from headwater.gateway.subscriptions.deliveries import Delivery
-from headwater.gateway.subscriptions.members import Member
+from headwater.gateway.subscriptions.members.deliveries import Delivery
+from headwater.gateway.subscriptions.members.member_pool import Member
+from headwater.gateway.subscriptions.members.share_member import ShareMember
 from headwater.gateway.subscriptions.settling import Verdict
-from headwater.gateway.subscriptions.share_member import ShareMember
 
 
 class Outstanding:

@@ -5,12 +5,12 @@ import logging
 import random
 import time
 
-from headwater.gateway.problems import Problem
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.push.machine import Answer, Attempt, PushMachine
 from headwater.gateway.push.message import push_request
-from headwater.gateway.push.settings import PushSettings
 from headwater.gateway.push.source import Source
 from headwater.gateway.push.webhook import Webhook
+from headwater.gateway.subscriptions.push_settings import PushSettings
 
 MAX_TAKE_BYTES = 4 * 1024 * 1024
 TAKE_WAIT_MS = 5_000

@@ -14,18 +14,18 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem, too_busy
 from headwater.gateway.kafka.brokers import Refused
 from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.kafka.group_configs import problem_of
 from headwater.gateway.openapi import operation
 from headwater.gateway.openapi.operation import check_names
-from headwater.gateway.problems import Problem, too_busy
 from headwater.gateway.push.dispatcher import Dispatcher
 from headwater.gateway.push.events import EventStream, parse_event_id
 from headwater.gateway.push.sockets import MAX_CREDIT, POLICY_VIOLATION, TRY_AGAIN_LATER, RecordSocket
-from headwater.gateway.subscriptions.group_settings import problem_of
-from headwater.gateway.subscriptions.members import Member
+from headwater.gateway.subscriptions.members.member_pool import Member
+from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.routes import NAMES, ONE
-from headwater.gateway.subscriptions.stream_member import StreamMember
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

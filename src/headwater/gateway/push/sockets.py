@@ -19,14 +19,14 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from headwater.gateway.problems import Problem
-from headwater.gateway.protocol import abort
+from headwater.gateway.http.problems import Problem
+from headwater.gateway.http.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
-from headwater.gateway.subscriptions.members import Member
+from headwater.gateway.subscriptions.bodies import MAX_ACKS, AckIds, AckIn, CommitOffset
+from headwater.gateway.subscriptions.members.member_pool import Member
+from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.serving import settle, shown
-from headwater.gateway.subscriptions.shapes import MAX_ACKS, AckIds, AckIn, CommitOffset
-from headwater.gateway.subscriptions.share_member import ShareMember
-from headwater.gateway.subscriptions.stream_member import StreamMember
 
 MAX_CREDIT = 10_000
 MAX_AT_ONCE = 200

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from headwater.gateway.subscriptions.deliveries import Delivery
+from headwater.gateway.subscriptions.members.deliveries import Delivery
+from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.stream_member import StreamMember
+from headwater.gateway.subscriptions.members.stream_progress import StreamProgress
 from headwater.gateway.subscriptions.settling import Verdict
-from headwater.gateway.subscriptions.share_member import ShareMember
-from headwater.gateway.subscriptions.stream_member import StreamMember
-from headwater.gateway.subscriptions.stream_progress import StreamProgress
 
 
 class Source(Protocol):

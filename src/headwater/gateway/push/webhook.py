@@ -15,8 +15,8 @@ import aiohttp
 
 from headwater.gateway.push.machine import Answer, Outcome
 from headwater.gateway.push.message import PushRequest
-from headwater.gateway.push.settings import PushSettings
-from headwater.gateway.push.targets import PublicResolver, check_url
+from headwater.gateway.subscriptions.push_settings import PushSettings
+from headwater.gateway.subscriptions.webhook_targets import PublicResolver, check_url
 
 MAX_ANSWER_BYTES = 64 * 1024
 """Of a body that nobody reads; a connection with more of it is closed."""

@@ -14,8 +14,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from headwater.gateway.context import Context
-from headwater.gateway.kafka.patience import patiently
-from headwater.gateway.problems import NotNow, Problem, too_busy, unavailable
+from headwater.gateway.http.problems import NotNow, Problem, too_busy, unavailable
+from headwater.gateway.kafka.retry import patiently
 from headwater.gateway.registry.schema_log import TOPIC_CONFIG, SchemaLog
 from headwater.schemas.contexts import context_of
 from headwater.schemas.event_records import TOPIC

@@ -8,10 +8,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.openapi.operation import ROUTE
-from headwater.gateway.problems import Problem
-from headwater.gateway.registry import forms
-from headwater.gateway.registry.forms import answer
+from headwater.gateway.registry import bodies as forms
+from headwater.gateway.registry.bodies import answer
 from headwater.gateway.registry.paths import Handler, PathTable
 from headwater.gateway.registry.registering import Registering
 from headwater.gateway.registry.registrar import Registrar

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headwater.gateway.context import Context
-from headwater.gateway.registry import forms
-from headwater.gateway.registry.forms import answer
+from headwater.gateway.registry import bodies as forms
+from headwater.gateway.registry.bodies import answer
 from headwater.gateway.registry.paths import Handler
 from headwater.gateway.registry.registering import Registering
 from headwater.gateway.registry.registrar import Registrar

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Any
 
 from headwater.gateway.context import Context
-from headwater.gateway.problems import Problem
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.registry.registrar import Registrar
 from headwater.schemas.contexts import parse
 from headwater.schemas.decoding import Decode, Undecodable, decoder, for_json

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from headwater.gateway.broker_pages import broker_page
+from headwater.gateway.cluster.broker_pages import broker_page
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem, bad_request, unknown_topic
 from headwater.gateway.kafka.admin import DEFAULT, is_internal
 from headwater.gateway.openapi import answer, operation
-from headwater.gateway.problems import Problem, bad_request, unknown_topic
 
 PATH = "/v1/topics"
 ONE = "/v1/topics/{topic}"

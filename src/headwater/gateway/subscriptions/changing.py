@@ -8,15 +8,11 @@ from confluent_kafka.admin import OffsetSpec
 from msgspec import UNSET
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem, bad_request, unavailable
 from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
 from headwater.gateway.kafka.connection import BrokerGone
 from headwater.gateway.kafka.errors import problem_of as kafka_problem
-from headwater.gateway.positions import parse_position
-from headwater.gateway.problems import Problem, bad_request, unavailable
-from headwater.gateway.push.settings import ALL_KEYS, ORDER, PREFIX, STOPPED, URL, PushIn, push_config
-from headwater.gateway.push.targets import RefusedTarget, check_url
-from headwater.gateway.subscriptions.facts import Facts, find
-from headwater.gateway.subscriptions.group_settings import (
+from headwater.gateway.kafka.group_configs import (
     DEAD_LETTER_TOPIC,
     FILTER,
     KIND,
@@ -28,7 +24,11 @@ from headwater.gateway.subscriptions.group_settings import (
     TOPIC,
     alter_group,
 )
-from headwater.gateway.subscriptions.shapes import SubscriptionChange, SubscriptionIn
+from headwater.gateway.records.positions import parse_position
+from headwater.gateway.subscriptions.bodies import SubscriptionChange, SubscriptionIn
+from headwater.gateway.subscriptions.facts import Facts, find
+from headwater.gateway.subscriptions.push_settings import ALL_KEYS, ORDER, PREFIX, STOPPED, URL, PushIn, push_config
+from headwater.gateway.subscriptions.webhook_targets import RefusedTarget, check_url
 from headwater.model.errors import ErrorCode
 from headwater.model.position import Anchor, place_in
 from headwater.wire.codec import Message

@@ -9,9 +9,9 @@ import contextlib
 
 from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
 from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.push.settings import STOPPED, URL
+from headwater.gateway.kafka.group_configs import alter_group, group_configs
 from headwater.gateway.subscriptions.facts import Facts
-from headwater.gateway.subscriptions.group_settings import alter_group, group_configs
+from headwater.gateway.subscriptions.push_settings import STOPPED, URL
 from headwater.model.errors import ErrorCode
 
 DELETE_GROUPS = 42

@@ -3,12 +3,10 @@
 from dataclasses import dataclass, field
 
 from headwater.gateway.context import Context
+from headwater.gateway.groups.group_readers import group_readers
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka.brokers import Brokers
-from headwater.gateway.kafka.group_readers import group_readers
-from headwater.gateway.kafka.groups import SHARE, ListedGroup, list_groups
-from headwater.gateway.kafka.patience import patiently
-from headwater.gateway.problems import Problem
-from headwater.gateway.subscriptions.group_settings import (
+from headwater.gateway.kafka.group_configs import (
     DEAD_LETTER_TOPIC,
     KIND,
     PAUSED,
@@ -19,6 +17,8 @@ from headwater.gateway.subscriptions.group_settings import (
     configured_groups,
     group_configs,
 )
+from headwater.gateway.kafka.groups import SHARE, ListedGroup, list_groups
+from headwater.gateway.kafka.retry import patiently
 from headwater.model.group_lag import Standing, TotalLag, total
 
 UNUSED = "unused"

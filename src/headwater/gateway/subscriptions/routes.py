@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute
 from headwater.gateway.context import Context
 from headwater.gateway.kafka.brokers import Refused
 from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.kafka.group_configs import problem_of
 from headwater.gateway.openapi import answer, operation
-from headwater.gateway.subscriptions import shapes
-from headwater.gateway.subscriptions.group_settings import problem_of
+from headwater.gateway.subscriptions import bodies as shapes
 from headwater.gateway.subscriptions.serving import Serving
 
 P = ParamSpec("P")

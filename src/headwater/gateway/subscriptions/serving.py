@@ -8,19 +8,20 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.reading import ReadRequest
-from headwater.gateway.problems import Problem
-from headwater.gateway.push.settings import SECRET, push_settings
-from headwater.gateway.subscriptions import changing, ending, shapes
-from headwater.gateway.subscriptions.deliveries import DeliveredRecord, Delivery, delivered_record
+from headwater.gateway.subscriptions import bodies as shapes
+from headwater.gateway.subscriptions import changing, ending
 from headwater.gateway.subscriptions.facts import Facts, all_facts, known
-from headwater.gateway.subscriptions.members import Member, Members
-from headwater.gateway.subscriptions.redriving import Redriving
+from headwater.gateway.subscriptions.members.deliveries import DeliveredRecord, Delivery, delivered_record
+from headwater.gateway.subscriptions.members.member_pool import Member, Members
+from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.stream_member import StreamMember, delivery_of
+from headwater.gateway.subscriptions.name_locks import Turns
+from headwater.gateway.subscriptions.push_settings import SECRET, push_settings
+from headwater.gateway.subscriptions.redrive_jobs import Redriving
 from headwater.gateway.subscriptions.settling import Verdict
-from headwater.gateway.subscriptions.share_member import ShareMember
-from headwater.gateway.subscriptions.stream_member import StreamMember, delivery_of
-from headwater.gateway.subscriptions.turns import Turns
 from headwater.model.position import Anchor, Position
 
 LETTER_BYTES = 4 * 1024 * 1024

@@ -7,8 +7,8 @@ import asyncio
 import enum
 from collections.abc import Iterable
 
-from headwater.gateway.subscriptions.leases import Lease
-from headwater.gateway.subscriptions.share_session import AckBatch
+from headwater.gateway.subscriptions.members.leases import Lease
+from headwater.gateway.subscriptions.members.share_session import AckBatch
 
 MAX_AT_ONCE = 5_000
 

@@ -9,10 +9,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from headwater.gateway.problems import too_busy, unavailable
-from headwater.gateway.subscriptions.deliveries import Delivery, handed_over
-from headwater.gateway.subscriptions.leases import Lease, Leases
-from headwater.gateway.subscriptions.share_link import ShareLink
+from headwater.gateway.http.problems import too_busy, unavailable
+from headwater.gateway.subscriptions.members.deliveries import Delivery, handed_over
+from headwater.gateway.subscriptions.members.leases import Lease, Leases
+from headwater.gateway.subscriptions.members.share_link import ShareLink
 
 MAX_WAITERS = 1_000
 MAX_FETCH_RECORDS = 2_000

@@ -6,9 +6,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem
+from headwater.gateway.http.security import COOKIE
 from headwater.gateway.openapi import answer, operation
-from headwater.gateway.problems import Problem
-from headwater.gateway.security import COOKIE
 
 PUBLIC = ("/v1/session",)
 PATH = "/v1/session"

@@ -14,9 +14,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater.gateway.context import Context
-from headwater.gateway.metrics import OTHER
+from headwater.gateway.http.metrics import OTHER
+from headwater.gateway.http.problems import MEDIA_TYPE, Problem, failure
 from headwater.gateway.openapi.operation import JSON, ROUTE
-from headwater.gateway.problems import MEDIA_TYPE, Problem, failure
 
 BEFORE_TOPIC, AFTER_TOPIC = "/v1/topics/", "/records"
 RECORDS_ROUTE = "/v1/topics/{topic}/records"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
-from headwater.gateway.problems import Problem, bad_request, too_busy
+from headwater.gateway.http.problems import Problem, bad_request, too_busy
 
 MAX_LENGTH_DIGITS = 18
 

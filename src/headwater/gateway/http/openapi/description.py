@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from starlette.routing import BaseRoute
 
+from headwater.gateway.http.problems import MEDIA_TYPE
 from headwater.gateway.openapi.operation import ALWAYS, JSON, Description, Operation
-from headwater.gateway.problems import MEDIA_TYPE
 
 REFERENCE = "#/components/schemas/{name}"
 PROBLEM: dict[str, Any] = {

@@ -10,12 +10,20 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import bad_request
 from headwater.gateway.kafka.reading import ReadRequest
 from headwater.gateway.openapi import answer, operation
-from headwater.gateway.positions import HELP, parse_position
-from headwater.gateway.problems import bad_request
-from headwater.gateway.record_json import MAX_INT32, Offset, RecordIn, RecordOut, RecordsIn, SchemaOut, record_out
-from headwater.gateway.routes.producing import RAW_HEADER, Produce, RawQuery, WrittenRecords
+from headwater.gateway.records.positions import HELP, parse_position
+from headwater.gateway.records.produce import RAW_HEADER, Produce, RawQuery, WrittenRecords
+from headwater.gateway.records.record_json import (
+    MAX_INT32,
+    Offset,
+    RecordIn,
+    RecordOut,
+    RecordsIn,
+    SchemaOut,
+    record_out,
+)
 from headwater.model.position import Anchor, Position
 
 __all__ = ["Produce", "routes"]

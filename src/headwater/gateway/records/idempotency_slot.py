@@ -18,10 +18,10 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import Problem, unavailable
 from headwater.gateway.kafka.errors import UNREACHABLE, problem_of
 from headwater.gateway.kafka.producer import Delivered, Outcome, OutgoingRecord
 from headwater.gateway.kafka.settings import client_settings, producer_settings
-from headwater.gateway.problems import Problem, unavailable
 
 MEMO_TOPIC = "__http_requests"
 SLOTS = 8

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from headwater.gateway.http.problems import unavailable
 from headwater.gateway.kafka.brokers import Brokers, Refused, check
 from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.problems import unavailable
-from headwater.gateway.subscriptions.deliveries import Delivery
-from headwater.gateway.subscriptions.leases import Fate, Lease, Leases
+from headwater.gateway.subscriptions.members.deliveries import Delivery
+from headwater.gateway.subscriptions.members.leases import Fate, Lease, Leases
+from headwater.gateway.subscriptions.members.share_link import ShareLink
+from headwater.gateway.subscriptions.members.share_readers import ShareReaders
+from headwater.gateway.subscriptions.members.share_session import Fetched, Lent
 from headwater.gateway.subscriptions.settling import Settling, Verdict
-from headwater.gateway.subscriptions.share_link import ShareLink
-from headwater.gateway.subscriptions.share_readers import ShareReaders
-from headwater.gateway.subscriptions.share_session import Fetched, Lent
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import CorruptBatch, split
 from headwater.records.compression import DecompressedTooLarge

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.gateway.http.problems import Problem, bad_request, unavailable
 from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
 from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.problems import Problem, bad_request, unavailable
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 

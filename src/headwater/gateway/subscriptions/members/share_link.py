@@ -11,8 +11,8 @@ from uuid import UUID
 
 from headwater.gateway.kafka.brokers import Brokers, Refused
 from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.subscriptions.members.share_session import Fetched, ShareSession
 from headwater.gateway.subscriptions.settling import MAX_AT_ONCE, Settling, Verdict, ack_batches
-from headwater.gateway.subscriptions.share_session import Fetched, ShareSession
 
 FIRST_REST_S, LONGEST_REST_S = 0.05, 2.0
 

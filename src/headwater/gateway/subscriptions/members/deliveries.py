@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from headwater.gateway.record_json import HeaderOut, RecordOut, text_or_base64
+from headwater.gateway.records.record_json import HeaderOut, RecordOut, text_or_base64
 from headwater.records.record import Headers
 
 

@@ -15,7 +15,7 @@ from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.problems import Problem, bad_request
+from headwater.gateway.http.problems import Problem, bad_request
 
 COOKIE = "headwater_session"
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from headwater.gateway.problems import NotNow
+from headwater.gateway.http.problems import NotNow
 
 PATIENCE_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5

@@ -11,7 +11,7 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.gateway.problems import unavailable
+from headwater.gateway.http.problems import unavailable
 
 if TYPE_CHECKING:
     from headwater.gateway.context import Context

@@ -11,12 +11,12 @@ import threading
 from confluent_kafka import KafkaException
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem, bad_request, too_busy, unavailable
 from headwater.gateway.kafka.errors import problem_of
 from headwater.gateway.kafka.settings import client_settings
-from headwater.gateway.problems import Problem, bad_request, too_busy, unavailable
 from headwater.gateway.redrive.failures import BadFilter, BadTarget, OriginUnknown, RedriveFailed
 from headwater.gateway.redrive.tally import RedriveOptions, Tally
-from headwater.gateway.subscriptions.shapes import RedriveIn, Redriven
+from headwater.gateway.subscriptions.bodies import RedriveIn, Redriven
 
 MAX_AT_ONCE = 2
 TIMEOUT_S = 300.0

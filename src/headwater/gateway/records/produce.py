@@ -9,15 +9,15 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.types import Receive
 
-from headwater.gateway.bodies import check_announced, read_body
 from headwater.gateway.context import Context
+from headwater.gateway.http.bodies import check_announced, read_body
+from headwater.gateway.http.problems import Problem, bad_request, too_busy
 from headwater.gateway.kafka.admin import is_internal
 from headwater.gateway.kafka.errors import problem_of, reason
-from headwater.gateway.kafka.memo_slot import Asked
 from headwater.gateway.kafka.producer import Delivered, Outcome, OutgoingRecord
 from headwater.gateway.openapi.operation import JSON, MAX_QUERY_BYTES
-from headwater.gateway.problems import Problem, bad_request, too_busy
-from headwater.gateway.record_json import MAX_HEADERS, Partition, Timestamp, parse_lines, parse_produce
+from headwater.gateway.records.idempotency_slot import Asked
+from headwater.gateway.records.record_json import MAX_HEADERS, Partition, Timestamp, parse_lines, parse_produce
 
 RAW_HEADER = "Headwater-Header-"
 _RAW_HEADER = RAW_HEADER.lower()

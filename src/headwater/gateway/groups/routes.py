@@ -7,17 +7,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from headwater.gateway.broker_pages import broker_page
+from headwater.gateway.cluster.broker_pages import broker_page
 from headwater.gateway.context import Context
+from headwater.gateway.groups.group_readers import KEYS, GroupReader, group_readers
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka import groups
 from headwater.gateway.kafka.brokers import Refused
 from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.kafka.group_readers import KEYS, GroupReader, group_readers
+from headwater.gateway.kafka.group_configs import group_configs, problem_of
 from headwater.gateway.kafka.groups import ListedGroup
-from headwater.gateway.kafka.patience import patiently
+from headwater.gateway.kafka.retry import patiently
 from headwater.gateway.openapi import answer, operation
-from headwater.gateway.problems import Problem
-from headwater.gateway.subscriptions.group_settings import group_configs, problem_of
 
 MAX_WITH_LAG = 500
 """Groups whose lag is asked for in a list; of more than these it is not told."""

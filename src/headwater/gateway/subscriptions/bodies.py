@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from headwater.gateway.positions import HELP
-from headwater.gateway.push.settings import PushIn, PushOut
-from headwater.gateway.record_json import MAX_INT32, Offset
-from headwater.gateway.subscriptions.deliveries import DeliveredRecord
-from headwater.gateway.subscriptions.leases import MAX_ACK_ID_CHARS
+from headwater.gateway.records.positions import HELP
+from headwater.gateway.records.record_json import MAX_INT32, Offset
+from headwater.gateway.subscriptions.members.deliveries import DeliveredRecord
+from headwater.gateway.subscriptions.members.leases import MAX_ACK_ID_CHARS
+from headwater.gateway.subscriptions.push_settings import PushIn, PushOut
 
 NAME_PATTERN = "^[A-Za-z0-9._:@~-]{1,200}$"
 MAX_PULL = 1_000

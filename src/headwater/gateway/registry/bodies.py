@@ -8,8 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headwater.gateway.bodies import read_body
 from headwater.gateway.context import Context
+from headwater.gateway.http.bodies import read_body
 from headwater.gateway.registry.registering import Candidate
 from headwater.schemas import refusal
 from headwater.schemas.contexts import context_of, within

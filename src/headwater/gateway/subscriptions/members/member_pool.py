@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import too_busy
 from headwater.gateway.kafka.brokers import Brokers
-from headwater.gateway.problems import too_busy
-from headwater.gateway.subscriptions.share_member import ShareMember
-from headwater.gateway.subscriptions.stream_member import StreamMember
+from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.stream_member import StreamMember
 
 MAX_QUEUE_MEMBERS = 500
 MAX_STREAM_MEMBERS = 64

@@ -6,9 +6,17 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import Problem, bad_request, too_busy
 from headwater.gateway.kafka.admin import Admin
-from headwater.gateway.kafka.memo_slot import MEMO_TOPIC, REMEMBERED_MS, SLOTS, Asked, MemoSlot, Settled, Written
-from headwater.gateway.problems import Problem, bad_request, too_busy
+from headwater.gateway.records.idempotency_slot import (
+    MEMO_TOPIC,
+    REMEMBERED_MS,
+    SLOTS,
+    Asked,
+    MemoSlot,
+    Settled,
+    Written,
+)
 
 MAX_WAITING = 1_000
 MAX_GROUP = 100

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.gateway.context import Context
+from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka import groups
+from headwater.gateway.kafka.group_configs import OFFSET_RESET, TOPIC
 from headwater.gateway.kafka.groups import SHARE, GroupMember, ListedGroup
-from headwater.gateway.problems import Problem
-from headwater.gateway.subscriptions.group_settings import OFFSET_RESET, TOPIC
 from headwater.model.group_lag import Place, Standing, TotalLag, places_read, standing, total
 
 KEYS = (TOPIC, OFFSET_RESET)

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from headwater.gateway.http.problems import Problem, bad_request
 from headwater.gateway.kafka.producer import ANY_PARTITION, NOW, OutgoingRecord
-from headwater.gateway.problems import Problem, bad_request
 
 MAX_RECORDS = 10_000
 MAX_HEADERS = 1_000

@@ -17,10 +17,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import Problem, too_busy, unavailable
 from headwater.gateway.kafka.errors import problem_of
 from headwater.gateway.kafka.settings import client_settings
-from headwater.gateway.problems import Problem, too_busy, unavailable
-from headwater.gateway.subscriptions.deliveries import Delivery, handed_over
+from headwater.gateway.subscriptions.members.deliveries import Delivery, handed_over
 
 MAX_WAITERS = 1_000
 MAX_POLL_RECORDS = 500

@@ -7,7 +7,7 @@ beginning | end | 42 (an offset) | -10 (ten before the end) | 15m (a quarter of 
 import re
 from datetime import UTC, datetime
 
-from headwater.gateway.problems import bad_request
+from headwater.gateway.http.problems import bad_request
 from headwater.model.position import ENDS, Anchor, Position
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
