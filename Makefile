@@ -152,4 +152,4 @@ schemas: $(VENV)/.dev
 etcd-stubs: | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/stubs
 	$(VENV)/stubs/bin/python -m pip --disable-pip-version-check --quiet install grpcio-tools==1.76.0
-	$(VENV)/stubs/bin/python -m grpc_tools.protoc -I src --python_out src --pyi_out src src/headwater/metadata/etcd.proto
+	$(VENV)/stubs/bin/python -m grpc_tools.protoc -I src --python_out src --pyi_out src src/headwater/metadata/etcd/etcd.proto

@@ -12,7 +12,7 @@ from bench.steady import touching
 from bench.turns import Say
 
 TOPIC = "grown"
-SETTLE_S = 20.0
+QUIET_S = 20.0
 """After ten thousand partitions were touched their segments are still on the way to disk."""
 IDLE_S = 5.0
 
@@ -28,7 +28,7 @@ def grown(cluster: Cluster, count: int, say: Say) -> Figures:
         with touching(cluster.bootstrap, TOPIC, count) as touch:
             touch.begin()
             created_s = touch.end_s() - begun_s
-    time.sleep(SETTLE_S)
+    time.sleep(QUIET_S)
     grown_bytes = max(cluster.resident_bytes().values())
     say(f"{count} partitions: idle")
     with cluster_measures.cpu_used(cluster) as idle_cpu:

@@ -171,7 +171,7 @@ def _strike(cluster: Cluster, volume: Volume, fault: Fault, topic: str) -> tuple
 
 
 def _must_all_be_there(cluster: Cluster, topic: str, seen: Seen) -> None:
-    """Acknowledged records are there once; of refused ones nobody knows, so there must be none."""
+    """Acknowledged records are there once; the fate of refused ones is not known, so there must be none."""
     if seen.refused:
         raise RuntimeError(f"{cluster.name}: {seen.refused} of {seen.sent} records were refused")
     found = load.ask("count", bootstrap=cluster.bootstrap, topic=topic, partitions=1, messages=seen.sent)

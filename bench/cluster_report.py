@@ -91,7 +91,7 @@ def goals(results: Results) -> Iterator[str]:
             names = [name for name in found.names() if found.kind_of(name) is kind]
             missed = [name for name in names if found.is_met((OS, KAFKA), name) is False]
             verdict = f"missed: {'; '.join(missed)}" if missed else "reached"
-            yield f"goal: {kind.prefix} {kind.wanted((OS, KAFKA))} x {KAFKA}, {OS}: {verdict}"
+            yield f"goal: {kind.prefix} {kind.goal((OS, KAFKA))} x {KAFKA}, {OS}: {verdict}"
     for name, stalls in results.all_stalls().items():
         for fault, limit_s in LIMITS_S.items():
             if name != KAFKA and fault in stalls:

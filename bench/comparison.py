@@ -38,7 +38,7 @@ class Kind:
             return None
         return ratio >= self.target[pair] if self.more_is_better else ratio <= self.target[pair]
 
-    def wanted(self, pair: Pair) -> str:
+    def goal(self, pair: Pair) -> str:
         return f"{'≥' if self.more_is_better else '≤'} {self.target[pair]:g}"
 
 
@@ -110,7 +110,7 @@ def summary(comparison: Comparison) -> dict[str, Any]:
 
 
 def save(what: str, found: Mapping[str, Any]) -> Path:
-    """A JSON file with the circumstances of the run and whatever was found in it."""
+    """A JSON file with the circumstances of the run and its results."""
     OUT.mkdir(exist_ok=True)
     path = OUT / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{what}.json"
     path.write_text(json.dumps({**circumstances(), **found}, indent=1))
@@ -152,4 +152,4 @@ def _judged(comparison: Comparison, pair: Pair, name: str) -> str:
     if met is None:
         return f"{median(ratios):.2f}x{around}"
     colour, mark = ("green", "✓") if met else ("red", "✗")
-    return f"[{colour}]{median(ratios):.2f}x[/]{around} {kind.wanted(pair)} [{colour}]{mark}[/]"
+    return f"[{colour}]{median(ratios):.2f}x[/]{around} {kind.goal(pair)} [{colour}]{mark}[/]"

@@ -16,12 +16,12 @@ ASK_INTERVAL_S = 1.0
 LENGTH_BYTES = 4
 
 
-async def converse(host: str, port: int, place: float, gate: asyncio.Semaphore, opened: asyncio.Event) -> None:
+async def converse(host: str, port: int, fraction: float, gate: asyncio.Semaphore, opened: asyncio.Event) -> None:
     async with gate:
         reader, writer = await asyncio.open_connection(host, port)
         await ask(reader, writer)
     opened.set()
-    await asyncio.sleep(place * ASK_INTERVAL_S)  # spread over the second
+    await asyncio.sleep(fraction * ASK_INTERVAL_S)  # spread over the second
     while True:
         await ask(reader, writer)
         await asyncio.sleep(ASK_INTERVAL_S)

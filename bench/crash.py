@@ -104,13 +104,13 @@ def run(
 
 
 def commit(bootstrap: str, offset: int) -> None:
-    wanted = [TopicPartition(TOPIC, 0, offset)]
-    _patiently(bootstrap, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
+    partitions = [TopicPartition(TOPIC, 0, offset)]
+    _until_answered(bootstrap, lambda consumer: consumer.commit(offsets=partitions, asynchronous=False))
 
 
 def committed(bootstrap: str) -> int:
-    wanted = [TopicPartition(TOPIC, 0)]
-    found = _patiently(bootstrap, lambda consumer: consumer.committed(wanted, timeout=PROGRESS_TIMEOUT_S))
+    partitions = [TopicPartition(TOPIC, 0)]
+    found = _until_answered(bootstrap, lambda consumer: consumer.committed(partitions, timeout=PROGRESS_TIMEOUT_S))
     offset: int = found[0].offset
     return offset
 
@@ -154,15 +154,15 @@ def _compare(
     for partition, log in logs.items():
         numbers = [number for _, number in log]
         if numbers != list(range(len(numbers))):
-            wrong = next(place for place, number in enumerate(numbers) if place != number)
-            verdict.violations.append(f"partition {partition}: number {numbers[wrong]} at place {wrong}")
+            wrong = next(index for index, number in enumerate(numbers) if index != number)
+            verdict.violations.append(f"partition {partition}: number {numbers[wrong]} at position {wrong}")
     at = {(partition, number): offset for partition, log in logs.items() for offset, number in log}
     for (partition, number), offset in acknowledged.items():
         if (found := at.get((partition, number))) != offset:
             verdict.violations.append(f"partition {partition}: {number} acknowledged at {offset}, found at {found}")
 
 
-def _patiently(bootstrap: str, question: Callable[[Consumer], Any]) -> Any:
+def _until_answered(bootstrap: str, question: Callable[[Consumer], Any]) -> Any:
     """Ask until it is answered: a coordinator may still be loading after the last kill."""
     consumer = _consumer(bootstrap)
     deadline_s = time.monotonic() + PROGRESS_TIMEOUT_S

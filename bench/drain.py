@@ -59,14 +59,14 @@ class Desk:
         """Connected, and a member where there is membership: wait with the others for the start."""
         self._answers.send("ready")
         if not self._go.wait(READY_TIMEOUT_S + DRAIN_TIMEOUT_S):
-            raise TimeoutError("nobody gave the signal to start")
+            raise TimeoutError("the signal to start did not come")
 
     def took(self, numbers: list[int]) -> None:
         self._numbers.extend(numbers)
         self._taken[self._index] = len(self._numbers)
 
     def is_drained(self) -> bool:
-        """Somebody has taken each of the records."""
+        """Each record was taken by a consumer."""
         taken: int = sum(self._taken)
         return taken >= self._total.value
 
@@ -191,7 +191,7 @@ def _check(broker: QueueBroker, queue: str, sent: int, numbers: "array[int]") ->
 
 
 def payload(number: int) -> bytes:
-    """A record that carries its number. The rest does not matter: nobody compresses here."""
+    """A record that carries its number. The rest does not matter: nothing is compressed here."""
     return number.to_bytes(NUMBER_BYTES) + bytes(RECORD_BYTES - NUMBER_BYTES)
 
 

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
+from bench.crash import Killable
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -49,15 +50,6 @@ QUICK = {
 """Find the broker again at once, and do not report each lost connection: they are the point here. The recovery that is
 the default forgets the only broker when it is down, and with it the group's coordinator for which
 send_offsets_to_transaction then waits forever (librdkafka #5511)."""
-
-
-class Killable(Protocol):
-    """A broker process that keeps its port and its data from one start to the next."""
-
-    @property
-    def bootstrap(self) -> str: ...
-    def kill(self) -> None: ...
-    def start(self) -> object: ...
 
 
 @dataclass(slots=True)
@@ -137,7 +129,7 @@ def _schedule(inputs: int, broker_kills: int, program_kills: int, seed: int) -> 
 
 
 class Programs:
-    """The processes of the pipeline. One that gives up is started again, as whoever runs such a thing would do."""
+    """The processes of the pipeline. A process that ends is started again, as a service manager would."""
 
     def __init__(self, bootstrap: str, verdict: Verdict) -> None:
         self._bootstrap = bootstrap
@@ -213,7 +205,7 @@ def transform(bootstrap: str, number: int) -> None:
         {
             "bootstrap.servers": bootstrap,
             "group.id": GROUP,
-            "group.instance.id": f"program-{number}",  # whoever is killed comes back to its partitions at once
+            "group.instance.id": f"program-{number}",  # a process that was killed gets its partitions back at once
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -325,12 +317,12 @@ def _compare(verdict: Verdict, bootstrap: str) -> None:
 
 def _violations(partition: int, numbers: list[int], expected: int) -> Iterator[str]:
     seen: dict[int, int] = {}
-    for place, number in enumerate(numbers):
+    for position, number in enumerate(numbers):
         if number in seen:
-            yield f"partition {partition}: input {number} was counted at places {seen[number]} and {place}"
-        elif place and number < numbers[place - 1]:
-            yield f"partition {partition}: input {number} came after {numbers[place - 1]}"
-        seen[number] = place
+            yield f"partition {partition}: input {number} was counted at positions {seen[number]} and {position}"
+        elif position and number < numbers[position - 1]:
+            yield f"partition {partition}: input {number} came after {numbers[position - 1]}"
+        seen[number] = position
     if missing := [number for number in range(expected) if number not in seen]:
         yield f"partition {partition}: {len(missing)} inputs were never counted, the first is {missing[0]}"
     if invented := [number for number in seen if number >= expected]:
@@ -350,7 +342,7 @@ def read_output(bootstrap: str, isolation: str) -> dict[int, list[int]]:
             partition, value = message.partition(), message.value()
             assert partition is not None
             if message.error() is not None:
-                ended.add(partition)  # the end: all other errors are not told of a partition
+                ended.add(partition)  # the end: all other errors are not about a partition
             else:
                 assert isinstance(value, bytes)
                 found[partition].append(int(value))

@@ -12,11 +12,9 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bench import maven
-from bench.process import BrokerProcess
+from bench.process import BrokerProcess, MeasuredServer
 
 from headwater.transport.ports import free_ports
 
@@ -60,43 +58,15 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-class KafkaServer:
-    """A running Kafka; `process` is its broker, for CPU and memory figures."""
-
-    name = "kafka"
-
+class KafkaServer(MeasuredServer):
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="kafka-"))
+        folder = Path(tempfile.mkdtemp(prefix="kafka-"))
         try:
-            self.process = new_nodes(self._folder, [1])[1]
+            process = new_nodes(folder, [1])[1]
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             raise
-        self.bootstrap = self.process.bootstrap
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        try:
-            self.process.start()
-            self.process.wait_until_answering()
-        except BaseException:
-            self.stop()
-            raise
-
-    def kill(self) -> None:
-        self.process.kill()
-
-    def stop(self) -> None:
-        self.process.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        super().__init__("kafka", process, folder)
 
 
 def new_nodes(folder: Path, numbers: Sequence[int]) -> dict[int, BrokerProcess]:

@@ -43,12 +43,12 @@ def class_path(name: str, coordinates: Sequence[str]) -> str:
     folder = CACHE / name
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / "resolved"
-    wanted = "\n".join(coordinates)
+    expected = "\n".join(coordinates)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers ask at the same time
-        if not stamp.exists() or stamp.read_text() != wanted:
+        if not stamp.exists() or stamp.read_text() != expected:
             _resolve(folder, coordinates)
-            stamp.write_text(wanted)
+            stamp.write_text(expected)
     return str(folder / "jars" / "*")
 
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 SIZES_BYTES = (100, 1024)
 PARTITION_COUNTS = (1, 16)
 LATENCY_SIZE_BYTES = 100
-SETTLE_S = 0.5
+QUIET_S = 0.5
 ADMIN_TIMEOUT_S = 300.0
 FIRST_RECORD_TIMEOUT_S = 60.0
 
@@ -90,7 +90,7 @@ def start_time(server: Server, volume: Volume) -> Figures:
     first_record_s = time.monotonic() - server.process.started_at_s
     if left:
         raise TimeoutError(f"{server.name} acknowledged nothing:\n{server.process.output_tail()}")
-    time.sleep(SETTLE_S)
+    time.sleep(QUIET_S)
     return {
         "start to first acknowledged record": first_record_s,
         "memory, idle": server.process.resident_bytes() / 1e6,
@@ -222,8 +222,8 @@ def cpu_used(server: Server) -> Iterator[Callable[[], float]]:
 
 
 def _idle_cpu(server: Server, volume: Volume) -> Figures:
-    """Percent of one core that the broker uses while nobody asks it for anything."""
-    time.sleep(SETTLE_S)
+    """Percent of one core that the broker uses while it has no requests."""
+    time.sleep(QUIET_S)
     with cpu_used(server) as cpu:
         time.sleep(volume.idle_s)
     return {"CPU, idle": 100 * cpu() / volume.idle_s}

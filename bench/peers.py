@@ -22,7 +22,7 @@ from bench.storage import batch
 from headwater.cli.runtime import tune_interpreter
 from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import Durability, Store
-from headwater.peers.messages import Address
+from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import StoreServer
 from headwater.storage.options import MIB, StoreOptions
@@ -93,7 +93,7 @@ async def remote() -> AsyncIterator[Measured]:
         )
         assert process.stdin is not None and process.stdout is not None
         store_id, port = (await asyncio.to_thread(process.stdout.readline)).split()
-        store = RemoteStore(StoreId(store_id.decode()), Address("127.0.0.1", int(port)), SECRET)
+        store = RemoteStore(StoreId(store_id.decode()), PeerAddress("127.0.0.1", int(port)), SECRET)
         try:
             await store.ping()
             yield Measured(store, psutil.Process(process.pid))
@@ -176,14 +176,14 @@ async def report_reads(measured: Measured, read_bytes: int) -> None:
 
 
 async def main(arguments: argparse.Namespace) -> None:
-    places: dict[str, Callable[[], Any]] = {"local": local, "remote": remote}
+    stores: dict[str, Callable[[], Any]] = {"local": local, "remote": remote}
     print("where   mode     batch depth   append/s      MB/s    p50 us    p99 us  cpu us  store us")
     for durability in (Durability.OS, Durability.SYNC):
         for size in SIZES:
             for depth in PIPELINED:
-                for where, place in places.items():
+                for where, open_store in stores.items():
                     if arguments.only in f"{where} {durability.value} {size} {depth}":
-                        async with place() as measured:
+                        async with open_store() as measured:
                             await report_appends(where, measured, durability, size, depth, arguments.seconds)
     if arguments.only in "reads":
         print("\n    read      MB/s   us/read  cpu us  store us")

@@ -34,12 +34,12 @@ def _ratios(results: Results, path: Path) -> Path:
             continue
         for at, name in enumerate(names):
             ratios, kind = results.ratios(server, name), kind_of(name)
-            place = at + OFFSETS[server]
-            axes.plot([min(ratios), max(ratios)], [place, place], color=COLOURS[server], alpha=0.4, lw=3)
+            height = at + OFFSETS[server]
+            axes.plot([min(ratios), max(ratios)], [height, height], color=COLOURS[server], alpha=0.4, lw=3)
             label = server if at == 0 else None
-            axes.plot(median(ratios), place, "o", color=COLOURS[server], ms=5, label=label)
+            axes.plot(median(ratios), height, "o", color=COLOURS[server], ms=5, label=label)
             if server in kind.target:
-                axes.plot(kind.target[server], place, "|", color="red", ms=9, mew=1.5)
+                axes.plot(kind.target[server], height, "|", color="red", ms=9, mew=1.5)
     axes.axvline(1, color="#888888", lw=0.8)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

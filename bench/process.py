@@ -3,12 +3,15 @@
 Knows none of the brokers: `kafka.py`, `headwater.py`, `rabbitmq.py` and `nats.py` say what the command is."""
 
 import contextlib
+import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import psutil
 
@@ -71,7 +74,7 @@ class BrokerProcess:
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and nobody answers."""
+        """SIGSTOP: its connections stay open, without answers."""
         assert self._process is not None, "a broker that runs"
         self._process.send_signal(signal.SIGSTOP)
 
@@ -123,3 +126,37 @@ class BrokerProcess:
                 return len(connection.recv(8)) == 8
         except OSError:
             return False
+
+
+class MeasuredServer:
+    """One broker in a folder of its own, from `start` to `stop`; `process` is for CPU and memory figures."""
+
+    def __init__(self, name: str, process: BrokerProcess, folder: Path) -> None:
+        self.name = name
+        self.process = process
+        self.bootstrap = process.bootstrap
+        self._folder = folder
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        try:
+            self.process.start()
+            self.process.wait_until_answering()
+        except BaseException:
+            self.stop()
+            raise
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def stop(self) -> None:
+        self.process.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -3,7 +3,7 @@ lost.
 
 The node has its own name, data, logs, cookie and epmd, all on free ports of the loopback interface, and runs as the
 user who runs the bench. A quorum queue syncs its log to disk before a publisher's confirm; an acknowledgement goes
-through the same log, and nobody is told when it is there.
+through the same log, and no confirmation says when it is there.
 
 The client is pika. A consumer acknowledges all that it was given at a time with one frame: less work could not be asked
 of RabbitMQ."""

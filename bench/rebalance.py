@@ -23,15 +23,15 @@ PARTITIONS = 200
 INTERVAL_S = 0.1
 MEMBERS_A_PROCESS = 10
 EVENT_INTERVAL_S = 2.0
-SETTLED_S = 6.0
+STABLE_S = 6.0
 """Longer than the members' heartbeat interval: what has not changed for this long does not change by itself."""
-SETTLE_TIMEOUT_S = 90.0
+STABLE_TIMEOUT_S = 90.0
 CATCH_UP_TIMEOUT_S = 30.0
 LOOP_PAUSE_S = 0.005
 BATCH_RECORDS = 100
 STOP_TIMEOUT_S = 30.0
 MAX_RECORDS = 4_000_000
-NOBODY = -1
+NO_MEMBER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +77,17 @@ def measure(server: Server, scale: Scale, say: Say) -> Figures:
     create_topic(server, TOPIC, PARTITIONS)
     with _Group(server.bootstrap, scale) as group:
         say(f"{scale.members} members join")
-        group.wait_until_settled(range(scale.members))
+        group.wait_until_stable(range(scale.members))
         steady_from_s = time.monotonic()
         time.sleep(EVENT_INTERVAL_S)
         steady_until_s = time.monotonic()
         say(f"{scale.newcomers} more join")
         group.let_newcomers("join")
-        group.wait_until_settled(range(scale.members + scale.newcomers))
+        group.wait_until_stable(range(scale.members + scale.newcomers))
         joined_s = time.monotonic()
         say(f"{scale.newcomers} leave")
         group.let_newcomers("leave")
-        group.wait_until_settled(range(scale.members))
+        group.wait_until_stable(range(scale.members))
         left_s = time.monotonic()
         say("catching up")
         arrivals, sent = group.finish()
@@ -104,7 +104,7 @@ class _Group:
 
     def __init__(self, bootstrap: str, scale: Scale) -> None:
         self._scale = scale
-        self._owners = PROCESSES.RawArray("i", [NOBODY] * PARTITIONS)
+        self._owners = PROCESSES.RawArray("i", [NO_MEMBER] * PARTITIONS)
         self._stop = PROCESSES.Event()
         self._members: list[tuple[Any, Connection]] = []
         for first in range(0, scale.members, MEMBERS_A_PROCESS):
@@ -120,34 +120,36 @@ class _Group:
         return process, ours
 
     def __enter__(self) -> Self:
-        for process, _ in self._everybody():
+        for process, _ in self._all_processes():
             process.start()
         return self
 
     def __exit__(self, *_failure: object) -> None:
         self._stop.set()
-        for process, _ in self._everybody():
+        for process, _ in self._all_processes():
             if process.exitcode is None:
                 process.kill()
             process.join()
 
-    def _everybody(self) -> list[tuple[Any, Connection]]:
+    def _all_processes(self) -> list[tuple[Any, Connection]]:
         return [*self._members, self._producer]
 
-    def wait_until_settled(self, members: range) -> None:
-        """Each of these members, and nobody else, gets records, and for a while nothing has changed."""
-        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
-        seen, since_s = [NOBODY] * PARTITIONS, time.monotonic()
+    def wait_until_stable(self, members: range) -> None:
+        """Until exactly these members get records, and for a while nothing has changed."""
+        deadline_s = time.monotonic() + STABLE_TIMEOUT_S
+        seen, since_s = [NO_MEMBER] * PARTITIONS, time.monotonic()
         while time.monotonic() < deadline_s:
             owners = list(self._owners)
             if owners != seen:
                 seen, since_s = owners, time.monotonic()
-            elif set(owners) == set(members) and time.monotonic() - since_s > SETTLED_S:
+            elif set(owners) == set(members) and time.monotonic() - since_s > STABLE_S:
                 return
             self._must_live()
             time.sleep(INTERVAL_S)
         missing = sorted(set(members) - set(seen))
-        raise TimeoutError(f"the group did not settle: without records {missing}, beyond {set(seen) - set(members)}")
+        raise TimeoutError(
+            f"the group did not become stable: without records {missing}, beyond {set(seen) - set(members)}"
+        )
 
     def let_newcomers(self, do: str) -> None:
         """One after the other."""
@@ -175,7 +177,7 @@ class _Group:
         return connection.recv()
 
     def _must_live(self) -> None:
-        if any(process.exitcode is not None for process, _ in self._everybody()):
+        if any(process.exitcode is not None for process, _ in self._all_processes()):
             raise RuntimeError("a process of the group has ended")
 
 
@@ -198,7 +200,7 @@ def _be_members(bootstrap: str, numbers: range, at_once: bool, owners: Any, orde
                 case "leave":
                     Thread(target=running.pop(min(running)).close).start()  # the others go on meanwhile
                 case "finish":
-                    finishing_until_s = time.monotonic() + SETTLED_S
+                    finishing_until_s = time.monotonic() + STABLE_S
     orders.send(arrivals)
 
 
@@ -227,14 +229,14 @@ def _produce(bootstrap: str, stop: Any, answers: Connection) -> None:
 
 
 def _pauses(arrivals: Arrivals, when: str, from_s: float, until_s: float) -> Figures:
-    last_s, last_member = [from_s] * PARTITIONS, [NOBODY] * PARTITIONS
+    last_s, last_member = [from_s] * PARTITIONS, [NO_MEMBER] * PARTITIONS
     longest_s, moved = [0.0] * PARTITIONS, set()
     for at in sorted(range(len(arrivals.at_s)), key=arrivals.at_s.__getitem__):
         at_s, partition, member = arrivals.at_s[at], arrivals.partition[at], arrivals.member[at]
         if not from_s <= at_s < until_s:
             continue
         longest_s[partition] = max(longest_s[partition], at_s - last_s[partition] - INTERVAL_S)
-        if last_member[partition] not in (NOBODY, member):
+        if last_member[partition] not in (NO_MEMBER, member):
             moved.add(partition)
         last_s[partition], last_member[partition] = at_s, member
     figures = {f"pause {when}, longest": max(longest_s)}

@@ -40,7 +40,7 @@ class Kind:
             return None
         return ratio >= self.target[ours] if self.more_is_better else ratio <= self.target[ours]
 
-    def wanted(self, ours: str) -> str:
+    def goal(self, ours: str) -> str:
         if ours not in self.target:
             return ""
         return f"{'≥' if self.more_is_better else '≤'} {self.target[ours]:g}"
@@ -104,7 +104,7 @@ def show(results: Results, console: Console) -> None:
         row = [name, kind.unit, spread(results.values(KAFKA, name))]
         for server in ours:
             ratios = results.ratios(server, name)
-            row += [spread(results.values(server, name)), _judged(kind, ratios, server), kind.wanted(server)]
+            row += [spread(results.values(server, name)), _judged(kind, ratios, server), kind.goal(server)]
         table.add_row(*row)
     console.print(table)
     _show_growth("partitions", results.partitions, console)

@@ -81,4 +81,4 @@ def goals(found: Comparison) -> Iterator[str]:
         for pair in (pair for pair in found.pairs if pair in kind.target and names):
             missed = [name[len(kind.prefix) :].strip(" ,") for name in names if not found.is_met(pair, name)]
             verdict = f"missed by {len(missed)} of {len(names)}: {'; '.join(missed)}" if missed else "reached"
-            yield f"goal: {kind.prefix} {kind.wanted(pair)} x {pair[1]}, {pair[0]}: {verdict}"
+            yield f"goal: {kind.prefix} {kind.goal(pair)} x {pair[1]}, {pair[0]}: {verdict}"

@@ -82,7 +82,7 @@ def fresh(make: Callable[[], Broker]) -> Iterator[Broker]:
 
 def touch_memory(size_bytes: int) -> None:
     """Have the machine's free memory mapped before a turn. On a virtual machine the first touch of a page can cost ten
-    times the write into it (measured: 0.4 against 4 GB/s), and would be paid by whoever's turn comes first."""
+    times the write into it (measured: 0.4 against 4 GB/s), and would be paid by the broker whose turn comes first."""
     chunk = bytes(CHUNK_BYTES)
     with tempfile.TemporaryFile() as file:
         for _ in range(size_bytes // CHUNK_BYTES):

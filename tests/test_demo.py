@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -28,20 +27,14 @@ from headwater.demo.packers import DEAD_LETTERS, Packed, Packers
 from headwater.demo.report import report
 from headwater.demo.run import prepare
 from headwater.demo.shop import CLICKS, ORDERS, PRODUCTS, STOLEN_CARDS, Event, Shop
-from headwater.demo.traffic import Traffic
+from headwater.demo.traffic import ShopTraffic
 from headwater.demo.view import screen, summary
 from headwater.pipelines.run.progress import QueryProgress
 from headwater.testing import Broker
+from tests.support.eventually import eventually
 
 TIMEOUT_S = 60.0
 START_MS = 1_767_225_600_000
-
-
-def until(is_true: Any, what: str) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_true():
-        assert time.monotonic() < deadline_s, f"in time {what}"
-        time.sleep(0.05)
 
 
 # The shop
@@ -87,7 +80,7 @@ def test_orders_are_packed_once_and_what_cannot_be_becomes_a_dead_letter(headwat
     for background in packers.backgrounds:
         background.start()
     try:
-        until(lambda: packers.packed.orders >= 57, "57 orders are packed")
+        eventually(lambda: packers.packed.orders >= 57, "57 orders are packed")
         letters = consumed(bootstrap, DEAD_LETTERS, 4)
     finally:
         for background in packers.backgrounds:
@@ -101,9 +94,9 @@ def test_orders_are_packed_once_and_what_cannot_be_becomes_a_dead_letter(headwat
 
 def test_traffic_counts_what_the_broker_acknowledged(headwater: Broker) -> None:
     prepare(headwater.bootstrap)
-    traffic = Traffic(headwater.bootstrap, seed=1, sessions_per_s=200)
+    traffic = ShopTraffic(headwater.bootstrap, seed=1, sessions_per_s=200)
     traffic.background.start()
-    until(lambda: traffic.sent[CLICKS] >= 100, "a hundred clicks are there")
+    eventually(lambda: traffic.sent[CLICKS] >= 100, "a hundred clicks are there")
     traffic.background.stop(TIMEOUT_S)
     traffic.background.raise_failure()
     consumer = Consumer({"bootstrap.servers": headwater.bootstrap, "group.id": "judge"})
@@ -145,7 +138,7 @@ def consumed(bootstrap: str, topic: str, count: int) -> list[Message]:
             messages.extend(consumer.consume(count, 0.2))
             return len(messages) >= count
 
-        until(has_come, f"{count} in {topic}")
+        eventually(has_come, f"{count} in {topic}")
     finally:
         consumer.close()
     return messages
@@ -187,23 +180,23 @@ def test_the_screen_and_the_line_show_the_figures() -> None:
     assert list(rates([START, FIGURES])) == pytest.approx([200.0, 30 / 9])
 
 
-def test_everything_is_settled_only_when_it_was_counted_and_packed() -> None:
-    settled = replace(
+def test_everything_is_worked_off_only_when_it_was_counted_and_packed() -> None:
+    worked_off = replace(
         FIGURES, queue_depth=0, packed=Packed(29, 7), queries=(QueryProgress("funnel", batch=3, rows=2_000, lag=0),)
     )
-    assert settled.is_settled
-    assert not replace(settled, orders=31).is_settled
-    assert not replace(settled, queue_depth=1).is_settled
-    assert not replace(settled, dead_letters=0).is_settled
-    assert not replace(settled, queries=(QueryProgress("funnel", batch=3, rows=1_999, lag=0),)).is_settled
-    assert not replace(settled, queries=()).is_settled
-    assert settled.left_over == ""
+    assert worked_off.is_worked_off
+    assert not replace(worked_off, orders=31).is_worked_off
+    assert not replace(worked_off, queue_depth=1).is_worked_off
+    assert not replace(worked_off, dead_letters=0).is_worked_off
+    assert not replace(worked_off, queries=(QueryProgress("funnel", batch=3, rows=1_999, lag=0),)).is_worked_off
+    assert not replace(worked_off, queries=()).is_worked_off
+    assert worked_off.left_over == ""
     assert START.left_over == "When it was stopped, Spark had not started and 4 orders were not packed."
-    assert replace(settled, orders=31).left_over == (
+    assert replace(worked_off, orders=31).left_over == (
         "When it was stopped, Spark had counted 30 of 31 orders and 1 orders were not packed."
     )
-    further = replace(settled, queries=(QueryProgress("funnel", batch=4, rows=2_000, lag=0),))
-    assert further.progress != settled.progress == replace(settled, at_s=99.0).progress
+    further = replace(worked_off, queries=(QueryProgress("funnel", batch=4, rows=2_000, lag=0),))
+    assert further.progress != worked_off.progress == replace(worked_off, at_s=99.0).progress
 
 
 class Page(HTMLParser):

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +119,3 @@ async def a_watch(metadata: MetaStore) -> AsyncIterator[ClusterWatch]:
     async with running(watch.run()):
         await watch.synced()
         yield watch
-
-
-async def eventually(claim: Callable[[], Any] | Callable[[], Awaitable[Any]]) -> None:
-    """Wait until a claim holds; a test that waits in vain is stopped by its time limit here."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            held = claim()
-            if asyncio.iscoroutine(held):
-                held = await held
-            if held:
-                return
-            await asyncio.sleep(0.01)

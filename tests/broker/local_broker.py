@@ -1,11 +1,10 @@
 """A broker on the test's own event loop, with files and time that the test controls, and a client that speaks bytes."""
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from headwater.broker.server import Broker
 from headwater.broker.settings.broker_config import BrokerConfig
@@ -16,8 +15,8 @@ from headwater.records.record import Record, records
 from headwater.storage.options import StoreOptions
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.codec import Cursor, Message, struct_reader, struct_writer
-from headwater.wire.schema import request_schema, response_schema
+from headwater.wire.codec import Message
+from tests.support.wire import AsyncWireClient
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
 SMALL_STORE = StoreOptions(journal_file_bytes=4 * 1024 * 1024, reserve_bytes=0, low_water_bytes=0)
@@ -41,40 +40,12 @@ async def running(
         await broker.stop()
 
 
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._next = 0
+class Client(AsyncWireClient):
+    """What tests ask most, in few words."""
 
     @classmethod
-    async def connect(cls, broker: Broker) -> "Client":
-        return cls(*await asyncio.open_connection(*broker.address, limit=64 * 1024 * 1024))
-
-    def close(self) -> None:
-        self._writer.close()
-
-    async def ask(self, api_key: int, version: int, **fields: Any) -> Message:
-        self.send(api_key, version, **fields)
-        return await self.answer(api_key, version)
-
-    def send(self, api_key: int, version: int, **fields: Any) -> None:
-        schema = request_schema(api_key, version)
-        self._next += 1
-        frame = bytearray(struct.pack(">hhih", api_key, version, self._next, -1))
-        if schema.is_flexible:
-            frame.append(0)
-        struct_writer(schema)(frame, Message(**fields))
-        self._writer.write(struct.pack(">i", len(frame)) + frame)
-
-    async def answer(self, api_key: int, version: int) -> Message:
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        data = await self._reader.readexactly(size)
-        schema = response_schema(api_key, version)
-        cursor = Cursor(data, 5 if schema.is_flexible and api_key != 18 else 4)
-        message = struct_reader(schema, schema)(cursor)
-        assert cursor.position == len(data), "a response has no bytes left over"
-        return message
+    async def connect(cls, broker: Broker) -> Self:
+        return await cls.open(broker.address)
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         named = [Message(name=name.replace("_", "."), value=value) for name, value in configs.items()]

@@ -1,20 +1,19 @@
 """Two nodes of a cluster on the test's own event loop, with one metadata file."""
 
-import asyncio
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from local_broker import start
-
 from headwater.broker.cluster import member as cluster_member
 from headwater.broker.server import Broker
 from headwater.model.ids import PartitionId
 from headwater.testing.fakes.files import MemoryFiles
+from tests.broker.local_broker import start
+from tests.support.eventually import until
 
 
 @asynccontextmanager
@@ -28,7 +27,7 @@ async def two_nodes(
             node = await start_node(directory, node_id, **{**config, **(own or {}).get(node_id, {})})
             nodes.append(node)
         one, two = nodes
-        await until(lambda: len(one.neighbours.brokers()) == len(two.neighbours.brokers()) == 2)
+        await until(lambda: len(one.cluster_nodes.brokers()) == len(two.cluster_nodes.brokers()) == 2)
         yield one, two
     finally:
         for node in nodes:
@@ -47,12 +46,6 @@ async def start_node(directory: Path, node_id: int, **config: Any) -> Broker:
         metadata=f"sqlite:{directory / 'metadata.db'}", **{**few, **config},
     )  # fmt: skip
     return node
-
-
-async def until(condition: Callable[[], object], patience_s: float = 60.0) -> None:
-    async with asyncio.timeout(patience_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def new_partition(leader: Broker, other: Broker, name: str = "t") -> PartitionId:

@@ -10,9 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,13 @@ from headwater.cli.cluster.child import find_etcd
 from headwater.cli.cluster.files import LocalNode, LocalPlan, load_plan, save_plan
 from headwater.cli.cluster.stores import decide, opened
 from headwater.cli.main import app
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.metadata import keys
 from headwater.metadata.store import Put
 from headwater.model.cluster import StoreRecord, StoreState
 from headwater.model.ids import StoreId
 from headwater.testing import Broker
+from tests.support.eventually import eventually
 
 PATIENCE_S = 90.0
 COMMAND = [sys.executable, "-m", "headwater.cli.main"]
@@ -40,13 +40,6 @@ def headwater(*arguments: str, status: int = 0) -> str:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == status, done.output
     return done.output
-
-
-def wait_until(claim: str, is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline, claim
-        time.sleep(0.1)
 
 
 class Up:
@@ -67,7 +60,7 @@ class Up:
         self._reader.start()
 
     def __enter__(self) -> "Up":
-        wait_until("the cluster is up", lambda: "is up." in self.said or self.process.poll() is not None)
+        eventually(lambda: "is up." in self.said or self.process.poll() is not None, "the cluster is up")
         assert self.process.poll() is None, self.said
         return self
 
@@ -129,9 +122,9 @@ def test_a_cluster_is_started_used_grown_hurt_healed_and_stopped(tmp_path: Path)
         assert len(up.plan.nodes) == 3
 
         assert "Killed node-2" in headwater("cluster", "kill", "2", "--data", str(tmp_path))
-        wait_until("its end is told", lambda: "node-2 ended: SIGKILL" in up.said)
+        eventually(lambda: "node-2 ended: SIGKILL" in up.said, "its end is told")
         assert f"headwater cluster restart 2 --data {tmp_path}" in up.said
-        wait_until("it is missed", lambda: up.status()["nodes"][1]["down_since_ms"] is not None)
+        eventually(lambda: up.status()["nodes"][1]["down_since_ms"] is not None, "it is missed")
         said = headwater("cluster", "status", "--data", str(tmp_path))
         assert ": 2 of 3 nodes, controller" in said
         assert re.search(rf"^ *2 +down since 20\d\d-\S+ +{plan.nodes[1].address} +west +0 ", said, re.MULTILINE), said
@@ -167,7 +160,7 @@ def test_a_cluster_with_etcd_stops_its_nodes_first_and_comes_back_as_it_was(tmp_
         assert up.status()["cluster_id"] == cluster_id
         said = headwater("consume", "--bootstrap", up.plan.bootstrap, "greetings", "--exit-at-end")
         assert "hello" in said
-        wait_until("the table shows who controls", lambda: "broker,store,controller" in up.said)
+        eventually(lambda: "broker,store,controller" in up.said, "the table shows who controls")
         assert up.interrupt() == 0, up.said
 
 
@@ -192,7 +185,7 @@ def test_the_plan_of_a_cluster_survives_the_file(tmp_path: Path) -> None:
     assert [node.node_id for node in grown.nodes] == [1, 4, 5]
     for nonsense in ("", "[]", '{"nodes": 3}', '{"etcd_ports": [1], "replicas": 1, "durability": "os", "nodes": []}'):
         (tmp_path / "cluster.json").write_text(nonsense)
-        with pytest.raises(Problem, match="cannot be read"):
+        with pytest.raises(CommandFailed, match="cannot be read"):
             load_plan(tmp_path)
 
 
@@ -212,11 +205,11 @@ def test_a_decision_about_a_store_holds_though_its_record_is_kept_up_to_date(tmp
             await decide(metadata, seen, version, StoreState.DRAINING)
             found = await metadata.get(key)
             assert found is not None and keys.decode_store(found.value) == replace(noted, state=StoreState.DRAINING)
-            with pytest.raises(Problem, match="at the same moment"):
+            with pytest.raises(CommandFailed, match="at the same moment"):
                 await decide(metadata, seen, version, StoreState.ACTIVE)
             version = await write(noted)
             await write(replace(noted, away_since_ms=None))
-            with pytest.raises(Problem, match="at the same moment"):
+            with pytest.raises(CommandFailed, match="at the same moment"):
                 await decide(metadata, noted, version, StoreState.LOST)
 
     asyncio.run(scenario())

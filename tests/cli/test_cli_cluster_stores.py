@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from headwater.cli.cluster.stores import find_stores, opened
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.metadata import keys
 from headwater.metadata.store import Put
 from headwater.model.cluster import StoreRecord
+from headwater.model.ids import StoreId
 
-LETTERS, DIGITS = "ab" * 16, "19958381" * 4
+LETTERS, DIGITS = StoreId("ab" * 16), StoreId("19958381" * 4)
 
 
 async def found(tmp_path: Path, target: str) -> list[str]:
@@ -32,5 +33,5 @@ def test_a_store_is_found_by_its_node_and_by_its_id_also_if_that_looks_like_a_nu
 
 @pytest.mark.parametrize(("target", "words"), [("7", "node 7"), ("199", "node 199"), ("ba", "store ba")])
 def test_what_is_not_there_is_named_as_what_it_looks_like(tmp_path: Path, target: str, words: str) -> None:
-    with pytest.raises(Problem, match=words):
+    with pytest.raises(CommandFailed, match=words):
         asyncio.run(found(tmp_path, target))

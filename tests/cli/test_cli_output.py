@@ -4,11 +4,14 @@ import io
 import json
 import logging
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headwater.cli.logs import start_logging
-from headwater.cli.output import Problem, print_table, size
+from headwater.cli.output import CommandFailed, print_table, size
+from headwater.logs.events import log_event
+from headwater.logs.formats import start_logging
 
 
 def test_a_table_in_a_pipe_is_plain_columns_with_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +49,7 @@ def test_sizes_are_for_people(size_bytes: int | None, shown: str) -> None:
 
 
 def test_a_problem_says_what_happened_and_what_to_do() -> None:
-    assert str(Problem("It is full.", "Make room.")) == "It is full. Make room."
+    assert str(CommandFailed("It is full.", "Make room.")) == "It is full. Make room."
 
 
 @pytest.fixture
@@ -59,28 +62,43 @@ def restored_logging() -> object:
 
 
 @pytest.mark.usefixtures("restored_logging")
-def test_a_fact_is_one_line() -> None:
+def test_an_event_is_one_line() -> None:
     stream = io.StringIO()
     start_logging("info", as_json=False, stream=stream)
-    logging.getLogger("headwater").info("connection_closed peer=%s reason=%r", "10.0.0.1:5", "two\nlines")
-    logging.getLogger("headwater").debug("not shown")
+    log_event("connection_closed", peer="10.0.0.1:5", reason="two\nlines")
+    log_event("not_shown", logging.DEBUG)
     assert stream.getvalue().endswith(" info connection_closed peer=10.0.0.1:5 reason='two\\nlines'\n")
     assert stream.getvalue().count("\n") == 1
 
 
 @pytest.mark.usefixtures("restored_logging")
-def test_a_fact_in_json_has_its_fields_apart() -> None:
+def test_an_event_in_json_has_its_fields_as_they_are() -> None:
     stream = io.StringIO()
     start_logging("info", as_json=True, stream=stream)
-    log = logging.getLogger("headwater")
-    log.warning("connection_refused peer=10.0.0.1:5 reason='too many'")
-    log.warning("something that is no fact")
-    fact, other = map(json.loads, stream.getvalue().splitlines())
-    assert fact == {
-        **fact,
-        "level": "warning",
-        "fact": "connection_refused",
+    fields: dict[str, Any] = {
         "peer": "10.0.0.1:5",
         "reason": "too many",
+        "count": 3,
+        "rate": 0.5,
+        "is_over": True,
+        "since": None,
     }
-    assert other["message"] == "something that is no fact"
+    log_event("connection_refused", logging.WARNING, **fields, path=Path("a b"), ratio=float("nan"))
+    logging.getLogger("asyncio").warning("something of another library: %d", 7)
+    event, other = map(json.loads, stream.getvalue().splitlines())
+    assert event.pop("time").endswith("Z")
+    assert event == {"level": "warning", "event": "connection_refused", **fields, "path": "a b", "ratio": "nan"}
+    assert other["message"] == "something of another library: 7"
+
+
+@pytest.mark.usefixtures("restored_logging")
+def test_an_event_is_logged_under_the_name_of_its_module() -> None:
+    stream = io.StringIO()
+    start_logging("info", as_json=False, stream=stream)
+    own = logging.getLogger(__name__)
+    own.setLevel(logging.ERROR)
+    try:
+        log_event("left_out", logging.WARNING)
+    finally:
+        own.setLevel(logging.NOTSET)
+    assert stream.getvalue() == ""

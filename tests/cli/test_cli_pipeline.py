@@ -12,7 +12,7 @@ import pytest
 
 from headwater.cli.pipeline.run import class_cache_afterwards
 from headwater.pipelines.jvm.java import Java
-from headwater.pipelines.run.progress import QueryProgress, SourceProgress, State, Status
+from headwater.pipelines.run.progress import QueryProgress, RunStatus, SourceProgress, State
 from headwater.pipelines.run.status_topic import StatusTopic
 
 FILE = """\
@@ -107,7 +107,7 @@ def test_a_start_that_is_none_is_a_usage_mistake(cli: Any, file: Path, name: str
     assert cli("pipeline", "run", str(file), "--from", "yesterday").exit_code == 2
 
 
-def status_of(name: str, state: State, **more: Any) -> Status:
+def status_of(name: str, state: State, **more: Any) -> RunStatus:
     now_ms = time.time_ns() // 1_000_000
     read = (SourceProgress("orders", 1_200, 40.0, 7),)
     queries = (
@@ -115,10 +115,10 @@ def status_of(name: str, state: State, **more: Any) -> Status:
         QueryProgress("letters", batch=2, rows=1_200, rows_per_s=30.0, lag=3, batch_ms=90, sources=read),
         QueryProgress("later"),
     )
-    return Status(name, "run-1", state, "elsewhere", 42, f"/{name}.toml", now_ms - 300_000, now_ms, queries, **more)
+    return RunStatus(name, "run-1", state, "elsewhere", 42, f"/{name}.toml", now_ms - 300_000, now_ms, queries, **more)
 
 
-def publish(bootstrap: str, status: Status) -> None:
+def publish(bootstrap: str, status: RunStatus) -> None:
     with StatusTopic(bootstrap) as topic:
         topic.create()
         topic.publish(status)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwater.pipelines.spec.check import load
-from headwater.pipelines.templates.catalog import NotReady, ready_pipeline, ready_pipelines
+from headwater.pipelines.templates.catalog import TemplateError, pipeline_template, pipeline_templates
 
 NAMES = [
     *("activity_reports", "archive", "candles", "changes_to_table"),
@@ -23,20 +23,20 @@ def headwater(*words: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_ready_pipeline_has_no_mistakes_and_nothing_unused(name: str, tmp_path: Path) -> None:
-    pipeline = ready_pipeline(name)
+    pipeline = pipeline_template(name)
     assert pipeline.summary.endswith(".") and len(pipeline.summary) > 40
     file, *_ = pipeline.copy_to(tmp_path)
     graph = load(file)
     assert (graph.pipeline.name, graph.unused) == (name, ())
-    with pytest.raises(NotReady, match=rf"{name}\.toml exists already"):
+    with pytest.raises(TemplateError, match=rf"{name}\.toml exists already"):
         pipeline.copy_to(tmp_path)
 
 
 def test_ready_pipelines_are_listed_printed_and_copied(tmp_path: Path) -> None:
-    assert [each.name for each in ready_pipelines()] == NAMES
+    assert [each.name for each in pipeline_templates()] == NAMES
     listed = headwater("pipeline", "ready", "--json")
     assert [row["pipeline"] for row in json.loads(listed.stdout)] == NAMES
-    assert headwater("pipeline", "ready", "ecommerce").stdout.strip() == ready_pipeline("ecommerce").text.strip()
+    assert headwater("pipeline", "ready", "ecommerce").stdout.strip() == pipeline_template("ecommerce").text.strip()
     copied = headwater("pipeline", "ready", "changes-to-table", "--to", str(tmp_path / "new"))
     assert copied.stdout.splitlines() == [
         str(tmp_path / "new" / f"changes_to_table.{suffix}") for suffix in ("toml", "sql")

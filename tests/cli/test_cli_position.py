@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.cli.position import known_offset_range, offset_range, parse_position
 from headwater.model.position import Anchor, Position
 
@@ -37,7 +37,7 @@ def test_a_position_is_a_word_an_offset_a_count_an_age_or_a_time(text: str, posi
 
 @pytest.mark.parametrize("text", ["", "middle", "1.5", "15 minutes", "--1", "9" * 30, "2026-13-01", "0x10"])
 def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
-    with pytest.raises(Problem, match="is not a position") as refused:
+    with pytest.raises(CommandFailed, match="is not a position") as refused:
         parse_position(text, NOW_MS)
     assert refused.value.exit_code == 2
     assert "beginning" in str(refused.value)
@@ -75,7 +75,7 @@ def test_a_partition_that_gets_its_leader_now_is_asked_again() -> None:
 
 @pytest.mark.parametrize("silent", [LEADERLESS, GONE])
 def test_a_list_leaves_out_what_nobody_can_tell(monkeypatch: pytest.MonkeyPatch, silent: KafkaError) -> None:
-    monkeypatch.setattr("headwater.cli.position.PATIENCE_S", 0.0)
+    monkeypatch.setattr("headwater.cli.position.LEADER_WAIT_S", 0.0)
     admin: Any = Admin({0: [4, 9], 1: [silent]})
     assert known_offset_range(admin, PLACES) == {("t", 0): (4, 9)}
 

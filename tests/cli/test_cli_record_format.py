@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.cli.record_format import as_json, compile_format
 
 
@@ -59,7 +59,7 @@ def test_bytes_that_are_not_text_pass_through_unchanged() -> None:
 
 @pytest.mark.parametrize("text", ["%x", "%", "%k %"])
 def test_an_unknown_field_is_refused_before_the_first_record(text: str) -> None:
-    with pytest.raises(Problem, match="has no field"):
+    with pytest.raises(CommandFailed, match="has no field"):
         compile_format(text)
 
 

@@ -113,12 +113,12 @@ def test_the_metrics_page_is_served(tmp_path: Path) -> None:
         assert "headwater_connections " in page
 
 
-def test_facts_are_logged_as_lines_or_as_json(tmp_path: Path) -> None:
+def test_events_are_logged_as_lines_or_as_json(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--log-json") as (process, _):
         process.terminate()
         _, log = process.communicate(timeout=60)
-        facts = [json.loads(line) for line in log.splitlines()]
-        assert any(fact.get("fact") == "started" and fact["address"].startswith("127.0.0.1:") for fact in facts)
+        events = [json.loads(line) for line in log.splitlines()]
+        assert any(event.get("event") == "started" and event["address"].startswith("127.0.0.1:") for event in events)
 
 
 def test_a_disk_that_fails_to_flush_ends_the_broker_with_a_reason(tmp_path: Path) -> None:

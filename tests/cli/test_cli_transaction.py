@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from headwater.cli.raw_request import ask
+from tests.support.wire import ask
 
 
 def producer(bootstrap: str, transactional_id: str) -> Producer:

@@ -17,7 +17,7 @@ def died():
     alive -= 1
 
 runtime.tune_interpreter()
-runtime.settle_garbage_collector()
+runtime.tune_garbage_collector()
 import weakref
 topics = [Partition() for _ in range(10_000)]
 for each in topics:

@@ -10,15 +10,16 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from every_client import CLIENTS
-from every_transactor import TRANSACTORS
-from judged import Client, NewTopic
-from transacting import Transactor
-from with_confluent import ConfluentClient
-from with_java import compile_judge, maven
+from bench import maven
+
+from tests.clients.every_client import CLIENTS
+from tests.clients.every_transactor import TRANSACTORS
+from tests.clients.judged import Client, NewTopic
+from tests.clients.transacting import Transactor
+from tests.clients.with_confluent import ConfluentClient
+from tests.clients.with_java import compile_judge
 
 OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
 
@@ -77,7 +78,7 @@ def java_class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def open_client(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], Client]]:
     """Opens a client by name for a bootstrap address, once for each pair, and closes all at the end."""
-    opened: dict[tuple[str, str], Any] = {}
+    opened: dict[tuple[str, str], Client] = {}
     with ExitStack() as closing:
 
         def open_one(name: str, bootstrap: str) -> Client:
@@ -100,7 +101,7 @@ def client(request: pytest.FixtureRequest, bootstrap: str, open_client: Callable
 @pytest.fixture(scope="session")
 def open_transactor(open_client: Callable[[str, str], Client]) -> Iterator[Callable[[str, str], Transactor]]:
     """Opens what a client knows of transactions, by its name and a bootstrap address."""
-    opened: dict[tuple[str, str], Any] = {}
+    opened: dict[tuple[str, str], Transactor] = {}
     with ExitStack() as closing:
 
         def open_one(name: str, bootstrap: str) -> Transactor:

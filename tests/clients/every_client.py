@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from with_aiokafka import AiokafkaClient
-from with_confluent import ConfluentClient
-from with_java import JavaClient
-from with_kafka_python import KafkaPythonClient
-from with_kcat import KcatClient
+
+from tests.clients.with_aiokafka import AiokafkaClient
+from tests.clients.with_confluent import ConfluentClient
+from tests.clients.with_java import JavaClient
+from tests.clients.with_kafka_python import KafkaPythonClient
+from tests.clients.with_kcat import KcatClient
 
 CLIENTS: dict[str, Any] = {
     each.name: each for each in (ConfluentClient, KafkaPythonClient, AiokafkaClient, KcatClient, JavaClient)
@@ -27,4 +28,5 @@ def every_client_and(argument: str, values: Callable[[Any], tuple[str, ...]], *a
 
 
 def _knows(name: str, abilities: tuple[str, ...]) -> bool:
-    return CLIENTS[name].abilities.issuperset(abilities)
+    known: frozenset[str] = CLIENTS[name].abilities
+    return known.issuperset(abilities)

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from transacting_with_aiokafka import AiokafkaTransactor
-from transacting_with_confluent import ConfluentTransactor
-from transacting_with_java import JavaTransactor
-from transacting_with_kafka_python import KafkaPythonTransactor
+
+from tests.clients.transacting_with_aiokafka import AiokafkaTransactor
+from tests.clients.transacting_with_confluent import ConfluentTransactor
+from tests.clients.transacting_with_java import JavaTransactor
+from tests.clients.transacting_with_kafka_python import KafkaPythonTransactor
 
 TRANSACTORS: dict[str, Any] = {
     each.name: each for each in (ConfluentTransactor, KafkaPythonTransactor, AiokafkaTransactor, JavaTransactor)

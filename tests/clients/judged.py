@@ -39,7 +39,7 @@ EVERY_ABILITY = frozenset(
         "invalid-record",
     }
 )
-EVERY_CODEC = ("none", "gzip", "snappy", "lz4", "zstd")
+EVERY_CODEC: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class ErrorCode:
@@ -116,7 +116,6 @@ class Client(Protocol):
     abilities: frozenset[str]
     codecs: tuple[str, ...]
 
-    def __init__(self, bootstrap: str) -> None: ...
     def close(self) -> None: ...
 
     def produce(

@@ -10,10 +10,18 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from judged import Refused
-from transacting import READ_COMMITTED, Fenced, Place, Reader, Seen, Sent, TransactionalProducer, Transactor
-
-from headwater.testing.checkers import Recorder
+from headwater.testing.oracles.checkers import Recorder
+from tests.clients.judged import Refused
+from tests.clients.transacting import (
+    READ_COMMITTED,
+    Fenced,
+    Place,
+    Reader,
+    Seen,
+    Sent,
+    TransactionalProducer,
+    Transactor,
+)
 
 INPUTS_PER_TRANSACTION = 5
 PATIENCE_S = 60.0

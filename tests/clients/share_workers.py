@@ -8,7 +8,8 @@ from typing import Protocol
 
 from confluent_kafka import AcknowledgeType, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from with_java import JavaClient
+
+from tests.clients.with_java import JavaClient
 
 ADMIN_TIMEOUT_S = 60.0
 ACCEPT, RELEASE, REJECT = "ACCEPT", "RELEASE", "REJECT"

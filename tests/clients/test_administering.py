@@ -3,8 +3,9 @@
 import time
 import uuid
 
-from every_client import every_client
-from judged import Client, NewTopic, Record, Refused
+from tests.clients.every_client import every_client
+from tests.clients.judged import Client, NewTopic, Record, Refused
+from tests.support.eventually import eventually
 
 SEEN_TIMEOUT_S = 60.0
 
@@ -13,22 +14,13 @@ def new_name() -> str:
     return f"judged-{uuid.uuid4().hex[:12]}"
 
 
-def wait_until(claim: object, seen: object) -> None:
-    """Metadata may reach a client a moment after the admin call is answered."""
-    assert callable(seen)
-    deadline_s = time.monotonic() + SEEN_TIMEOUT_S
-    while not seen():
-        assert time.monotonic() < deadline_s, claim
-        time.sleep(0.05)
-
-
 @every_client("admin")
 def test_a_topic_is_created_seen_and_deleted(client: Client) -> None:
     topic = new_name()
     client.create_topic(topic, partitions=3)
-    wait_until("the topic is listed", lambda: client.topics().get(topic) == 3)
+    eventually(lambda: client.topics().get(topic) == 3, "the topic is listed")
     client.delete_topic(topic)
-    wait_until("the topic is gone", lambda: topic not in client.topics())
+    eventually(lambda: topic not in client.topics(), "the topic is gone")
 
 
 @every_client("admin")
@@ -36,9 +28,9 @@ def test_a_topic_created_again_under_its_old_name_is_empty(client: Client, new_t
     topic = new_topic()
     client.produce(topic, [Record(b"of the first topic")] * 5)
     client.delete_topic(topic)
-    wait_until("the topic is gone", lambda: topic not in client.topics())
+    eventually(lambda: topic not in client.topics(), "the topic is gone")
     client.create_topic(topic)
-    wait_until("the topic is back", lambda: topic in client.topics())
+    eventually(lambda: topic in client.topics(), "the topic is back")
     assert client.ends(topic, 0) == (0, 0)
     client.produce(topic, [Record(b"of the second")])
     assert [record.value for record in client.read(topic, 0, 0, 1)] == [b"of the second"]
@@ -49,8 +41,8 @@ def test_partitions_are_added_and_written_to(client: Client, new_topic: NewTopic
     topic = new_topic(partitions=2)
     client.produce(topic, [Record(b"before")])
     client.add_partitions(topic, 5)
-    wait_until("five partitions", lambda: client.topics()[topic] == 5)
-    wait_until("the last one is there", lambda: ends_if_known(client, topic, 4) == (0, 0))
+    eventually(lambda: client.topics()[topic] == 5, "five partitions")
+    eventually(lambda: ends_if_known(client, topic, 4) == (0, 0), "the last one is there")
     assert [record.value for record in client.read(topic, 0, 0, 1)] == [b"before"]
 
 
@@ -65,7 +57,7 @@ def ends_if_known(client: Client, topic: str, partition: int) -> tuple[int, int]
 def test_a_topic_is_created_with_its_configs_and_defaults_for_the_rest(client: Client) -> None:
     topic = new_name()
     client.create_topic(topic, config={"retention.ms": "123456", "cleanup.policy": "compact"})
-    wait_until("the topic is listed", lambda: topic in client.topics())
+    eventually(lambda: topic in client.topics(), "the topic is listed")
     config = client.topic_config(topic)
     assert (config["retention.ms"], config["cleanup.policy"]) == ("123456", "compact")
     assert config["max.message.bytes"] == "1048588"
@@ -88,7 +80,7 @@ def test_a_topic_is_created_without_a_cleanup_policy_and_with_keys_of_features_t
         "follower.replication.throttled.replicas": "*",
     }
     client.create_topic(topic, config=asked)
-    wait_until("the topic is listed", lambda: topic in client.topics())
+    eventually(lambda: topic in client.topics(), "the topic is listed")
     found = client.topic_config(topic)
     assert {name: found[name] for name in asked} == asked
     client.produce(topic, [Record(b"1"), Record(b"2"), Record(b"3")])
@@ -99,7 +91,7 @@ def test_a_topic_is_created_without_a_cleanup_policy_and_with_keys_of_features_t
 def test_a_topic_config_is_changed(client: Client, new_topic: NewTopic) -> None:
     topic = new_topic()
     client.set_topic_config(topic, "retention.ms", "777000")
-    wait_until("the new value", lambda: client.topic_config(topic)["retention.ms"] == "777000")
+    eventually(lambda: client.topic_config(topic)["retention.ms"] == "777000", "the new value")
 
 
 @every_client("records")

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from every_client import every_client
-from judged import EVERY_CODEC, Client, ErrorCode, Received, Record, Refused
 
 from headwater.testing import Broker
+from tests.clients.every_client import every_client
+from tests.clients.judged import EVERY_CODEC, Client, ErrorCode, Received, Record, Refused
 
 SEGMENT_BYTES = 1_048_576
 """The smallest that Kafka 4 allows."""

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, TopicPartitionReplica
 from kafka.errors import LogDirNotFoundError, NoError
-from kafka_tools import run_all
+
+from tests.clients.kafka_tools import run_all
 
 COMMANDS = {
     "status": "MetadataQuorumCommand --bootstrap-server {bootstrap} describe --status",

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from judged import BROKER_ASSIGNS, Client, Received, Record
-from test_group_consuming import PARTITIONS, Reading, assert_each_once_and_in_order, feed
 
 from headwater.testing import Broker
+from tests.clients.judged import BROKER_ASSIGNS, Client, Received, Record
+from tests.clients.test_group_consuming import PARTITIONS, Reading, assert_each_once_and_in_order, feed
+from tests.support.eventually import eventually
 
 TIMEOUT_S = 60.0
 HEARTBEAT_MS = 150
@@ -128,7 +129,7 @@ def test_eight_members_share_any_number_of_partitions(
             together = sorted(index for share in shares for index in share)
             return together == [*range(partitions)] and max(loads) - min(loads) <= 1
 
-        until(is_balanced, lambda: [worker.assigned for worker in workers])
+        eventually(is_balanced, lambda: [worker.assigned for worker in workers])
     finally:
         for worker in workers:
             worker.stop()
@@ -157,7 +158,7 @@ def test_members_that_come_and_go_lose_and_double_nothing(confluent: Client, ass
         def count() -> int:
             return sum(len(worker.handled) for worker in [*workers, *stopped])
 
-        until(lambda: count() >= partitions * each, count)
+        eventually(lambda: count() >= partitions * each, count)
     finally:
         for worker in workers:
             worker.stop()
@@ -297,10 +298,3 @@ class Worker:
             except KafkaException:  # the epoch moved on between the commit and the answer to a heartbeat
                 if time.monotonic() > deadline_s:
                     raise
-
-
-def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"it never came to hold: {what()}"
-        time.sleep(0.02)

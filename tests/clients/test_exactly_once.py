@@ -2,7 +2,8 @@
 
 import pytest
 from bench import exactly_once
-from restartable import restartable
+
+from tests.clients.restartable import restartable
 
 SEED = 2026
 INPUTS = 20_000

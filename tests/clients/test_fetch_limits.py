@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from conftest import OTHER_BROKER
-from transaction_wire import Wire
 
 from headwater.records.batch import split
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
 from headwater.wire.codec import Message
+from tests.clients.conftest import OTHER_BROKER
+from tests.clients.transaction_wire import Wire
 
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
 SIZES = ((300, 300, 5_000, 300), (300, 9_000), (9_000, 300), (2_000, 2_000), (300, 300, 300, 300))

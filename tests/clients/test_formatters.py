@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
-from conftest import OTHER_BROKER
-from kafka_tools import run_all
-from share_workers import configure
 
 from headwater.testing import Broker
+from tests.clients.conftest import OTHER_BROKER
+from tests.clients.kafka_tools import run_all
+from tests.clients.share_workers import configure
 
 READ_TIMEOUT_S = 60.0
 FORMATTERS = {
@@ -30,7 +30,7 @@ def used() -> Iterator[str]:
         use(OTHER_BROKER)
         yield OTHER_BROKER
         return
-    one = dict.fromkeys(("offsets_topic_partitions", "transaction_state_topic_partitions"), 1)
+    one: dict[str, Any] = dict.fromkeys(("offsets_topic_partitions", "transaction_state_topic_partitions"), 1)
     with Broker(share_state_topic_partitions=1, **one) as broker:
         use(broker.bootstrap)
         yield broker.bootstrap

@@ -4,8 +4,9 @@ import time
 import uuid
 from collections.abc import Callable
 
-from every_client import every_client, every_client_and
-from judged import SESSION_TIMEOUT_MS, Client, Member, NewTopic, Received, Record
+from tests.clients.every_client import every_client, every_client_and
+from tests.clients.judged import SESSION_TIMEOUT_MS, Client, Member, NewTopic, Received, Record
+from tests.support.eventually import eventually
 
 PARTITIONS = 4
 SETTLE_TIMEOUT_S = 60.0
@@ -20,11 +21,14 @@ class Reading:
         self.received: list[Received] = []
 
     def until(self, settled: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
-        while not settled():
-            assert time.monotonic() < deadline_s, f"not settled: {self.shares()}, {len(self.received)} received"
+        def look() -> bool:
+            if settled():
+                return True
             for member in self.members:
                 self.received += member.poll(POLL_S)
+            return False
+
+        eventually(look, lambda: f"{self.shares()}, {len(self.received)} received", patience_s=SETTLE_TIMEOUT_S)
 
     def until_received(self, count: int) -> None:
         self.until(lambda: len(self.received) >= count)

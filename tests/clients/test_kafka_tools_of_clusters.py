@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable
 
 import pytest
-from judged import Client, Record
-from test_kafka_tools import Done, read_command, run_all
-from with_java import JavaClient
+
+from tests.clients.judged import Client, Record
+from tests.clients.test_kafka_tools import Done, read_command, run_all
+from tests.clients.with_java import JavaClient
 
 TOPIC = "moved"
 RECORDS, RECORD_BYTES = 200, 10_000

@@ -29,7 +29,11 @@ seen by its objects."""
 
 
 def test_what_comes_and_goes_leaves_nothing_behind() -> None:
-    few = {"offsets_topic_partitions": 4, "share_state_topic_partitions": 4, "transaction_state_topic_partitions": 4}
+    few: dict[str, Any] = {
+        "offsets_topic_partitions": 4,
+        "share_state_topic_partitions": 4,
+        "transaction_state_topic_partitions": 4,
+    }
     with Broker(tail_cache_bytes=256 * 1024, **few) as broker:
         for _ in range(WARM_ROUNDS):
             come_and_go(broker.bootstrap)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import OTHER_BROKER
-from transaction_wire import Code, Wire
 
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
 from headwater.wire.codec import Message
+from tests.clients.conftest import OTHER_BROKER
+from tests.clients.transaction_wire import Code, Wire
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 20, 21, 32, 44

@@ -4,8 +4,9 @@ import time
 import uuid
 
 import pytest
-from every_client import every_client, every_client_and
-from judged import Client, NewTopic, Received, Record
+
+from tests.clients.every_client import every_client, every_client_and
+from tests.clients.judged import Client, NewTopic, Received, Record
 
 BIG_VALUE_BYTES = 1_048_000
 """Just under the default limit of 1 MiB for a batch, of which the record's framing takes a little."""

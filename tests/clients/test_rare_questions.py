@@ -5,8 +5,9 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from judged import Client, ErrorCode, NewTopic, Record, Refused
-from with_java import JavaClient
+
+from tests.clients.judged import Client, ErrorCode, NewTopic, Record, Refused
+from tests.clients.with_java import JavaClient
 
 LOG_DIR_NOT_FOUND = 57
 ELECTION_NOT_NEEDED = 84

@@ -1,14 +1,14 @@
 """Java's admin client moves partitions of a cluster about."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from judged import Client, Record, Refused
-from with_java import JavaClient
 
 from headwater.model.errors import ErrorCode
+from tests.clients.judged import Client, Record, Refused
+from tests.clients.with_java import JavaClient
+from tests.support.eventually import eventually
 
 PATIENCE_S = 60.0
 
@@ -20,13 +20,6 @@ def java(cluster_bootstrap: str, open_client: Callable[[str, str], Client]) -> J
     return client
 
 
-def wait_until(claim: str, is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, claim
-        time.sleep(0.1)
-
-
 def placement(java: JavaClient, topic: str) -> dict[str, Any]:
     found: dict[str, Any] = java.ask("placement", topic=topic)
     return found
@@ -36,8 +29,8 @@ def test_java_moves_a_partition_and_gives_it_more_replicas(java: JavaClient) -> 
     java.ask("createPlaced", topic="moved", nodes=[1])
     java.produce("moved", [Record(b"%d" % number) for number in range(100)])
     java.ask("reassign", topic="moved", nodes=[3, 2])
-    wait_until("it has arrived", lambda: java.ask("reassignments", topic="moved") == [])
-    wait_until("node 3 leads", lambda: placement(java, "moved")["leader"] == 3)
+    eventually(lambda: java.ask("reassignments", topic="moved") == [], "it has arrived")
+    eventually(lambda: placement(java, "moved")["leader"] == 3, "node 3 leads")
     assert sorted(placement(java, "moved")["inSync"]) == [2, 3]
     assert [record.value for record in java.read("moved", 0, 0, 100)] == [b"%d" % number for number in range(100)]
 
@@ -49,7 +42,7 @@ def test_java_elects_the_preferred_leader(java: JavaClient) -> None:
         java.ask("electLeader", topic="elected")
     except Refused as refused:
         assert refused.code == ErrorCode.ELECTION_NOT_NEEDED  # the controller was faster
-    wait_until("node 2 leads", lambda: placement(java, "elected")["leader"] == 2)
+    eventually(lambda: placement(java, "elected")["leader"] == 2, "node 2 leads")
     with pytest.raises(Refused) as again:
         java.ask("electLeader", topic="elected")
     assert again.value.code == ErrorCode.ELECTION_NOT_NEEDED

@@ -4,8 +4,9 @@ import time
 import uuid
 
 import pytest
-from every_client import every_client
-from judged import Client, ErrorCode, NewTopic, Record, Refused
+
+from tests.clients.every_client import every_client
+from tests.clients.judged import Client, ErrorCode, NewTopic, Record, Refused
 
 
 @every_client("admin")

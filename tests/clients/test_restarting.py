@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from every_client import every_client
-from judged import Client, Record
 
 from headwater.testing import Broker
+from tests.clients.every_client import every_client
+from tests.clients.judged import Client, Record
 
 BATCHES, RECORDS_PER_BATCH = 30, 10
 TIMEOUT_S = 60.0

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import ShareConsumer
-from judged import Client, NewTopic, Record
-from share_workers import ACCEPT, REJECT, RELEASE, ConfluentWorker, JavaWorker, Lent, Worker, configure
 
 from headwater.testing import Broker
+from tests.clients.judged import Client, NewTopic, Record
+from tests.clients.share_workers import ACCEPT, REJECT, RELEASE, ConfluentWorker, JavaWorker, Lent, Worker, configure
 
 TIMEOUT_S = 60.0
 HELD_BY_CHILD = """
@@ -423,7 +423,7 @@ def test_delays_are_kept_at_10000_pending_records(
 def test_a_kill_in_the_middle_loses_and_doubles_nothing_that_was_accepted(tmp_path: Path, group: str) -> None:
     total = 600
     with Broker(subprocess=True, data_dir=tmp_path / "data") as broker:
-        from with_confluent import ConfluentClient
+        from tests.clients.with_confluent import ConfluentClient
 
         client = ConfluentClient(broker.bootstrap)
         client.create_topic("jobs", 2)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from judged import Client, NewTopic, Record, Refused
-from transacting import (
+
+from tests.clients.judged import Client, NewTopic, Record, Refused
+from tests.clients.transacting import (
     END,
     READ_COMMITTED,
     Fenced,
@@ -18,7 +19,7 @@ from transacting import (
     read_to_the_end,
     sent,
 )
-from with_java import JavaClient
+from tests.clients.with_java import JavaClient
 
 TRANSACTIONAL_ID_NOT_FOUND = 105
 STATE_TIMEOUT_S = 60.0

@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from every_transactor import TRANSACTORS, every_transactor
-from judged import Client, NewTopic, Record
-from transacting import (
+
+from tests.clients.every_transactor import TRANSACTORS, every_transactor
+from tests.clients.judged import Client, NewTopic, Record
+from tests.clients.transacting import (
     END,
     READ_COMMITTED,
     READ_UNCOMMITTED,

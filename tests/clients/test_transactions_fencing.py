@@ -4,9 +4,10 @@ import time
 import uuid
 
 import pytest
-from every_transactor import every_transactor
-from judged import Client, NewTopic, Record, Refused
-from transacting import (
+
+from tests.clients.every_transactor import every_transactor
+from tests.clients.judged import Client, NewTopic, Record, Refused
+from tests.clients.transacting import (
     END,
     READ_COMMITTED,
     Fenced,

@@ -5,14 +5,14 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from every_transactor import TRANSACTORS
-from judged import Client, Record
-from recorded_pipeline import RecordedPipeline, RecordedReader
-from restartable import restartable
-from transacting import END, READ_COMMITTED, READ_UNCOMMITTED, Place, Transactor, seen_to_the_end
-from with_confluent import ConfluentClient
 
-from headwater.testing.checkers import Recorder, check
+from headwater.testing.oracles.checkers import Recorder, check
+from tests.clients.every_transactor import TRANSACTORS
+from tests.clients.judged import Client, Record
+from tests.clients.recorded_pipeline import RecordedPipeline, RecordedReader
+from tests.clients.restartable import restartable
+from tests.clients.transacting import END, READ_COMMITTED, READ_UNCOMMITTED, Place, Transactor, seen_to_the_end
+from tests.clients.with_confluent import ConfluentClient
 
 SEED = 2026
 INPUTS = 60

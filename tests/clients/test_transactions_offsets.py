@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from every_transactor import (
+
+from tests.clients.every_transactor import (
     every_member_of_transactions,
     every_transactor,
     every_transactor_that_tells_membership,
 )
-from judged import Client, NewTopic, Record, Refused
-from transacting import (
+from tests.clients.judged import Client, NewTopic, Record, Refused
+from tests.clients.transacting import (
     CLASSIC,
     END,
     READ_COMMITTED,

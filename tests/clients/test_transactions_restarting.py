@@ -4,10 +4,11 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from every_transactor import TRANSACTORS
-from judged import Client, Record
-from restartable import Restartable, restartable
-from transacting import (
+
+from tests.clients.every_transactor import TRANSACTORS
+from tests.clients.judged import Client, Record
+from tests.clients.restartable import Restartable, restartable
+from tests.clients.transacting import (
     END,
     READ_COMMITTED,
     Place,
@@ -16,8 +17,8 @@ from transacting import (
     read_to_the_end,
     sent,
 )
-from transaction_wire import BUSY, END_TXN, Code, Wire
-from with_confluent import ConfluentClient
+from tests.clients.transaction_wire import BUSY, END_TXN, Code, Wire
+from tests.clients.with_confluent import ConfluentClient
 
 OpenTransactor = Callable[[str, str], Transactor]
 

@@ -6,16 +6,16 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from judged import NewTopic
-from transacting import Place
-from transaction_wire import (
+
+from headwater.records.batch import split
+from tests.clients.judged import NewTopic
+from tests.clients.transacting import Place
+from tests.clients.transaction_wire import (
     END_TXN,
     Code,
     Identity,
     Wire,
 )
-
-from headwater.records.batch import split
 
 COMMIT, ABORT = True, False
 OLDER_END_VERSIONS = (0, 1, 2, 3, 4)

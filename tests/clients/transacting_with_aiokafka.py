@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced
-from judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
-from transacting import (
+
+from tests.clients.judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
+from tests.clients.transacting import (
     CALL_TIMEOUT_S,
     CLASSIC,
     FETCH_WAIT_MS,
@@ -21,7 +22,7 @@ from transacting import (
     Seen,
     Sent,
 )
-from with_aiokafka import Loop
+from tests.clients.with_aiokafka import Loop
 
 T = TypeVar("T")
 NO_CODE = -1

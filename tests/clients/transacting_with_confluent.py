@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
-from transacting import (
+
+from tests.clients.judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
+from tests.clients.transacting import (
     CALL_TIMEOUT_S,
     CLASSIC,
     CONSUMER,

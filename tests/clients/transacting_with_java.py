@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
-from transacting import (
+from tests.clients.judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
+from tests.clients.transacting import (
     CLASSIC,
     CONSUMER,
     FETCH_WAIT_MS,
@@ -18,7 +18,7 @@ from transacting import (
     Seen,
     Sent,
 )
-from with_java import JavaClient
+from tests.clients.with_java import JavaClient
 
 FENCED = ("ProducerFencedException", "InvalidProducerEpochException")
 _names = itertools.count(1)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.structs import OffsetAndMetadata
-from transacting import (
+
+from tests.clients.judged import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Refused
+from tests.clients.transacting import (
     CALL_TIMEOUT_S,
     CLASSIC,
     FETCH_WAIT_MS,

@@ -3,20 +3,18 @@
 Nothing is tried again, except where a broker that has just started, or that still ends the transaction before, asks for
 it in so many words."""
 
-import socket
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transacting import Place
-
 from headwater.records.batch import split
 from headwater.records.build import build_batch
 from headwater.records.record import Record, records
-from headwater.wire.codec import Cursor, Message, struct_reader, struct_writer
-from headwater.wire.schema import request_schema, response_schema
+from headwater.wire.codec import Message
+from tests.clients.transacting import Place
+from tests.support.wire import WireClient
 
 PRODUCE, FETCH, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 0, 1, 9, 10, 18
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, WRITE_MARKERS, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 27, 28
@@ -74,53 +72,13 @@ class Identity:
         return replace(self, **changed)
 
 
-class Wire:
-    """One connection. Requests leave in the order of the calls, and are answered in it."""
+class Wire(WireClient):
+    """One connection."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
-        self._correlation_id = 0
+        super().__init__((host, int(port)))
         self.ask(API_VERSIONS, 0)  # a connection that was answered has been accepted, and has its place among others
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def ask(self, api_key: int, version: int, **fields: Any) -> Message:
-        self.send(api_key, version, **fields)
-        return self.answer(api_key, version)
-
-    def send(self, api_key: int, version: int, **fields: Any) -> None:
-        self._socket.sendall(self.frame(api_key, version, **fields))
-
-    def frame(self, api_key: int, version: int, **fields: Any) -> bytes:
-        """The next request, to be sent before any other."""
-        schema = request_schema(api_key, version)
-        self._correlation_id += 1
-        frame = bytearray(struct.pack(">hhih", api_key, version, self._correlation_id, -1))
-        if schema.is_flexible:
-            frame.append(0)
-        struct_writer(schema)(frame, Message(**fields))
-        return struct.pack(">i", len(frame)) + frame
-
-    def answer(self, api_key: int, version: int) -> Message:
-        (size,) = struct.unpack(">i", self._receive(4))
-        data = self._receive(size)
-        schema = response_schema(api_key, version)
-        cursor = Cursor(data, 4)
-        if schema.is_flexible and api_key != API_VERSIONS:
-            cursor.skip_tags()
-        message = struct_reader(schema, schema)(cursor)
-        assert cursor.position == len(data), "a response has no bytes left over"
-        return message
-
-    def _receive(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            received = self._socket.recv(size - len(data))
-            assert received, "the broker closed the connection"
-            data += received
-        return bytes(data)
 
     # Producers
 

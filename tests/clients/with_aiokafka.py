@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -13,7 +13,8 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import BrokerResponseError
-from judged import (
+
+from tests.clients.judged import (
     EVERY_ABILITY,
     EVERY_CODEC,
     HEARTBEAT_INTERVAL_MS,
@@ -161,7 +162,10 @@ class AiokafkaClient:
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         wanted = TopicPartition(topic, partition)
-        return self._loop.ask(self._admin.delete_records({wanted: RecordsToDelete(before_offset)}))[wanted]
+        left: dict[TopicPartition, int] = self._loop.ask(
+            self._admin.delete_records({wanted: RecordsToDelete(before_offset)})
+        )
+        return left[wanted]
 
     def groups(self) -> set[str]:
         return {listing[0] for listing in self._loop.ask(self._admin.list_consumer_groups())}
@@ -228,7 +232,9 @@ class AiokafkaClient:
         finally:
             await consumer.stop()
 
-    async def _with_consumer(self, ask: Any, wanted: TopicPartition) -> Any:
+    async def _with_consumer(
+        self, ask: Callable[[AIOKafkaConsumer, TopicPartition], Awaitable[T]], wanted: TopicPartition
+    ) -> T:
         consumer = self._consumer()
         await consumer.start()
         try:

@@ -22,7 +22,8 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from judged import (
+
+from tests.clients.judged import (
     ADMIN_TIMEOUT_S,
     BROKER_ASSIGNS,
     EVERY_ABILITY,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import maven
-from judged import (
+
+from tests.clients.judged import (
     EVERY_ABILITY,
     EVERY_CODEC,
     HEARTBEAT_INTERVAL_MS,

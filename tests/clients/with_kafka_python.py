@@ -9,7 +9,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from judged import (
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from tests.clients.judged import (
     ADMIN_TIMEOUT_S,
     EVERY_ABILITY,
     EVERY_CODEC,
@@ -25,12 +32,6 @@ from judged import (
     Record,
     Refused,
 )
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
-from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 STRATEGIES = {
     "range": RangePartitionAssignor,

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from itertools import groupby
 
-from judged import (
+from tests.clients.judged import (
     EVERY_CODEC,
     HEARTBEAT_INTERVAL_MS,
     MAX_REQUEST_BYTES,

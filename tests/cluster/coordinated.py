@@ -2,34 +2,33 @@
 
 Which node coordinates what is by a hash of its name, so names are drawn until the right node has them."""
 
-import sys
-import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headwater.cli.raw_request import ask
 from headwater.model.ids import NodeId
-from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.cluster import ProcessCluster
 from headwater.testing.processes.etcd_process import find_etcd
 from headwater.wire.codec import Message
-
-sys.path.append(str(Path(__file__).parents[1] / "clients"))
+from tests.support.eventually import eventually
+from tests.support.wire import ask
 
 OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
 ALTER_PARTITION_REASSIGNMENTS = 45
 PATIENCE_S = 60.0
 
+T = TypeVar("T")
+
 
 @contextmanager
-def coordinated(directory: Path, **config: Any) -> Iterator[Cluster]:
+def coordinated(directory: Path, **config: Any) -> Iterator[ProcessCluster]:
     """Three nodes with etcd, with few partitions of everything internal, so that each node has some."""
     if find_etcd() is None:
         pytest.skip("etcd is not installed (apt-get install etcd-server)")
@@ -39,11 +38,11 @@ def coordinated(directory: Path, **config: Any) -> Iterator[Cluster]:
         "share_state_topic_partitions": 6,
         "group_initial_rebalance_delay_ms": 0,
     }
-    with Cluster(directory, **{**few, **config}) as cluster:
+    with ProcessCluster(directory, **{**few, **config}) as cluster:
         yield cluster
 
 
-def new_topic(cluster: Cluster, partitions: int = 3, first: NodeId = 1, **config: str) -> str:
+def new_topic(cluster: ProcessCluster, partitions: int = 3, first: NodeId = 1, **config: str) -> str:
     """With a replica on each node; the nodes lead in turns."""
     name = f"t-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
@@ -53,7 +52,7 @@ def new_topic(cluster: Cluster, partitions: int = 3, first: NodeId = 1, **config
     return name
 
 
-def coordinator(cluster: Cluster, topic: str, key: str) -> NodeId:
+def coordinator(cluster: ProcessCluster, topic: str, key: str) -> NodeId:
     """Who leads the partition of an internal topic to which a key belongs."""
 
     def found() -> NodeId | None:
@@ -62,25 +61,25 @@ def coordinator(cluster: Cluster, topic: str, key: str) -> NodeId:
         head = state.heads.get((topic, zlib.crc32(key.encode()) % count)) if count else None
         return head.leader if head is not None and head.leader in state.alive else None
 
-    return until(found, f"nobody coordinates {key}")
+    return eventually(found, f"{key} has a coordinator")
 
 
-def name_kept_by(cluster: Cluster, topic: str, is_wanted: Callable[[NodeId], bool], prefix: str = "id") -> str:
+def name_kept_by(cluster: ProcessCluster, topic: str, is_wanted: Callable[[NodeId], bool], prefix: str = "id") -> str:
     """A name whose coordinator is a node that is wanted."""
 
     def found() -> str | None:
         name = f"{prefix}-{uuid.uuid4().hex[:10]}"
         return name if is_wanted(coordinator(cluster, topic, name)) else None
 
-    return until(found, f"no name in {topic} is kept by a node that is wanted")
+    return eventually(found, f"a name in {topic} is kept by a node that is wanted")
 
 
-def ask_node(cluster: Cluster, node: NodeId, api_key: int, version: int, **fields: object) -> Message:
+def ask_node(cluster: ProcessCluster, node: NodeId, api_key: int, version: int, **fields: object) -> Message:
     host, _, port = cluster.address(node).partition(":")
     return ask((host, int(port)), api_key, version, **fields)
 
 
-def place_in_turns(cluster: Cluster, *topics: str) -> None:
+def place_in_turns(cluster: ProcessCluster, *topics: str) -> None:
     """The nodes shall lead in turns, as in `new_topic`."""
     heads, nodes = cluster.state().heads, cluster.nodes
     placed = []
@@ -95,7 +94,7 @@ def place_in_turns(cluster: Cluster, *topics: str) -> None:
     assert answer.error_code == 0 and codes == {0}, (answer.error_message, codes)
 
 
-def lead_in_turns(cluster: Cluster, *topics: str) -> None:
+def lead_in_turns(cluster: ProcessCluster, *topics: str) -> None:
     """Where they were placed so. With `leader_balance=False` leaders stay where the death of a node has put them."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
@@ -108,22 +107,11 @@ def lead_in_turns(cluster: Cluster, *topics: str) -> None:
         heads, nodes = cluster.state().heads, cluster.nodes
         return all(heads[name, index].leader == nodes[index % len(nodes)] for name, index in places)
 
-    until(is_so, f"the nodes do not lead {topics} in turns")
-
-
-def until(look: Callable[[], Any], otherwise: str, patience_s: float = PATIENCE_S) -> Any:
-    """What a look finds, as soon as it finds something."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        found = look()
-        if found is not None and found is not False:
-            return found
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.02)
+    eventually(is_so, f"the nodes lead {topics} in turns")
 
 
 @contextmanager
-def killed(cluster: Cluster, node: NodeId) -> Iterator[None]:
+def killed(cluster: ProcessCluster, node: NodeId) -> Iterator[None]:
     """A node is dead for a while, and has its share of all that is written when the block ends: the death of another
     is then again the death of one."""
     cluster.kill(node)
@@ -131,10 +119,10 @@ def killed(cluster: Cluster, node: NodeId) -> Iterator[None]:
         yield
     finally:
         cluster.restart(node)
-        until(lambda: _is_whole(cluster), f"node {node} does not come back")
+        eventually(lambda: _is_whole(cluster), f"node {node} comes back")
 
 
-def _is_whole(cluster: Cluster) -> bool:
+def _is_whole(cluster: ProcessCluster) -> bool:
     state = cluster.state()
     replicas = [state.replicas(*place) for place, head in state.heads.items() if head.open is not None]
     return state.alive >= set(cluster.nodes) and all(len(each) == len(cluster.nodes) for each in replicas)

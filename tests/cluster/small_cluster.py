@@ -6,25 +6,30 @@ in a moment, and what a node does is the same.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headwater.cli.cluster_facts import ClusterFacts, read_metadata
+from headwater.cli.cluster.description import ClusterDescription
+from headwater.cli.cluster.metadata_description import read_metadata
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore
 from headwater.model.ids import PartitionId
 from headwater.model.segments import Head, SealedSegment
 from headwater.testing.broker import Broker
+from tests.support.eventually import eventually
 
 PATIENCE_S = 60.0
 TOO_FEW_NODES = (KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_REPLICA_ASSIGNMENT)
 SEGMENT_BYTES = 1024 * 1024
+
+
+T = TypeVar("T")
 
 
 class SmallCluster:
@@ -121,14 +126,11 @@ class SmallCluster:
         return topics[topic].partitions[index]
 
     def wait_until(self, claim: str, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_so():
-            assert time.monotonic() < deadline, f"{claim}: not within {PATIENCE_S:.0f} s"
-            time.sleep(0.1)
+        eventually(is_so, claim)
 
     # By the metadata
 
-    def facts(self) -> ClusterFacts:
+    def facts(self) -> ClusterDescription:
         return self._ask(read_metadata)
 
     def store_of(self, node_id: int) -> str:
@@ -151,15 +153,14 @@ class SmallCluster:
             assert found is not None, f"{topic} has no partition {index}"
             return keys.decode_head(found.value)
 
-        found: Head = self._ask(read)
-        return found
+        return self._ask(read)
 
     def open_replicas(self, topic: str, index: int = 0) -> tuple[str, ...]:
         segment = self.head(topic, index).open
         return segment.replicas if segment is not None else ()
 
-    def _ask(self, read: Callable[[MetaStore], Any]) -> Any:
-        async def run() -> Any:
+    def _ask(self, read: Callable[[MetaStore], Awaitable[T]]) -> T:
+        async def run() -> T:
             metadata = await open_metadata(self.metadata_url)
             try:
                 return await read(metadata)

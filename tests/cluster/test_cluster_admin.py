@@ -7,12 +7,12 @@ from confluent_kafka import ElectionType, KafkaError
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from raw_request_to import ask_node
-from small_cluster import SEGMENT_BYTES, SmallCluster, filling
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
 from headwater.wire.codec import Message
+from tests.cluster.small_cluster import SEGMENT_BYTES, SmallCluster, filling
+from tests.support.wire import ask
 
 CONFIGS, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS = 32, 35, 43, 45, 46
 BROKER_RESOURCE = 4
@@ -53,7 +53,7 @@ def alter(node: Broker, topic: str, replicas: list[int] | None, version: int = 1
     partition = Message(partition_index=0, replicas=replicas)
     topics = [Message(name=topic, partitions=[partition])]
     more = {"allow_replication_factor_change": True, **fields} if version else fields
-    return ask_node(node, REASSIGN, version, timeout_ms=10_000, topics=topics, **more)
+    return ask(node, REASSIGN, version, timeout_ms=10_000, topics=topics, **more)
 
 
 def code(answer: Message) -> int:
@@ -133,7 +133,7 @@ def test_replicas_belong_on_nodes_that_have_a_store(cluster: SmallCluster, topic
 def test_what_does_not_exist_is_not_reassigned(cluster: SmallCluster, topic: str) -> None:
     assert code(alter(controller(cluster), topic, [1])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     asked = [Message(name=topic, partition_indexes=[0, 7])]
-    assert ask_node(controller(cluster), REASSIGNMENTS, 0, timeout_ms=1000, topics=asked).topics == []
+    assert ask(controller(cluster), REASSIGNMENTS, 0, timeout_ms=1000, topics=asked).topics == []
 
 
 def test_a_change_of_the_number_of_replicas_can_be_forbidden(cluster: SmallCluster, topic: str) -> None:
@@ -149,10 +149,10 @@ def test_a_node_that_does_not_control_sends_clients_to_the_one_that_does(cluster
     in_charge = controller(cluster)
     for node in cluster.nodes.values():
         expected = ErrorCode.NONE if node is in_charge else ErrorCode.NOT_CONTROLLER
-        assert ask_node(node, ELECT, 2, election_type=0, topic_partitions=[], timeout_ms=1000).error_code == expected
-        assert ask_node(node, REASSIGN, 1, timeout_ms=1000, topics=[]).error_code == expected
-        assert ask_node(node, REASSIGNMENTS, 0, timeout_ms=1000, topics=None).error_code == expected
-        found = ask_node(node, 3, 12, topics=[], allow_auto_topic_creation=False)
+        assert ask(node, ELECT, 2, election_type=0, topic_partitions=[], timeout_ms=1000).error_code == expected
+        assert ask(node, REASSIGN, 1, timeout_ms=1000, topics=[]).error_code == expected
+        assert ask(node, REASSIGNMENTS, 0, timeout_ms=1000, topics=None).error_code == expected
+        found = ask(node, 3, 12, topics=[], allow_auto_topic_creation=False)
         assert found.controller_id == cluster.facts().controller
 
 
@@ -179,7 +179,7 @@ def test_each_node_tells_what_its_own_disk_holds(cluster: SmallCluster, admin: K
     cluster.wait_until("two are in sync", lambda: len(cluster.partition(topic).isrs) == 2)
     members = set(cluster.partition(topic).isrs)
     for number, node in cluster.nodes.items():
-        (result,) = ask_node(node, LOG_DIRS, 4, topics=[Message(topic=topic, partitions=[0, 5])]).results
+        (result,) = ask(node, LOG_DIRS, 4, topics=[Message(topic=topic, partitions=[0, 5])]).results
         assert result.log_dir == str(node.data_dir.resolve())
         sizes = [partition.partition_size for found in result.topics for partition in found.partitions]
         assert bool(sizes and sizes[0] > 50_000) is (number in members), f"node {number}"
@@ -188,7 +188,7 @@ def test_each_node_tells_what_its_own_disk_holds(cluster: SmallCluster, admin: K
 def test_a_broker_does_not_describe_the_settings_of_another(cluster: SmallCluster) -> None:
     for asked, expected in (("1", ErrorCode.NONE), ("2", ErrorCode.INVALID_REQUEST), ("no", ErrorCode.INVALID_REQUEST)):
         resource = Message(resource_type=BROKER_RESOURCE, resource_name=asked, configuration_keys=None)
-        answer = ask_node(
+        answer = ask(
             cluster.nodes[1], CONFIGS, 4, resources=[resource], include_synonyms=False, include_documentation=False
         )
         assert answer.results[0].error_code == expected

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_request_to import ask_node
-from small_cluster import SEGMENT_BYTES, SmallCluster, filling
 from typer.testing import CliRunner
 
-from headwater.cli.cluster_facts import ask_brokers
+from headwater.cli.cluster.kafka_description import ask_brokers
 from headwater.cli.main import app
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, Put
 from headwater.model.cluster import Node, Role, StoreRecord, StoreState
 from headwater.model.ids import StoreId
+from tests.cluster.small_cluster import SEGMENT_BYTES, SmallCluster, filling
+from tests.support.wire import ask
 
 LOG_DIRS = 35
 
@@ -60,7 +60,7 @@ def test_a_node_without_a_store_leads_serves_and_goes_without_a_trace(cluster: S
     assert {node.node: node.roles for node in cluster.facts().nodes}[7] == ("broker",)
     cluster.produce("t", [b"one", b"two"])
     assert cluster.read("t", 2) == [b"one", b"two"]
-    assert ask_node(cluster.nodes[7], LOG_DIRS, 4, topics=None).results == []
+    assert ask(cluster.nodes[7], LOG_DIRS, 4, topics=None).results == []
     stores = {store.node for store in cluster.facts().stores or ()}
     assert stores == {1, 2}
     cluster.remove(7)
@@ -78,7 +78,7 @@ def test_a_store_node_keeps_replicas_and_leads_nothing(cluster: SmallCluster) ->
     assert {partition.leader for partition in partitions_of(cluster, "t")} == {1, 2}
     assert all(sorted(partition.isrs) == [1, 2, 5] for partition in partitions_of(cluster, "t"))
     cluster.produce("t", [b"kept"])
-    (result,) = ask_node(cluster.nodes[5], LOG_DIRS, 4, topics=None).results
+    (result,) = ask(cluster.nodes[5], LOG_DIRS, 4, topics=None).results
     sizes = {
         (topic.name, partition.partition_index): partition.partition_size
         for topic in result.topics

@@ -4,13 +4,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-from small_cluster import PATIENCE_S, SmallCluster
 
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
+from tests.cluster.small_cluster import PATIENCE_S, SmallCluster
 
 PARTITIONS = 3
 RECORDS_PER_S = 200
@@ -50,6 +51,9 @@ class Producing:
     @property
     def count(self) -> int:
         return sum(map(len, self.acknowledged.values()))
+
+    def has_reached(self, count: int) -> bool:
+        return self.count >= count
 
     def _run(self) -> None:
         number = 0
@@ -124,11 +128,11 @@ def test_nothing_is_lost_or_doubled_while_every_node_is_restarted(cluster: Small
     try:
         for number, node in cluster.nodes.items():
             reached = producing.count + 100
-            cluster.wait_until("records are acknowledged", lambda reached=reached: producing.count >= reached)
+            cluster.wait_until("records are acknowledged", partial(producing.has_reached, reached))
             node.stop()
             assert number not in leaders(cluster, PARTITIONS), "a node that stops hands over first"
             reached = producing.count + 100
-            cluster.wait_until("the others go on", lambda reached=reached: producing.count >= reached)
+            cluster.wait_until("the others go on", partial(producing.has_reached, reached))
             node.start()
             cluster.wait_until("all is well", lambda: cluster.facts().is_healthy)
     finally:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from bench import exactly_once
-from coordinated import OFFSETS, coordinated, coordinator, until
 
 from headwater.model.ids import NodeId
-from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.cluster import ProcessCluster
+from tests.cluster.coordinated import OFFSETS, coordinated, coordinator
+from tests.support.eventually import eventually
 
 SEED = 2026
 INPUTS = 8_000
@@ -17,7 +18,7 @@ INPUTS = 8_000
 class NodesInTurn:
     """A cluster that loses a node with each kill: the group's coordinator, the controller, the leader of an output."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ProcessCluster) -> None:
         self._cluster = cluster
         self._roles = cycle(["coordinator", "controller", f"leader of {exactly_once.OUTPUT}-0"])
         self._victim: NodeId | None = None
@@ -38,7 +39,9 @@ class NodesInTurn:
         """Not before others lead what it led."""
         victim = self._victim
         assert victim is not None, "a node was killed"
-        until(lambda: all(head.leader != victim for head in self._cluster.state().heads.values()), "nobody takes over")
+        eventually(
+            lambda: all(head.leader != victim for head in self._cluster.state().heads.values()), "others take over"
+        )
         self._cluster.restart(victim)
 
 

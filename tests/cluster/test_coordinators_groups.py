@@ -5,14 +5,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from bench import maven
 from confluent_kafka import Consumer, TopicPartition
-from coordinated import OFFSETS, coordinated, coordinator, killed, name_kept_by, new_topic, until
-from every_client import CLIENTS
-from judged import BROKER_ASSIGNS, Client, Member, Record, Refused
-from with_confluent import ConfluentClient
-from with_java import JavaClient, compile_judge, maven
 
-from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.cluster import ProcessCluster
+from tests.clients.every_client import CLIENTS
+from tests.clients.judged import BROKER_ASSIGNS, Client, Member, Record, Refused
+from tests.clients.with_confluent import ConfluentClient
+from tests.clients.with_java import JavaClient, compile_judge
+from tests.cluster.coordinated import OFFSETS, coordinated, coordinator, killed, name_kept_by, new_topic
+from tests.support.eventually import eventually
 
 PATIENCE_S = 60.0
 RETAIN_EVERY_MS = 300
@@ -21,7 +23,7 @@ QUIET_S = 6 * RETAIN_EVERY_MS / 1000
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     with coordinated(directory, retention_check_interval_ms=RETAIN_EVERY_MS) as cluster:
         commit(cluster, "the first", new_topic(cluster), 0)
@@ -29,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
     try:
         class_path = compile_judge(tmp_path_factory.mktemp("judge"))
     except maven.JarsUnavailable as reason:
@@ -40,7 +42,7 @@ def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture
-def client(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Client]:
+def client(request: pytest.FixtureRequest, cluster: ProcessCluster) -> Iterator[Client]:
     if request.param == "java":
         yield request.getfixturevalue("java")
         return
@@ -49,13 +51,13 @@ def client(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Client]
     found.close()
 
 
-def commit(cluster: Cluster, group: str, topic: str, offset: int) -> None:
+def commit(cluster: ProcessCluster, group: str, topic: str, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0})
     consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()
 
 
-def produced(cluster: Cluster, topic: str, label: str, count: int = 12) -> set[bytes]:
+def produced(cluster: ProcessCluster, topic: str, label: str, count: int = 12) -> set[bytes]:
     producer = ConfluentClient(cluster.bootstrap)
     values = [f"{label} {number}".encode() for number in range(count)]
     records = [Record(value, partition=number % 3) for number, value in enumerate(values)]
@@ -99,7 +101,7 @@ def commit_all(member: Member) -> None:
     indirect=["client"],
 )
 def test_a_group_goes_on_from_its_committed_offsets_when_its_coordinator_is_killed(
-    cluster: Cluster, client: Client, strategy: str
+    cluster: ProcessCluster, client: Client, strategy: str
 ) -> None:
     topic = new_topic(cluster)
     group = name_kept_by(cluster, OFFSETS, lambda node: True, "group")
@@ -118,7 +120,7 @@ def test_a_group_goes_on_from_its_committed_offsets_when_its_coordinator_is_kill
         member.close()
 
 
-def log_start(cluster: Cluster, topic: str) -> int:
+def log_start(cluster: ProcessCluster, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "nobody", "log_level": 0})
     try:
         start, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10.0, cached=False)
@@ -127,7 +129,7 @@ def log_start(cluster: Cluster, topic: str) -> int:
     return int(start)
 
 
-def test_records_wait_for_groups_of_other_coordinators(cluster: Cluster) -> None:
+def test_records_wait_for_groups_of_other_coordinators(cluster: ProcessCluster) -> None:
     """The partition is led by node 1; those who read it are coordinated by others, one of which dies."""
     topic = new_topic(cluster, 1, segment_bytes="1024", headwater_retention="consumed")
     fast, slow = (name_kept_by(cluster, OFFSETS, lambda node: node != 1, name) for name in ("fast", "slow"))
@@ -143,4 +145,4 @@ def test_records_wait_for_groups_of_other_coordinators(cluster: Cluster) -> None
         time.sleep(QUIET_S)
         assert log_start(cluster, topic) == 0, "who cannot be asked may want everything"
         commit(cluster, slow, topic, 20)
-        until(lambda: log_start(cluster, topic) == 20, "what both have read is not dropped")
+        eventually(lambda: log_start(cluster, topic) == 20, "what both have read is dropped")

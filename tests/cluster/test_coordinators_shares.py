@@ -8,9 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+from bench import maven
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from coordinated import (
+
+from headwater.model.ids import NodeId, PartitionId
+from headwater.testing.processes.cluster import ProcessCluster
+from headwater.wire.codec import Message
+from tests.clients.judged import Record
+from tests.clients.share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Worker, configure
+from tests.clients.with_confluent import ConfluentClient
+from tests.clients.with_java import JavaClient, compile_judge
+from tests.cluster.coordinated import (
     OFFSETS,
     SHARES,
     ask_node,
@@ -21,16 +30,8 @@ from coordinated import (
     name_kept_by,
     new_topic,
     place_in_turns,
-    until,
 )
-from judged import Record
-from share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Worker, configure
-from with_confluent import ConfluentClient
-from with_java import JavaClient, compile_judge, maven
-
-from headwater.model.ids import NodeId, PartitionId
-from headwater.testing.processes.cluster import Cluster
-from headwater.wire.codec import Message
+from tests.support.eventually import eventually
 
 PATIENCE_S = 60.0
 LEASE_S = 15.0
@@ -40,7 +41,7 @@ NewWorker = Callable[[str, str], Worker]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     # A leader that the controller moves back while a worker commits makes the client refuse what a test counts on.
     config = {"share_record_lock_duration_ms": int(LEASE_S * 1000), "leader_balance": False}
     with coordinated(tmp_path_factory.mktemp("cluster"), **config) as cluster:
@@ -55,12 +56,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(autouse=True)
-def in_turns(cluster: Cluster) -> None:
+def in_turns(cluster: ProcessCluster) -> None:
     lead_in_turns(cluster, OFFSETS, SHARES)
 
 
 @pytest.fixture(scope="module")
-def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
     try:
         class_path = compile_judge(tmp_path_factory.mktemp("judge"))
     except maven.JarsUnavailable as reason:
@@ -71,7 +72,7 @@ def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(params=["confluent", "java"])
-def new_worker(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[NewWorker]:
+def new_worker(request: pytest.FixtureRequest, cluster: ProcessCluster) -> Iterator[NewWorker]:
     workers: list[Worker] = []
     java = request.getfixturevalue("java") if request.param == "java" else None
 
@@ -87,25 +88,25 @@ def new_worker(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[New
         worker.close()
 
 
-def produced(cluster: Cluster, topic: str, count: int, partitions: int = 3) -> None:
+def produced(cluster: ProcessCluster, topic: str, count: int, partitions: int = 3) -> None:
     producer = ConfluentClient(cluster.bootstrap)
     for number in range(count):
         producer.produce(topic, [Record(b"%d" % number, partition=number % partitions)], idempotent=True)
     producer.close()
 
 
-def new_group(cluster: Cluster, name: str, **configs: str) -> str:
+def new_group(cluster: ProcessCluster, name: str, **configs: str) -> str:
     configure(cluster.bootstrap, name, share_auto_offset_reset="earliest", **configs)
     return name
 
 
-def topic_id(cluster: Cluster, topic: str) -> uuid.UUID:
+def topic_id(cluster: ProcessCluster, topic: str) -> uuid.UUID:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(60)
     return uuid.UUID(bytes=base64.urlsafe_b64decode(str(described.topic_id) + "=="))
 
 
-def group_kept_by(cluster: Cluster, topic: str, is_wanted: Callable[[NodeId], bool], **configs: str) -> str:
+def group_kept_by(cluster: ProcessCluster, topic: str, is_wanted: Callable[[NodeId], bool], **configs: str) -> str:
     """A group whose state of partition 0 is kept by a node that is wanted."""
     partition = PartitionId(topic_id(cluster, topic), 0)
 
@@ -113,10 +114,10 @@ def group_kept_by(cluster: Cluster, topic: str, is_wanted: Callable[[NodeId], bo
         name = f"workers-{uuid.uuid4().hex[:10]}"
         return name if is_wanted(coordinator(cluster, SHARES, f"{name}/{partition}")) else None
 
-    return new_group(cluster, until(found, "no name is kept there"), **configs)
+    return new_group(cluster, eventually(found, "a name is kept there"), **configs)
 
 
-def keeper(cluster: Cluster, topic: str, group: str) -> NodeId:
+def keeper(cluster: ProcessCluster, topic: str, group: str) -> NodeId:
     return coordinator(cluster, SHARES, f"{group}/{PartitionId(topic_id(cluster, topic), 0)}")
 
 
@@ -166,7 +167,9 @@ def values(records: list[Lent]) -> Counter[bytes]:
     return Counter(record.value for record in records)
 
 
-def lent_by_another_node(cluster: Cluster, new_worker: NewWorker, count: int) -> tuple[str, str, Worker, list[Lent]]:
+def lent_by_another_node(
+    cluster: ProcessCluster, new_worker: NewWorker, count: int
+) -> tuple[str, str, Worker, list[Lent]]:
     """Topic, group, and records that a worker holds, of which another node than the leader keeps the state."""
     topic = new_topic(cluster, 1)
     group = group_kept_by(cluster, topic, lambda node: node != 1)
@@ -178,7 +181,7 @@ def lent_by_another_node(cluster: Cluster, new_worker: NewWorker, count: int) ->
 
 
 @pytest.mark.parametrize("how", ["killed", "paused"])
-def test_leases_outlive_whoever_keeps_the_state(cluster: Cluster, new_worker: NewWorker, how: str) -> None:
+def test_leases_outlive_whoever_keeps_the_state(cluster: ProcessCluster, new_worker: NewWorker, how: str) -> None:
     topic, group, worker, records = lent_by_another_node(cluster, new_worker, 10)
     victim = keeper(cluster, topic, group)
     if how == "killed":
@@ -196,7 +199,9 @@ def test_leases_outlive_whoever_keeps_the_state(cluster: Cluster, new_worker: Ne
     assert [record.offset for record in taken(worker, 1)] == [10], "what was settled does not come again"
 
 
-def test_the_next_leader_of_the_partition_knows_what_was_settled(cluster: Cluster, new_worker: NewWorker) -> None:
+def test_the_next_leader_of_the_partition_knows_what_was_settled(
+    cluster: ProcessCluster, new_worker: NewWorker
+) -> None:
     topic = new_topic(cluster)
     group = group_kept_by(cluster, topic, lambda node: True)
     produced(cluster, topic, 30)
@@ -211,7 +216,7 @@ def test_the_next_leader_of_the_partition_knows_what_was_settled(cluster: Cluste
     assert nothing_comes(worker)
 
 
-def test_a_leader_that_was_replaced_changes_nothing(cluster: Cluster) -> None:
+def test_a_leader_that_was_replaced_changes_nothing(cluster: ProcessCluster) -> None:
     """It is paused while it serves, and wakes when another one has the queue: its leases run out then, and what it
     believes of the queue must not reach the log."""
     topic, group, lost, _ = lent_by_another_node(
@@ -220,7 +225,7 @@ def test_a_leader_that_was_replaced_changes_nothing(cluster: Cluster) -> None:
     victim = cluster.find(f"leader of {topic}-0")
     cluster.pause(victim)
     try:
-        until(lambda: cluster.find(f"leader of {topic}-0") != victim, "nobody takes over")
+        eventually(lambda: cluster.find(f"leader of {topic}-0") != victim, "another node takes over")
         others = ",".join(cluster.address(node) for node in cluster.nodes if node != victim)
         worker = ConfluentWorker(others, topic, group)
         found = taken(worker, 10)
@@ -234,7 +239,7 @@ def test_a_leader_that_was_replaced_changes_nothing(cluster: Cluster) -> None:
     lost.close()
 
 
-def dead_letters(cluster: Cluster, topic: str, count: int) -> list[bytes]:
+def dead_letters(cluster: ProcessCluster, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "undertaker", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
@@ -249,7 +254,7 @@ def dead_letters(cluster: Cluster, topic: str, count: int) -> list[bytes]:
     return found
 
 
-def test_dead_letters_land_once_in_a_partition_of_another_node(cluster: Cluster) -> None:
+def test_dead_letters_land_once_in_a_partition_of_another_node(cluster: ProcessCluster) -> None:
     topic = new_topic(cluster, 1)
     letters = new_topic(cluster, 1, first=2, errors_deadletterqueue_group_enable="true")
     group = group_kept_by(
@@ -276,18 +281,18 @@ def test_dead_letters_land_once_in_a_partition_of_another_node(cluster: Cluster)
     worker.close()
 
 
-def ask_coordinator(cluster: Cluster, group: str, api_key: int, **fields: object) -> Message:
+def ask_coordinator(cluster: ProcessCluster, group: str, api_key: int, **fields: object) -> Message:
     return ask_node(cluster, coordinator(cluster, OFFSETS, group), api_key, 0, **fields)
 
 
-def starts(cluster: Cluster, group: str, topic: str) -> list[int]:
+def starts(cluster: ProcessCluster, group: str, topic: str) -> list[int]:
     asked = Message(group_id=group, topics=[Message(topic_name=topic, partitions=[0, 1, 2])])
     (found,) = ask_coordinator(cluster, group, DESCRIBE_OFFSETS, groups=[asked]).groups
     assert found.error_code == 0, found.error_message
     return [each.start_offset for each in found.topics[0].partitions]
 
 
-def test_the_coordinator_tells_and_changes_where_queues_of_all_nodes_are(cluster: Cluster) -> None:
+def test_the_coordinator_tells_and_changes_where_queues_of_all_nodes_are(cluster: ProcessCluster) -> None:
     topic = new_topic(cluster)
     group = new_group(cluster, name_kept_by(cluster, OFFSETS, lambda node: True, "workers"))
     produced(cluster, topic, 12)

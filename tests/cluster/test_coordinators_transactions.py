@@ -7,28 +7,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from coordinated import OFFSETS, TRANSACTIONS, coordinated, coordinator, killed, name_kept_by, new_topic
-from every_transactor import TRANSACTORS
-from judged import Record, Refused
-from transacting import END, READ_COMMITTED, Place, Transactor, read_to_the_end, sent
-from with_confluent import ConfluentClient
-from with_java import JavaClient, compile_judge, maven
+from bench import maven
 
 from headwater.model.errors import ErrorCode
-from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.cluster import ProcessCluster
+from tests.clients.every_transactor import TRANSACTORS
+from tests.clients.judged import Record, Refused
+from tests.clients.transacting import END, READ_COMMITTED, Place, Transactor, read_to_the_end, sent
+from tests.clients.with_confluent import ConfluentClient
+from tests.clients.with_java import JavaClient, compile_judge
+from tests.cluster.coordinated import OFFSETS, TRANSACTIONS, coordinated, coordinator, killed, name_kept_by, new_topic
 
 ROUNDS = 3
 MOVING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     with coordinated(tmp_path_factory.mktemp("cluster")) as cluster:
         _first_transaction(cluster)
         yield cluster
 
 
-def _first_transaction(cluster: Cluster) -> None:
+def _first_transaction(cluster: ProcessCluster) -> None:
     """Internal topics come into being with the first that needs them."""
     topic = new_topic(cluster)
     transactor = TRANSACTORS["confluent"](cluster.bootstrap)
@@ -42,7 +43,7 @@ def _first_transaction(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
     try:
         class_path = compile_judge(tmp_path_factory.mktemp("judge"))
     except maven.JarsUnavailable as reason:
@@ -53,7 +54,7 @@ def java(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(params=["java", "confluent", "aiokafka"])
-def transactor(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Transactor]:
+def transactor(request: pytest.FixtureRequest, cluster: ProcessCluster) -> Iterator[Transactor]:
     given = request.getfixturevalue("java") if request.param == "java" else cluster.bootstrap
     found: Transactor = TRANSACTORS[request.param](given)
     yield found
@@ -61,14 +62,14 @@ def transactor(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Tra
 
 
 @pytest.fixture
-def places(cluster: Cluster) -> list[Place]:
+def places(cluster: ProcessCluster) -> list[Place]:
     """One partition on each node."""
     topic = new_topic(cluster)
     assert {cluster.state().heads[topic, index].leader for index in range(3)} == set(cluster.nodes)
     return [(topic, index) for index in range(3)]
 
 
-def committed_values(cluster: Cluster, places: list[Place]) -> list[list[bytes]]:
+def committed_values(cluster: ProcessCluster, places: list[Place]) -> list[list[bytes]]:
     """What a reader of committed records sees, place by place, up to now."""
     transactor, client = TRANSACTORS["confluent"](cluster.bootstrap), ConfluentClient(cluster.bootstrap)
     try:
@@ -81,7 +82,7 @@ def committed_values(cluster: Cluster, places: list[Place]) -> list[list[bytes]]
     return [found[place] for place in places]
 
 
-def committed_offset(cluster: Cluster, group: str, place: Place) -> int | None:
+def committed_offset(cluster: ProcessCluster, group: str, place: Place) -> int | None:
     transactor = TRANSACTORS["confluent"](cluster.bootstrap)
     member = transactor.member(None, group)
     try:
@@ -105,7 +106,7 @@ def until_answered(ask: Callable[[], int | None]) -> int | None:
 
 @pytest.mark.parametrize("node", [1, 2, 3])
 def test_a_coordinator_on_any_node_ends_transactions_on_all_nodes(
-    cluster: Cluster, places: list[Place], transactor: Transactor, node: int
+    cluster: ProcessCluster, places: list[Place], transactor: Transactor, node: int
 ) -> None:
     producer = transactor.producer(name_kept_by(cluster, TRANSACTIONS, lambda kept_by: kept_by == node))
     group = name_kept_by(cluster, OFFSETS, lambda kept_by: kept_by != node, "group")
@@ -124,7 +125,7 @@ def test_a_coordinator_on_any_node_ends_transactions_on_all_nodes(
 
 
 def test_a_producer_goes_on_when_its_coordinator_is_killed(
-    cluster: Cluster, places: list[Place], transactor: Transactor
+    cluster: ProcessCluster, places: list[Place], transactor: Transactor
 ) -> None:
     name = name_kept_by(cluster, TRANSACTIONS, lambda node: True)
     producer = transactor.producer(name)
@@ -147,7 +148,7 @@ def test_a_producer_goes_on_when_its_coordinator_is_killed(
 
 
 def test_offsets_of_a_transaction_survive_the_coordinator_of_their_group(
-    cluster: Cluster, places: list[Place], transactor: Transactor
+    cluster: ProcessCluster, places: list[Place], transactor: Transactor
 ) -> None:
     group = name_kept_by(cluster, OFFSETS, lambda node: True, "group")
     victim = coordinator(cluster, OFFSETS, group)
@@ -166,7 +167,7 @@ def test_offsets_of_a_transaction_survive_the_coordinator_of_their_group(
 
 
 def test_what_was_decided_is_marked_by_the_next_coordinator(
-    cluster: Cluster, places: list[Place], transactor: Transactor
+    cluster: ProcessCluster, places: list[Place], transactor: Transactor
 ) -> None:
     """The leader of a partition is away while the transaction ends, so its marker is owed; then the coordinator dies,
     too: both are back before anybody sees the partition stable."""
@@ -191,7 +192,7 @@ def test_what_was_decided_is_marked_by_the_next_coordinator(
     producer.close()
 
 
-def test_an_abandoned_transaction_is_aborted_by_the_next_coordinator(tmp_path: Path, cluster: Cluster) -> None:
+def test_an_abandoned_transaction_is_aborted_by_the_next_coordinator(tmp_path: Path, cluster: ProcessCluster) -> None:
     topic = new_topic(cluster, 1)
     name = name_kept_by(cluster, TRANSACTIONS, lambda node: True)
     transactor = TRANSACTORS["confluent"](cluster.bootstrap)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+
 from tests.console.fake_gateway import FakeGateway
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, ViewportSize
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-DESK = {"width": 1280, "height": 800}
+DESK: "ViewportSize" = {"width": 1280, "height": 800}
 
 
 @contextlib.contextmanager
@@ -70,7 +71,9 @@ def open_page(browser: "Browser") -> Iterator[OpenPage]:
     complaints: list[str] = []
     contexts = []
 
-    def open_page(address: str, *, expected: tuple[int, ...] = (), viewport: Any = None, **options: Any) -> "Page":
+    def open_page(
+        address: str, *, expected: tuple[int, ...] = (), viewport: "ViewportSize | None" = None, **options: Any
+    ) -> "Page":
         context = browser.new_context(viewport=viewport or DESK, locale="en-GB", timezone_id="UTC", **options)
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)

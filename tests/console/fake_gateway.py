@@ -15,9 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from headwater.gateway.config import GatewayConfig
-from headwater.gateway.console import routes as console
-from headwater.gateway.context import Context
+from headwater.gateway.console.routes import file_routes
 from headwater.gateway.http.problems import Problem, answer_problem
 
 HOSTILE = '<img src=x onerror="window.hacked=true"><script>window.hacked=true</script>'
@@ -76,8 +74,7 @@ class FakeGateway:
             Route("/config", self.level),
             Route("/config/{subject}", self.level),
         ]
-        context = Context(GatewayConfig("unused:9092"))
-        return Starlette(routes=[*own, *console.routes(context)], exception_handlers={Problem: answer_problem})
+        return Starlette(routes=[*own, *file_routes()], exception_handlers={Problem: answer_problem})
 
     def write(self, topic: str, partition: int, key: str | None, value: Any, **more: Any) -> dict[str, Any]:
         lane = self.topics[topic]["lanes"][partition]
@@ -201,7 +198,7 @@ class FakeGateway:
             partitions = [partition for name in topics for partition in self._described(name)["partitions"]]
             return sum(partition["leader"] == node for partition in partitions)
 
-        nodes = [
+        nodes: list[dict[str, Any]] = [
             {"node_id": number, "host": f"node-{number}.shop.example", "port": 9092, "rack": f"rack-{number % 2}"}
             | {"leads": led(number, False), "internal_leads": led(number, True), "replicas": 12}
             | {"size_bytes": (8 + number) * 10**9, "is_up": True, "down_since_ms": None}
@@ -264,7 +261,7 @@ class FakeGateway:
     async def dead_letters(self, request: Request) -> Response:
         self._admit(request)
         about = {"group": "shipping", "reason": "delivered 5 times", "delivery_count": 5}
-        records = [
+        records: list[dict[str, Any]] = [
             {"partition": 0, "offset": offset, "timestamp": int(self.started * 1000) - offset, "key": f"order-{offset}"}
             | {"value": json.dumps({"order": offset, "total": 12.5}), "headers": [], "size": 60, "topic": "orders.dead"}
             for offset in range(3)

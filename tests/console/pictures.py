@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
+
 from tests.console.conftest import chromium, served
 from tests.console.fake_gateway import FakeGateway
 

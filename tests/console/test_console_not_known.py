@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.console.test_console_views import expect
-from tests.gateway.conftest import client_of, serving
-from tests.gateway.test_http_topics import reading
 
 from headwater.testing.broker import Broker
+from tests.console.test_console_views import expect
+from tests.gateway.gateways import client_of, serving
+from tests.gateway.topics.test_topics import reading
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.console.test_console_views import expect, offsets
-from tests.gateway.conftest import client_of, serving
 
 from headwater.testing.broker import Broker
 from headwater.transport.ports import free_port
+from tests.console.test_console_views import expect, offsets
+from tests.gateway.gateways import client_of, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from tests.console.conftest import AXE, served
 from tests.console.fake_gateway import FakeGateway
 

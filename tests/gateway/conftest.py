@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.gateway.gateways import client_of, serving
 
 from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
+from tests.gateway.gateways import client_of, serving
 
 
 @pytest.fixture(scope="session")

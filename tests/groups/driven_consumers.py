@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from driven_group import WALL_MS, at
-
 from headwater.groups.assignment import Assignment, of_partitions
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.effects import ConsumerAnswer, Effects
@@ -18,6 +16,7 @@ from headwater.groups.shard import GroupShard
 from headwater.groups.topics import TopicInfo, TopicTable
 from headwater.groups.views import DescribedConsumerGroup
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import WALL_MS, at
 
 GROUP = "g"
 SESSION_MS = 45_000
@@ -125,7 +124,7 @@ class DrivenConsumers:
         if consumer.told is not None:
             consumer.owned, consumer.told = consumer.told, None
 
-    def settle(self, *consumers: Consumer, rounds: int = 8) -> None:
+    def converge(self, *consumers: Consumer, rounds: int = 8) -> None:
         """Everybody heartbeats and does as it is told, until nothing changes any more."""
         for _ in range(rounds):
             for consumer in consumers:
@@ -136,7 +135,7 @@ class DrivenConsumers:
         consumers = [Consumer(f"m{number}", **fields) for number in range(count)]
         for consumer in consumers:
             self.join(consumer)
-        self.settle(*consumers)
+        self.converge(*consumers)
         return consumers
 
     # Time, restarts, topics

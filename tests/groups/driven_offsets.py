@@ -4,8 +4,6 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from driven_group import at, join_request
-
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.effects import Effects
 from headwater.groups.event_records import decode, encode
@@ -15,6 +13,7 @@ from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.topics import TopicInfo, TopicTable
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import at, join_request
 
 HOUR_MS = 3_600_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=HOUR_MS)
@@ -38,8 +37,8 @@ class DrivenOffsets:
         request = commit_request(*offsets, **who)
         return self._errors(self.shard.commit_in_transaction(group_id, request, producer_id, epoch, "t", at(0)))
 
-    def settle(self, producer_id: int, is_commit: bool = True, epoch: int = 0) -> list[Event]:
-        effects = self.shard.settle(producer_id, epoch, is_commit, "t")
+    def end_transaction(self, producer_id: int, is_commit: bool = True, epoch: int = 0) -> list[Event]:
+        effects = self.shard.end_transaction(producer_id, epoch, is_commit, "t")
         assert answer(effects) is ErrorCode.NONE
         self.log += effects.events
         return effects.events

@@ -1,11 +1,10 @@
-from driven_group import NO_DELAY, DrivenGroup, at, protocols, refusal
-
 from headwater.groups.classic import ClassicGroup
 from headwater.groups.departures import DepartureReason
 from headwater.groups.events import GroupStored
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import MAX_DEPARTURES
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import NO_DELAY, DrivenGroup, at, protocols, refusal
 
 
 def test_heartbeats_keep_a_session_alive() -> None:
@@ -163,7 +162,7 @@ def test_a_commit_is_a_sign_of_life() -> None:
 def test_subscribed_topics_are_those_of_all_members() -> None:
     driven = DrivenGroup()
     driven.stable_members(1, protocols=protocols("range", topics=("a", "b")))
-    assert driven.group.subscribed_topics == {"a", "b"}
+    assert driven.group.subscribed_topics == frozenset({"a", "b"})
 
 
 def test_nothing_is_concluded_from_metadata_of_other_protocol_types() -> None:

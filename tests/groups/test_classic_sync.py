@@ -1,14 +1,15 @@
-from driven_group import DrivenGroup, refusal
+from typing import Any
 
 from headwater.groups.events import GroupStored
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import DrivenGroup, refusal
 
 PATIENT = GroupSettings(initial_rebalance_delay_ms=1_000)
 
 
-def two_joined(settings: GroupSettings = PATIENT, **changes: object) -> tuple[DrivenGroup, str, str]:
+def two_joined(settings: GroupSettings = PATIENT, **changes: Any) -> tuple[DrivenGroup, str, str]:
     driven = DrivenGroup(settings)
     driven.join("a", needs_known_id=False, **changes)
     driven.join("b", needs_known_id=False, **changes)

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-from driven_consumers import GROUP, REBALANCE_MS, SESSION_MS, Consumer, DrivenConsumers, partitions
-from driven_group import refusal
 
 from headwater.groups.events import GroupDeleted
 from headwater.groups.requests import CommitRequest, LeaveRequest, OffsetToCommit
 from headwater.groups.settings import GroupSettings
 from headwater.groups.topic_patterns import MAX_PATTERN_CHARS
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_consumers import GROUP, REBALANCE_MS, SESSION_MS, Consumer, DrivenConsumers, partitions
+from tests.groups.driven_group import refusal
 
 JOIN: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_MS, "topic_names": ("orders",), "owned": {}}
 
@@ -63,7 +63,7 @@ def test_what_a_member_leaves_behind_goes_to_the_others() -> None:
     epoch = group.described.epoch
     group.leave(first)
     assert group.described.epoch == epoch + 1 and group.state == "Assigning"
-    group.settle(second)
+    group.converge(second)
     assert second.indexes() == {0, 1, 2, 3} and group.state == "Stable"
     group.leave(second)
     assert group.state == "Empty" and group.reasons == ["left", "left"]
@@ -84,7 +84,7 @@ def test_a_silent_member_is_removed_when_its_session_ends() -> None:
     group.pass_ms(1)
     assert group.reasons == ["session expired"]
     assert refusal(lambda: group.heartbeat(first)) is ErrorCode.UNKNOWN_MEMBER_ID
-    group.settle(second)
+    group.converge(second)
     assert second.indexes() == {0, 1, 2, 3}
 
 
@@ -100,7 +100,7 @@ def test_a_member_that_does_not_give_up_in_time_is_removed_though_it_is_heard() 
             group.heartbeat(first)
         group.heartbeat(second)
     assert group.reasons == ["did not give up its partitions in time"]
-    group.settle(second)
+    group.converge(second)
     assert second.indexes() == {0, 1, 2, 3}
 
 
@@ -184,11 +184,11 @@ def test_new_partitions_and_new_topics_are_picked_up() -> None:
     members = group.joined(2, topics=("orders", "bills"))
     epoch = group.described.epoch
     group.put_topic("other", 1)
-    group.settle(*members)
+    group.converge(*members)
     assert group.described.epoch == epoch, "it reads no such topic"
     group.put_topic("orders", 4)
     group.put_topic("bills", 2)
-    group.settle(*members)
+    group.converge(*members)
     assert sorted(index for member in members for index in member.indexes()) == [0, 1, 2, 3]
     assert sorted(index for member in members for index in member.indexes("bills")) == [0, 1]
     assert [len(member.indexes()) + len(member.indexes("bills")) for member in members] == [3, 3]
@@ -198,10 +198,10 @@ def test_a_deleted_topic_is_given_up_and_its_successor_is_another() -> None:
     group = DrivenConsumers(orders=2)
     (member,) = group.joined(1)
     group.topics.remove("orders")
-    group.settle(member)
+    group.converge(member)
     assert member.owned == {}
     group.put_topic("orders", 1, incarnation=1)
-    group.settle(member)
+    group.converge(member)
     (assigned,) = member.owned.items()
     assert assigned[0] != partitions("orders", 0).keys() and assigned[1] == {0}
 
@@ -212,10 +212,10 @@ def test_a_topic_that_changes_while_the_broker_is_down_is_noticed() -> None:
     epoch = member.epoch
     group.put_topic("orders", 2)
     group.restart()
-    group.settle(member)
+    group.converge(member)
     assert member.indexes() == {0, 1} and member.epoch == epoch + 1
     group.restart()
-    group.settle(member)
+    group.converge(member)
     assert member.epoch == epoch + 1, "nothing changed this time"
 
 
@@ -225,16 +225,16 @@ def test_a_pattern_reads_what_it_matches_now_and_later() -> None:
     assert (member.indexes("orders"), member.indexes("oranges"), member.indexes("bills")) == ({0}, {0}, {0})
     group.put_topic("origins", 1)
     group.put_topic("x-or", 1)
-    group.settle(member)
+    group.converge(member)
     assert member.indexes("origins") == {0} and not member.indexes("x-or")
     group.topics.remove("oranges")
-    group.settle(member)
+    group.converge(member)
     assert not member.indexes("oranges")
     group.restart()
-    group.settle(member)
+    group.converge(member)
     assert member.indexes("orders") == {0}
     group.heartbeat(member, topic_regex="")
-    group.settle(member)
+    group.converge(member)
     assert set(member.owned) == set(partitions("bills", 0))
 
 
@@ -249,7 +249,8 @@ def test_what_is_no_pattern_is_refused(regex: str) -> None:
 
 
 def test_a_pattern_that_would_be_slow_elsewhere_is_not_slow_here() -> None:
-    group = DrivenConsumers(**{"a" * 249: 1})
+    topics: dict[str, Any] = {"a" * 249: 1}
+    group = DrivenConsumers(**topics)
     (member,) = group.joined(1, topics=None, regex="(a+)+b|(a*)*c")
     assert member.owned == {}
 
@@ -260,7 +261,7 @@ def test_members_choose_the_strategy_by_majority() -> None:
     members = [Consumer("a", topics=topics, assignor="range"), Consumer("b", topics=topics)]
     for member in members:
         group.join(member)
-    group.settle(*members)
+    group.converge(*members)
     assert group.described.assignor == "range"
     assert members[0].indexes("orders") == members[0].indexes("bills") == {0, 1}
     for member in members:
@@ -276,7 +277,7 @@ def test_a_static_member_that_is_away_keeps_its_share_for_its_successor() -> Non
     first, second = Consumer("a", "i1"), Consumer("b", "i2")
     for member in (first, second):
         group.join(member)
-    group.settle(first, second)
+    group.converge(first, second)
     share, epoch = first.owned, group.described.epoch
     group.leave(first, epoch=-2)
     assert group.described.epoch == epoch and group.state == "Stable"
@@ -292,12 +293,12 @@ def test_a_static_member_that_stays_away_is_removed() -> None:
     first, second = Consumer("a", "i1"), Consumer("b")
     for member in (first, second):
         group.join(member)
-    group.settle(first, second)
+    group.converge(first, second)
     group.leave(first, epoch=-2)
     group.pass_ms(SESSION_MS - 1)
     group.heartbeat(second)
     group.pass_ms(1)
-    group.settle(second)
+    group.converge(second)
     assert second.indexes() == {0, 1, 2, 3} and group.reasons == ["session expired"]
 
 

@@ -4,8 +4,6 @@ import contextlib
 from typing import Any
 
 import pytest
-from driven_consumers import GROUP, Consumer, DrivenConsumers
-from driven_group import join_request, refusal
 
 from headwater.groups.consumer_protocol import read_assignment
 from headwater.groups.effects import JoinAnswer
@@ -14,6 +12,8 @@ from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings, MigrationPolicy
 from headwater.model.errors import ErrorCode, RequestError
+from tests.groups.driven_consumers import GROUP, Consumer, DrivenConsumers
+from tests.groups.driven_group import join_request, refusal
 
 
 def subscription(*topics: str, owned: set[int] = frozenset()) -> bytes:  # type: ignore[assignment]
@@ -91,11 +91,11 @@ def lone_classic(group: DrivenConsumers, **fields: Any) -> Classic:
     return member
 
 
-def settle(group: DrivenConsumers, classics: list[Classic], consumers: list[Consumer]) -> None:
+def converge(group: DrivenConsumers, classics: list[Classic], consumers: list[Consumer]) -> None:
     for _ in range(6):
         for classic in classics:
             classic.live()
-        group.settle(*consumers, rounds=1)
+        group.converge(*consumers, rounds=1)
         assert_one_owner(classics, consumers)
 
 
@@ -115,11 +115,11 @@ def test_a_member_of_the_new_protocol_takes_a_classic_group_over(is_cooperative:
     group.apply_told(new)
     assert new.owned == {}, "the classic member still has everything"
     assert (group.described.epoch, classic.heartbeat()) == (generation + 1, ErrorCode.REBALANCE_IN_PROGRESS)
-    settle(group, [classic], [new])
+    converge(group, [classic], [new])
     assert len(classic.owned) == len(new.indexes()) == 2 and group.state == "Stable"
     assert sorted(member.is_classic for member in group.described.members) == [False, True]
     group.restart()
-    settle(group, [classic], [new])
+    converge(group, [classic], [new])
     assert len(classic.owned) == len(new.indexes()) == 2 and group.state == "Stable"
 
 
@@ -129,7 +129,7 @@ def test_the_group_goes_back_when_its_last_member_of_the_new_protocol_leaves(is_
     classic = lone_classic(group, is_cooperative=is_cooperative)
     new = Consumer("new")
     group.join(new)
-    settle(group, [classic], [new])
+    converge(group, [classic], [new])
     group.leave(new)
     described = group.shard.described(GROUP)
     assert described.state.value == "PreparingRebalance" and described.departures[-1].member_id == "new"
@@ -162,11 +162,11 @@ def test_everybody_moves_to_the_new_protocol_one_by_one() -> None:
     for number in range(3):
         consumers.append(Consumer(f"new{number}"))
         group.join(consumers[-1])
-        settle(group, classics, consumers)
+        converge(group, classics, consumers)
         if classics:
             gone = classics.pop()
             group.classic_leave(LeaveRequest(gone.member_id, None))
-            settle(group, classics, consumers)
+            converge(group, classics, consumers)
     assert sorted(index for each in consumers for index in each.indexes()) == [0, 1, 2, 3]
     assert group.state == "Stable"
 
@@ -179,7 +179,7 @@ def test_a_classic_member_joins_a_group_of_the_new_protocol() -> None:
     assert answer is not None and (answer.leader, answer.members, answer.protocol) == ("", (), "range")
     assert refusal(cooperative.join) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "it shares no protocol with the first"
     assert eager.sync() is ErrorCode.NONE
-    settle(group, [eager], consumers)
+    converge(group, [eager], consumers)
     assert len(eager.owned) == len(consumers[0].indexes()) == 2
     other = refusal(lambda: group.classic_join(join_request(protocol_type="connect")))
     assert other is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -226,7 +226,7 @@ def test_commits_of_classic_members_name_their_generation() -> None:
     classic = lone_classic(group)
     new = Consumer("new")
     group.join(new)
-    settle(group, [classic], [new])
+    converge(group, [classic], [new])
     as_consumer = Consumer(classic.member_id)
     assert group.commit(as_consumer, classic.generation) is ErrorCode.NONE
     assert refusal(lambda: group.commit(as_consumer, classic.generation - 1)) is ErrorCode.ILLEGAL_GENERATION

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.groups.byte_reader import Malformed
 from headwater.groups.consumer_events import (
     ClassicPart,
     ConsumerEvent,
@@ -25,6 +24,7 @@ from headwater.groups.consumer_protocol import read_assignment, read_subscriptio
 from headwater.groups.consumer_records import KEYS
 from headwater.groups.event_records import decode, encode
 from headwater.groups.topics import TopicInfo, TopicTable
+from headwater.records.byte_reader import MalformedBytes
 
 names = st.text(max_size=20)
 maybe = st.none() | names
@@ -58,7 +58,7 @@ def test_every_event_comes_back_from_its_bytes(event: ConsumerEvent) -> None:
 def test_hostile_bytes_are_refused_or_read_but_never_fatal(kind: int, key: bytes, value: bytes | None) -> None:
     for names in (key, b"\x00\x01g\x00\x01m"):
         for body in (value, b"\x00\x00" + value if value is not None else None):
-            with contextlib.suppress(Malformed):
+            with contextlib.suppress(MalformedBytes):
                 decode(kind.to_bytes(2, "big") + names, body)
 
 
@@ -69,7 +69,7 @@ def test_every_shortened_record_is_refused(event: ConsumerEvent, data: st.DataOb
         return
     end = {TargetEpochStored: 1, TargetStored: 1, CurrentStored: 1}.get(type(event), 0)  # the empty tags, unread
     cut = data.draw(st.integers(0, len(value) - 1 - end))
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedBytes):
         decode(key, value[:cut])
 
 
@@ -91,7 +91,7 @@ def test_the_bytes_of_a_group_are_kafkas() -> None:
 def test_an_unknown_state_or_version_is_refused() -> None:
     key = bytes.fromhex("0008 0001 67 0001 6d")
     for value in ("0000 00000003 00000002 09 01 01 00", "0001 00000003 00000002 00 01 01 00"):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedBytes):
             decode(key, bytes.fromhex(value))
 
 

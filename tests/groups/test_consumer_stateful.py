@@ -3,16 +3,16 @@ nobody reads a partition that somebody else reads, epochs only grow, a replay is
 
 import contextlib
 
-from driven_consumers import GROUP, Consumer, DrivenConsumers, topic_id
-from driven_offsets import commit_request, compacted
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from test_consumer_migration import Classic
 
 from headwater.groups.events import GroupStored, PendingOffsetStored
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
+from tests.groups.driven_consumers import GROUP, Consumer, DrivenConsumers, topic_id
+from tests.groups.driven_offsets import commit_request, compacted
+from tests.groups.test_consumer_migration import Classic
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, consumer_session_timeout_ms=12_000)
 CONSUMERS = 4
@@ -105,8 +105,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         assert members[consumer.member_id] == epoch
 
     @rule(index=consumers, is_commit=st.booleans())
-    def settle(self, index: int, is_commit: bool) -> None:
-        self.group.asked(lambda to: self.group.shard.settle(index, 0, is_commit, to))
+    def end_transaction(self, index: int, is_commit: bool) -> None:
+        self.group.asked(lambda to: self.group.shard.end_transaction(index, 0, is_commit, to))
         assert all(each.producer_id != index for each in self.pending())
 
     def pending(self) -> list[PendingOffsetStored]:
@@ -126,8 +126,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     def sync(self, classic: Classic) -> ErrorCode:
         """A leader of a classic group gives all to itself: the others are then without, which is legal."""
-        answer = max((to for to in self.group.answers), default=None)
-        joined = self.group.answers[answer]
+        joined = self.group.answers[max(to for to in self.group.answers if isinstance(to, int))]
         if getattr(joined, "leader", "") == classic.member_id:
             listed = b"".join(index.to_bytes(4, "big") for index in range(self.partitions))
             head = b"\x00\x00\x00\x00\x00\x01\x00\x06orders" + self.partitions.to_bytes(4, "big")

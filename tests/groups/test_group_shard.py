@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from driven_group import NO_DELAY, at, join_request, protocols, refusal
 
 from headwater.groups.effects import Effects
 from headwater.groups.events import Event, GroupDeleted, OffsetCommitted, OffsetDeleted
@@ -11,6 +10,7 @@ from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import NO_DELAY, at, join_request, protocols, refusal
 
 HOUR_MS = 3_600_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=HOUR_MS)

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from driven_group import at, refusal
-from driven_offsets import SETTINGS, DrivenOffsets, commit_request, compacted, orders_topics
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headwater.groups.events import Event, OffsetCommitted, PendingOffsetStored
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import at, refusal
+from tests.groups.driven_offsets import SETTINGS, DrivenOffsets, commit_request, compacted, orders_topics
 
 PARTITIONS = 2
 PRODUCERS = 3
 GROUPS = ("simple", "classic", "consumer")
 
-Place: TypeAlias = tuple[str, int]
+GroupPartition: TypeAlias = tuple[str, int]
 """A group, and a partition of the only topic."""
 
 groups = st.sampled_from(GROUPS)
@@ -43,29 +43,29 @@ class AllCommits:
     """Of each partition of each group, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self.places: dict[Place, list[Commit]] = {(g, p): [] for g in GROUPS for p in range(PARTITIONS)}
+        self.commits_of: dict[GroupPartition, list[Commit]] = {(g, p): [] for g in GROUPS for p in range(PARTITIONS)}
 
-    def add(self, place: Place, offset: int, producer: int | None = None) -> None:
+    def add(self, pair: GroupPartition, offset: int, producer: int | None = None) -> None:
         if producer is not None:
-            self.places[place] = [each for each in self.places[place] if each.producer != producer]
-        self.places[place].append(Commit(offset, producer))
+            self.commits_of[pair] = [each for each in self.commits_of[pair] if each.producer != producer]
+        self.commits_of[pair].append(Commit(offset, producer))
 
-    def settle(self, producer: int, is_commit: bool) -> None:
-        for place, commits in self.places.items():
+    def end_transaction(self, producer: int, is_commit: bool) -> None:
+        for pair, commits in self.commits_of.items():
             if is_commit:
                 for each in commits:
                     each.producer = None if each.producer == producer else each.producer
             else:
-                self.places[place] = [each for each in commits if each.producer != producer]
+                self.commits_of[pair] = [each for each in commits if each.producer != producer]
 
-    def counts(self, place: Place, settled: tuple[int, ...] = ()) -> int | None:
+    def counts(self, pair: GroupPartition, ended: tuple[int, ...] = ()) -> int | None:
         """What counts, if the transactions of these producers have committed, too."""
-        found = [each.offset for each in self.places[place] if each.producer is None or each.producer in settled]
+        found = [each.offset for each in self.commits_of[pair] if each.producer is None or each.producer in ended]
         return found[-1] if found else None
 
-    def waiting(self, place: Place) -> list[Commit]:
+    def waiting(self, pair: GroupPartition) -> list[Commit]:
         """Those that can still become what counts: everything behind it."""
-        commits = self.places[place]
+        commits = self.commits_of[pair]
         plain = [index for index, each in enumerate(commits) if each.producer is None]
         return commits[plain[-1] + 1 if plain else 0 :]
 
@@ -82,7 +82,7 @@ class Transactions(RuleBasedStateMachine):
         self.all = AllCommits()
         self.epochs = dict.fromkeys(range(1, PRODUCERS + 1), 0)
         self.torn: dict[int, bool] = {}
-        """Producers whose transaction was being settled when the broker crashed, and how it ended."""
+        """Producers whose transaction was being ended when the broker crashed, and how it ended."""
 
     # Commits
 
@@ -121,12 +121,12 @@ class Transactions(RuleBasedStateMachine):
     # Ends
 
     @rule(producer=producers, is_commit=st.booleans(), is_bumped=st.booleans())
-    def settle(self, producer: int, is_commit: bool, is_bumped: bool) -> None:
+    def end_transaction(self, producer: int, is_commit: bool, is_bumped: bool) -> None:
         if producer in self.torn:
             return
         self.epochs[producer] += is_bumped
-        self.driven.settle(producer, is_commit, self.epochs[producer])
-        self.all.settle(producer, is_commit)
+        self.driven.end_transaction(producer, is_commit, self.epochs[producer])
+        self.all.end_transaction(producer, is_commit)
 
     @rule(what=st.sampled_from(["offset", "group", "topic"]), group=groups, partition=partitions)
     def delete(self, what: str, group: str, partition: int) -> None:
@@ -137,12 +137,12 @@ class Transactions(RuleBasedStateMachine):
             self.all = AllCommits()
         elif self.exists("simple") and what == "group":
             self.driven.log += shard.delete_group("simple", "t").events
-            self.all.places |= {("simple", index): [] for index in range(PARTITIONS)}
+            self.all.commits_of |= {("simple", index): [] for index in range(PARTITIONS)}
         elif self.exists(group):
             effects = shard.delete_offsets(group, [("orders", partition)], "t")
             self.driven.log += effects.events
             if group == "simple":
-                self.all.places[group, partition] = []
+                self.all.commits_of[group, partition] = []
             else:
                 assert effects.events == [], "of a topic that the group reads"
 
@@ -156,18 +156,18 @@ class Transactions(RuleBasedStateMachine):
     def crash_while_settling(self, producer: int, is_commit: bool, cut: int, is_compacted: bool) -> None:
         if producer in self.torn:
             return
-        effects = self.driven.shard.settle(producer, self.epochs[producer], is_commit, "t")
+        effects = self.driven.shard.end_transaction(producer, self.epochs[producer], is_commit, "t")
         self.driven.log += torn(effects.events, cut)
         self.restart(is_compacted)
         self.torn[producer] = is_commit
 
     @precondition(lambda self: self.torn)
     @rule(producer=producers)
-    def settle_again(self, producer: int) -> None:
+    def end_transaction_again(self, producer: int) -> None:
         if producer in self.torn:
             is_commit = self.torn.pop(producer)
-            self.driven.settle(producer, is_commit, self.epochs[producer])
-            self.all.settle(producer, is_commit)
+            self.driven.end_transaction(producer, is_commit, self.epochs[producer])
+            self.all.end_transaction(producer, is_commit)
 
     @rule(group=groups, where=st.sets(partitions, min_size=1), offset=offsets, cut=cuts, is_compacted=st.booleans())
     def crash_while_committing(self, group: str, where: set[int], offset: int, cut: int, is_compacted: bool) -> None:
@@ -176,9 +176,9 @@ class Transactions(RuleBasedStateMachine):
         events = torn(self.driven.shard.commit(group, request, "t", at(0)).events, cut)
         self.driven.log += events
         self.restart(is_compacted)
-        for place in ((event.group_id, event.partition) for event in events if isinstance(event, OffsetCommitted)):
-            left = {each.producer_id for each in self.pending().get((place[0], ("orders", place[1])), ())}
-            commits, waiting = self.all.places[place], self.all.waiting(place)
+        for pair in ((event.group_id, event.partition) for event in events if isinstance(event, OffsetCommitted)):
+            left = {each.producer_id for each in self.pending().get((pair[0], ("orders", pair[1])), ())}
+            commits, waiting = self.all.commits_of[pair], self.all.waiting(pair)
             behind = [each for each in waiting if each.producer in left]
             commits.insert(commits.index(behind[0]) if behind else len(commits), Commit(offset))
 
@@ -205,26 +205,26 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def the_last_commit_that_was_not_refused_counts(self) -> None:
-        """While a crash has left a settlement half done, its partitions may each be before or behind it."""
+        """While a crash has left the end of a transaction half done, its partitions may each be before or behind it."""
         half_done = [producer for producer, is_commit in self.torn.items() if is_commit]
-        for place in self.all.places:
-            group, partition = place
+        for pair in self.all.commits_of:
+            group, partition = pair
             possible = {
-                self.all.counts(place, settled)
+                self.all.counts(pair, ended)
                 for count in range(len(half_done) + 1)
-                for settled in combinations(half_done, count)
+                for ended in combinations(half_done, count)
             }
             assert self.driven.offset("orders", partition, group) in possible
 
     @invariant()
     def an_offset_is_pending_while_an_end_may_change_it(self) -> None:
-        for place in self.all.places:
-            group, partition = place
-            waiting = {each.producer for each in self.all.waiting(place)}
+        for pair in self.all.commits_of:
+            group, partition = pair
+            waiting = {each.producer for each in self.all.waiting(pair)}
             if not waiting & self.torn.keys():
                 assert self.driven.is_pending("orders", partition, group) == bool(waiting)
                 found = self.pending().get((group, ("orders", partition)), ())
-                assert [each.producer_id for each in found] == [each.producer for each in self.all.waiting(place)]
+                assert [each.producer_id for each in found] == [each.producer for each in self.all.waiting(pair)]
 
     @invariant()
     def a_replay_of_the_log_or_of_its_compacted_form_gives_the_durable_state(self) -> None:
@@ -236,10 +236,10 @@ class Transactions(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When all transactions have ended, nothing is pending, and every end was the right one."""
         for producer in self.epochs:
-            self.settle_again(producer)
-            self.settle(producer, True, True)
+            self.end_transaction_again(producer)
+            self.end_transaction(producer, True, True)
         assert self.pending() == {}
-        for group, partition in self.all.places:
+        for group, partition in self.all.commits_of:
             assert self.driven.offset("orders", partition, group) == self.all.counts((group, partition))
 
 

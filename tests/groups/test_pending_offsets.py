@@ -1,8 +1,6 @@
 """Offsets inside transactions: what is seen of them when, which of several commits wins, and what ends them."""
 
 import pytest
-from driven_group import NO_DELAY, at, join_request, refusal
-from driven_offsets import HOUR_MS, SETTINGS, DrivenOffsets, answer, commit_request, compacted, orders_topics
 
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.events import (
@@ -16,6 +14,16 @@ from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, LeaveRequest, OffsetToCommit
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import NO_DELAY, at, join_request, refusal
+from tests.groups.driven_offsets import (
+    HOUR_MS,
+    SETTINGS,
+    DrivenOffsets,
+    answer,
+    commit_request,
+    compacted,
+    orders_topics,
+)
 
 FIRST, SECOND, THIRD = 1, 2, 3
 OK = [ErrorCode.NONE]
@@ -30,7 +38,7 @@ def test_an_offset_in_a_transaction_is_seen_when_the_transaction_commits() -> No
     assert group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 8)) == [ErrorCode.NONE, ErrorCode.NONE]
     assert (group.offset("orders", 0), group.offset("orders", 1)) == (5, None)
     assert group.is_pending("orders", 0) and group.is_pending("orders", 1)
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert (group.offset("orders", 0), group.offset("orders", 1)) == (7, 8)
     assert not group.is_pending("orders", 0) and not group.is_pending("orders", 1)
 
@@ -39,16 +47,16 @@ def test_an_offset_in_a_transaction_vanishes_when_the_transaction_aborts() -> No
     group = DrivenOffsets()
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 8))
-    group.settle(FIRST, is_commit=False)
+    group.end_transaction(FIRST, is_commit=False)
     assert (group.offset("orders", 0), group.offset("orders", 1)) == (5, None)
     assert not group.is_pending("orders", 0) and not group.is_pending("orders", 1)
 
 
-def test_the_end_of_a_transaction_settles_all_groups_of_the_shard() -> None:
+def test_the_end_of_a_transaction_counts_for_all_groups_of_the_shard() -> None:
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7))
     group.pend(FIRST, ("orders", 0, 9), group_id="h")
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert (group.offset("orders", 0), group.offset("orders", 0, "h")) == (7, 9)
 
 
@@ -56,23 +64,23 @@ def test_transactions_of_several_producers_end_independently() -> None:
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7))
     group.pend(SECOND, ("orders", 0, 8), ("orders", 2, 8))
-    group.settle(SECOND, is_commit=False)
+    group.end_transaction(SECOND, is_commit=False)
     assert [group.offset("orders", index) for index in range(3)] == [None, None, None]
     assert [group.is_pending("orders", index) for index in range(3)] == [True, True, False]
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert [group.offset("orders", index) for index in range(3)] == [7, 7, None]
 
 
-def test_an_offset_keeps_the_time_of_its_commit_when_it_is_settled() -> None:
+def test_an_offset_keeps_the_time_of_its_commit_when_its_transaction_ends() -> None:
     group = DrivenOffsets()
     request = commit_request(("orders", 0, 7))
     group.shard.commit_in_transaction("g", request, FIRST, 0, "t", at(1_000))
-    (settled, _) = group.settle(FIRST)
-    assert isinstance(settled, OffsetCommitted)
-    assert settled.committed.commit_timestamp_ms == at(1_000).wall_ms
+    (committed_event, _) = group.end_transaction(FIRST)
+    assert isinstance(committed_event, OffsetCommitted)
+    assert committed_event.committed.commit_timestamp_ms == at(1_000).wall_ms
 
 
-def test_all_offsets_include_those_of_which_nothing_is_settled() -> None:
+def test_all_offsets_include_those_that_are_pending_alone() -> None:
     group = DrivenOffsets()
     group.commit(("orders", 0, 5), ("orders", 1, 5))
     group.pend(FIRST, ("orders", 1, 7), ("orders", 2, 7))
@@ -92,7 +100,7 @@ def test_a_plain_commit_is_not_overwritten_by_a_transaction_that_committed_befor
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7))
     group.commit(("orders", 0, 5))
     assert not group.is_pending("orders", 0), "no end of the transaction can change it any more"
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert (group.offset("orders", 0), group.offset("orders", 1)) == (5, 7)
 
 
@@ -101,7 +109,7 @@ def test_a_plain_commit_is_overwritten_by_a_transaction_that_committed_after_it(
     group.pend(FIRST, ("orders", 0, 6))
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 7))
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert group.offset("orders", 0) == 7
 
 
@@ -111,7 +119,7 @@ def test_of_two_transactions_the_later_commit_wins_whichever_ends_first(order: t
     group.pend(FIRST, ("orders", 0, 9))
     group.pend(SECOND, ("orders", 0, 8))
     for producer_id in order:
-        group.settle(producer_id)
+        group.end_transaction(producer_id)
     assert group.offset("orders", 0) == 8
 
 
@@ -119,8 +127,8 @@ def test_an_earlier_commit_wins_if_the_later_one_is_aborted() -> None:
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 9))
     group.pend(SECOND, ("orders", 0, 8))
-    group.settle(SECOND, is_commit=False)
-    group.settle(FIRST)
+    group.end_transaction(SECOND, is_commit=False)
+    group.end_transaction(FIRST)
     assert group.offset("orders", 0) == 9
 
 
@@ -129,9 +137,9 @@ def test_a_transaction_that_commits_an_offset_again_stands_behind_the_others_aga
     group.pend(FIRST, ("orders", 0, 7))
     group.pend(SECOND, ("orders", 0, 8))
     group.pend(FIRST, ("orders", 0, 9))
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert group.offset("orders", 0) == 9 and not group.is_pending("orders", 0)
-    group.settle(SECOND)
+    group.end_transaction(SECOND)
     assert group.offset("orders", 0) == 9
 
 
@@ -142,10 +150,10 @@ def test_the_order_of_commits_outlives_compaction() -> None:
     group.pend(THIRD, ("orders", 0, 3))
     group.pend(SECOND, ("orders", 0, 4))
     group.restart(compacted(group.log))
-    group.settle(THIRD)
+    group.end_transaction(THIRD)
     assert group.offset("orders", 0) == 3
-    group.settle(SECOND)
-    group.settle(FIRST)
+    group.end_transaction(SECOND)
+    group.end_transaction(FIRST)
     assert group.offset("orders", 0) == 4
 
 
@@ -155,44 +163,44 @@ def test_the_order_of_commits_outlives_compaction() -> None:
 def test_the_end_of_a_transaction_can_be_told_again() -> None:
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7))
-    assert [type(event) for event in group.settle(FIRST)] == [OffsetCommitted, PendingOffsetDeleted]
-    assert group.settle(FIRST) == []
+    assert [type(event) for event in group.end_transaction(FIRST)] == [OffsetCommitted, PendingOffsetDeleted]
+    assert group.end_transaction(FIRST) == []
     group.commit(("orders", 0, 3))
-    assert group.settle(FIRST) == [] and group.offset("orders", 0) == 3
+    assert group.end_transaction(FIRST) == [] and group.offset("orders", 0) == 3
 
 
 def test_the_end_of_an_unknown_transaction_changes_nothing() -> None:
-    assert DrivenOffsets().settle(FIRST) == []
+    assert DrivenOffsets().end_transaction(FIRST) == []
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_settlement_that_a_crash_tore_apart_is_finished_by_repeating_it(is_commit: bool) -> None:
+def test_an_end_that_a_crash_tore_apart_is_finished_by_repeating_it(is_commit: bool) -> None:
     group = DrivenOffsets()
     group.commit(("orders", 0, 5))
     group.pend(FIRST, ("orders", 0, 6), ("orders", 1, 6))
     group.pend(SECOND, ("orders", 0, 7), ("orders", 1, 7), ("orders", 2, 7))
     group.pend(THIRD, ("orders", 1, 8))
     before = list(group.log)
-    events = group.settle(SECOND, is_commit)
+    events = group.end_transaction(SECOND, is_commit)
     expected = group.shard.durable_state()
     for count in range(len(events) + 1):
         group.restart(before + events[:count])
-        group.settle(SECOND, is_commit)
+        group.end_transaction(SECOND, is_commit)
         assert group.shard.durable_state() == expected
         assert group.replayed(compacted(group.log)).durable_state() == expected
 
 
-def test_an_older_transaction_that_commits_into_a_torn_settlement_does_not_win() -> None:
+def test_an_older_transaction_that_commits_into_a_torn_end_does_not_win() -> None:
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 6))
     group.pend(SECOND, ("orders", 0, 7))
     before = list(group.log)
-    events = group.settle(SECOND)
+    events = group.end_transaction(SECOND)
     for count in range(len(events) + 1):
         group.restart(before + events[:count])
-        group.settle(FIRST)
+        group.end_transaction(FIRST)
         assert group.offset("orders", 0) in (6, 7), "one of the two that have committed"
-        group.settle(SECOND)
+        group.end_transaction(SECOND)
         assert group.offset("orders", 0) == 7 and len(group.shard.durable_state()[2]) == 0
 
 
@@ -207,8 +215,8 @@ def test_a_plain_commit_that_a_crash_tore_apart_stands_before_the_transactions_t
     for count in range(len(events) + 1):
         group.restart(before + events[:count])
         counted = group.offset("orders", 0)
-        group.settle(SECOND)
-        group.settle(FIRST)
+        group.end_transaction(SECOND)
+        group.end_transaction(FIRST)
         found.append((counted, group.offset("orders", 0)))
     assert found == [(None, 7), (5, 7), (5, 7), (5, 5)]
 
@@ -216,14 +224,14 @@ def test_a_plain_commit_that_a_crash_tore_apart_stands_before_the_transactions_t
 def test_a_transaction_may_end_in_a_later_epoch_than_it_had() -> None:
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), epoch=4)
-    group.settle(FIRST, epoch=5)
+    group.end_transaction(FIRST, epoch=5)
     assert group.offset("orders", 0) == 7
 
 
 def test_an_end_in_an_earlier_epoch_than_what_is_pending_is_refused() -> None:
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), epoch=4)
-    assert refusal(lambda: group.settle(FIRST, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(lambda: group.end_transaction(FIRST, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert group.is_pending("orders", 0)
 
 
@@ -239,7 +247,7 @@ def test_what_an_earlier_epoch_left_behind_is_not_committed_with_a_later_one() -
     group = DrivenOffsets()
     group.pend(FIRST, ("orders", 0, 7), epoch=3)
     group.pend(FIRST, ("orders", 1, 8), epoch=4)
-    group.settle(FIRST, epoch=4)
+    group.end_transaction(FIRST, epoch=4)
     assert (group.offset("orders", 0), group.offset("orders", 1)) == (None, 8)
 
 
@@ -259,7 +267,7 @@ def test_the_number_of_pending_offsets_is_limited_and_room_comes_back_with_the_e
     group.pend(FIRST, ("orders", 0, 1))
     refused = refusal(lambda: group.pend(SECOND, ("orders", 0, 1), ("orders", 1, 1), group_id="h"))
     assert refused is ErrorCode.POLICY_VIOLATION and not group.is_pending("orders", 0, "h")
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert group.pend(SECOND, ("orders", 0, 1), ("orders", 1, 1), group_id="h") == OK * 2
 
 
@@ -300,7 +308,7 @@ def test_a_member_commits_in_its_generation() -> None:
     assert stale is ErrorCode.ILLEGAL_GENERATION
     unknown = refusal(lambda: group.pend(FIRST, ("orders", 0, 8), member_id="other", generation=1))
     assert unknown is ErrorCode.UNKNOWN_MEMBER_ID
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert group.offset("orders", 0) == 7
 
 
@@ -341,7 +349,7 @@ def test_a_member_of_the_new_protocol_commits_in_its_epoch() -> None:
     unknown = refusal(lambda: group.pend(FIRST, ("orders", 0, 8), member_id="other", generation=epoch))
     assert unknown is ErrorCode.UNKNOWN_MEMBER_ID
     assert group.pend(FIRST, ("orders", 1, 7)) == OK, "an old producer cannot say who reads"
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert (group.offset("orders", 0), group.offset("orders", 1)) == (7, 7)
 
 
@@ -355,7 +363,7 @@ def test_pending_offsets_stay_when_a_group_changes_its_protocol() -> None:
     group.classic_member()
     assert group.is_pending("orders", 0)
     group.restart(compacted(group.log))
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert group.offset("orders", 0) == 7
 
 
@@ -368,7 +376,7 @@ def test_a_group_that_only_has_pending_offsets_is_there() -> None:
     assert group.shard.group_ids() == ["g"]
     assert [(each.group_id, each.state) for each in group.shard.listed()] == [("g", GroupState.EMPTY)]
     assert group.shard.described("g").state is GroupState.EMPTY
-    group.settle(FIRST, is_commit=False)
+    group.end_transaction(FIRST, is_commit=False)
     assert group.shard.group_ids() == []
 
 
@@ -383,7 +391,7 @@ def test_a_deleted_group_takes_its_pending_offsets_along() -> None:
         PendingOffsetDeleted(FIRST, "g", "orders", 1),
     ]
     assert refusal(lambda: group.shard.delete_group("g", "t")) is ErrorCode.GROUP_ID_NOT_FOUND
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert (group.offset("orders", 0), group.offset("orders", 0, "h")) == (None, 9)
 
 
@@ -393,7 +401,7 @@ def test_a_deleted_offset_takes_the_pending_ones_of_its_partition_along() -> Non
     group.pend(FIRST, ("orders", 0, 7), ("orders", 1, 7), ("orders", 2, 7))
     effects = group.shard.delete_offsets("g", [("orders", 0), ("orders", 1)], "t")
     assert [each.error for each in answer(effects)] == OK * 2
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert [group.offset("orders", index) for index in range(3)] == [None, None, 7]
 
 
@@ -403,7 +411,7 @@ def test_a_deleted_topic_takes_its_pending_offsets_along() -> None:
     assert group.shard.offset_topics() == {"orders", "bills"}
     assert group.shard.forget_topic("orders").events == [PendingOffsetDeleted(FIRST, "g", "orders", 0)]
     assert group.shard.offset_topics() == {"bills"}
-    group.settle(FIRST)
+    group.end_transaction(FIRST)
     assert (group.offset("orders", 0), group.offset("bills", 0)) == (None, 7)
 
 
@@ -412,7 +420,7 @@ def test_where_a_transaction_is_open_no_offset_expires() -> None:
     group.commit(("orders", 0, 5), ("orders", 1, 5))
     group.pend(FIRST, ("orders", 0, 7))
     assert group.shard.expire("g", at(2 * HOUR_MS)).events == [OffsetDeleted("g", "orders", 1)]
-    group.settle(FIRST, is_commit=False)
+    group.end_transaction(FIRST, is_commit=False)
     assert group.shard.expire("g", at(2 * HOUR_MS)).events == [OffsetDeleted("g", "orders", 0)]
 
 
@@ -423,7 +431,7 @@ def test_an_empty_group_with_pending_offsets_does_not_expire() -> None:
     group.shard.leave("g", [LeaveRequest(member, None)], "t", at(0))
     assert group.shard.expire("g", at(9 * HOUR_MS)).events == []
     assert group.shard.described("g").generation > 1
-    group.settle(FIRST, is_commit=False)
+    group.end_transaction(FIRST, is_commit=False)
     assert len(group.shard.expire("g", at(9 * HOUR_MS)).events) == 1
     assert group.shard.group_ids() == []
 
@@ -434,7 +442,7 @@ def test_a_log_that_is_replayed_twice_ends_in_the_same_state() -> None:
     group.pend(SECOND, ("orders", 0, 8))
     group.commit(("orders", 1, 5))
     group.pend(THIRD, ("orders", 0, 9))
-    group.settle(SECOND)
+    group.end_transaction(SECOND)
     again = group.replayed(group.log + group.log)
     assert again.durable_state() == group.shard.durable_state()
 

@@ -1,8 +1,7 @@
-from driven_consumers import partitions
-
 from headwater.groups.assignment import Assignment
 from headwater.groups.consumer_events import CurrentStored, MemberState
 from headwater.groups.reconciliation import reconcile
+from tests.groups.driven_consumers import partitions
 
 ALL_FREE = lambda topic_id, index: True  # noqa: E731
 NONE_FREE = lambda topic_id, index: False  # noqa: E731

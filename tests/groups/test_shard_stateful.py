@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from driven_group import at, join_request
-from driven_offsets import compacted
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -17,6 +15,8 @@ from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.topics import TopicTable
 from headwater.model.errors import ErrorCode, RequestError
+from tests.groups.driven_group import at, join_request
+from tests.groups.driven_offsets import compacted
 
 PARTITIONS = 3
 CLIENTS = 4
@@ -172,8 +172,8 @@ class Groups(RuleBasedStateMachine):
         self.pending.append((producer, partition, offset))
 
     @rule(producer=producers, is_commit=st.booleans())
-    def settle(self, producer: int, is_commit: bool) -> None:
-        self.take(self.shard.settle(producer, 0, is_commit, self.token(self.clients[0])))
+    def end_transaction(self, producer: int, is_commit: bool) -> None:
+        self.take(self.shard.end_transaction(producer, 0, is_commit, self.token(self.clients[0])))
         for each in [each for each in self.pending if each[0] == producer]:
             if is_commit:
                 self.committed["orders", each[1]] = each[2]
@@ -195,7 +195,7 @@ class Groups(RuleBasedStateMachine):
         for _ in range(rounds):
             for index in sorted(active):
                 client = self.clients[index]
-                if client.waiting is None and not self.is_settled(client):
+                if client.waiting is None and not self.is_stable(client):
                     self.join(index, 12_000, 9_000)
                     if client.waiting is None and client.joined is None:
                         self.join(index, 12_000, 9_000)
@@ -204,7 +204,7 @@ class Groups(RuleBasedStateMachine):
                 if self.clients[index].waiting is None:
                     self.sync(index)
 
-    def is_settled(self, client: Client) -> bool:
+    def is_stable(self, client: Client) -> bool:
         try:
             heard = self.shard.heartbeat("g", client.member_id, client.instance_id, client.generation, at(self.now_ms))
         except RequestError:
@@ -270,7 +270,7 @@ class Groups(RuleBasedStateMachine):
             assert self.shard.next_deadline_ms() is not None
 
     @invariant()
-    def a_settled_group_has_the_members_that_are_stored(self) -> None:
+    def a_stable_group_has_the_members_that_are_stored(self) -> None:
         described = self.shard.described("g")
         stored = self.shard.durable_state()[0].get("g")
         if described.state.value in ("Stable", "Empty") and stored is not None:

@@ -60,7 +60,7 @@ class Shared:
         return Moment(1_700_000_000_000 + self.now_ms, self.now_ms)
 
 
-def refused(code: ErrorCode) -> "pytest.RaisesContext[RequestError]":
+def refused(code: ErrorCode) -> "pytest.RaisesExc[RequestError]":
     return pytest.raises(RequestError, check=lambda error: error.code is code)
 
 
@@ -150,7 +150,7 @@ def test_leaving_gives_the_partitions_to_those_who_stay() -> None:
     group.join("b")
     assert group.beat("b", LEAVE_EPOCH).epoch == LEAVE_EPOCH
     assert group.shard.share.take_departed() == [("g", "b")]
-    assert group.beat("a", 1).assignment == {("t", 0), ("t", 1)}
+    assert group.beat("a", 1).assignment == frozenset({("t", 0), ("t", 1)})
 
 
 def test_a_silent_member_is_removed() -> None:
@@ -161,7 +161,7 @@ def test_a_silent_member_is_removed() -> None:
     group.beat("b", 2)
     group.tick(1)
     assert group.shard.share.take_departed() == [("g", "a")]
-    assert group.beat("b", 2).assignment == {("t", 0), ("t", 1)}
+    assert group.beat("b", 2).assignment == frozenset({("t", 0), ("t", 1)})
     group.tick(10_000)
     share = group.shard.share.get("g")
     assert share is not None and share.state is GroupState.EMPTY
@@ -199,7 +199,7 @@ def test_a_topic_that_grows_is_assigned_anew() -> None:
     group.topics["t"] = (uuid.UUID(int=1), 3)
     answer = group.beat("a", 1)
     assert answer.epoch == 2
-    assert answer.assignment == {("t", 0), ("t", 1), ("t", 2)}
+    assert answer.assignment == frozenset({("t", 0), ("t", 1), ("t", 2)})
 
 
 def test_a_restart_keeps_members_and_epochs() -> None:

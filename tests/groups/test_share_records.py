@@ -2,9 +2,9 @@
 
 import pytest
 
-from headwater.groups.byte_reader import Malformed
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import ShareEvent, ShareGroupStored, ShareMemberStored
+from headwater.records.byte_reader import MalformedBytes
 
 GROUP = ShareGroupStored("g", 7)
 MEMBER = ShareMemberStored("g", "m", "rack", "client", "/host", ("a", "b"))
@@ -35,7 +35,7 @@ def test_cut_off_bytes_are_refused(event: ShareEvent) -> None:
     assert value is not None
     for end in range(len(value)):
         if end != len(b"\0\0\0\0\0\7"):  # a group of an older version
-            with pytest.raises(Malformed):
+            with pytest.raises(MalformedBytes):
                 decode(key, value[:end])
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedBytes):
         decode(key, value + b"\0")

@@ -1,11 +1,10 @@
 """KIP-345: a static member's place in the group outlives its process."""
 
-from driven_group import DrivenGroup, protocols, refusal
-
 from headwater.groups.departures import DepartureReason
 from headwater.groups.events import GroupStored
 from headwater.groups.rebalance import GroupState
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import DrivenGroup, protocols, refusal
 
 
 def test_a_static_member_needs_no_id_of_its_own_to_join() -> None:

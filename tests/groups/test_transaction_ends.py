@@ -1,8 +1,8 @@
 import pytest
-from driven_group import refusal
 
 from headwater.groups.transaction_ends import MAX_COORDINATORS, TransactionEnds
 from headwater.model.errors import ErrorCode
+from tests.groups.driven_group import refusal
 
 PRODUCER, OTHER = 1, 2
 

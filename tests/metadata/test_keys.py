@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from headwater.metadata import keys
-from headwater.model.cluster import Controller, Node, NodeStore, Reassignment, Role, StoreRecord, StoreState, Topic
+from headwater.model.cluster import (
+    ControllerRecord,
+    Node,
+    NodeStore,
+    Reassignment,
+    Role,
+    StoreRecord,
+    StoreState,
+    TopicRecord,
+)
 from headwater.model.ids import SegmentId, StoreId
 from headwater.model.segments import Head, OpenSegment, SealedSegment
 
@@ -14,14 +23,14 @@ A, B = StoreId("a" * 32), StoreId("b" * 32)
 SEGMENT = SegmentId("1" * 32)
 
 VALUES: list[tuple[keys.Value, Callable[[bytes], Any]]] = [
-    (keys.Cluster("c"), keys.decode_cluster),
-    (Topic(uuid.UUID(int=7), "t", 3, 2, {"retention.ms": "1"}), keys.decode_topic),
+    (keys.ClusterRecord("c"), keys.decode_cluster),
+    (TopicRecord(uuid.UUID(int=7), "t", 3, 2, {"retention.ms": "1"}), keys.decode_topic),
     (Head(1, 2, 3, OpenSegment(SEGMENT, 3, 2, 4, (A, B))), keys.decode_head),
     (Head(-1, 0, 0, None), keys.decode_head),
     (SealedSegment(SEGMENT, 0, 9, 1, 0, (A,), 10, 11, None, True, ((0, 0),), (B,)), keys.decode_sealed),
     (Node(1, 5, "h", 1, "p", 2, "r", (Role.BROKER,), (NodeStore(A, 1, 2, True),), True), keys.decode_node),
     (StoreRecord(A, 1, StoreState.DRAINING), keys.decode_store),
-    (Controller(4, 1), keys.decode_controller),
+    (ControllerRecord(4, 1), keys.decode_controller),
     (Reassignment((3, 1, 2), True), keys.decode_reassignment),
 ]
 

@@ -8,12 +8,10 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from tests.storage.storage_samples import SMALL, segment
-
 from headwater.model.ids import StoreId
-from headwater.model.replica import Durability, ReplicaState, SegmentFacts
+from headwater.model.replica import Durability, ReplicaState, SegmentDescription
 from headwater.peers.channel import ChannelOptions
-from headwater.peers.messages import Address, Donor
+from headwater.peers.messages import Donor, PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import LIMITS, StoreServer
 from headwater.storage.files import Files
@@ -21,6 +19,7 @@ from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.transport.server import ServerLimits
+from tests.storage.storage_samples import SMALL, segment
 
 SECRET = b"the secret of the cluster in tests"
 THREADED = dataclasses.replace(SMALL, runs_inline=False)
@@ -54,7 +53,7 @@ class Counting:
 class Node:
     """A store and its server."""
 
-    def __init__(self, store: SegmentStore, server: StoreServer, address: Address, traffic: Counting) -> None:
+    def __init__(self, store: SegmentStore, server: StoreServer, address: PeerAddress, traffic: Counting) -> None:
         self.store = store
         self.server = server
         self.address = address
@@ -96,19 +95,19 @@ async def node(
     store = await SegmentStore.open(Path("/data"), files=files or MemoryFiles(), options=options)
     traffic = Counting()
     server = StoreServer(store, SECRET, traffic, limits=limits, donor_options=donor_options)
-    served = Node(store, server, Address(*await server.listen("127.0.0.1", 0)), traffic)
+    served = Node(store, server, PeerAddress(*await server.listen("127.0.0.1", 0)), traffic)
     try:
         yield served
     finally:
         await served.close()
 
 
-async def facts_of(store: SegmentStore, number: int = 1) -> SegmentFacts:
+async def description_of(store: SegmentStore, number: int = 1) -> SegmentDescription:
     """Of a segment that is sealed here."""
     state = store.replica(segment(number))
     assert state is not None
     sealed = await store.seal(segment(number), state.end)
-    return SegmentFacts(
+    return SegmentDescription(
         segment(number), state.partition, state.base, state.end, state.epoch, state.header, Durability.SYNC,
         sealed.crc32c, sealed.size_bytes,
     )  # fmt: skip
@@ -123,7 +122,7 @@ def here(store: SegmentStore, number: int = 1) -> ReplicaState:
 class RawPeer:
     """A connection that says what a test wants it to say."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PeerAddress) -> None:
         self._socket = socket.create_connection(address, timeout=10)
 
     def send(self, frame: bytes) -> None:

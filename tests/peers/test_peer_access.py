@@ -9,8 +9,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from peer_nodes import MIB, SECRET, Node, RawPeer, in_thread, node
-from tests.storage.storage_samples import batch, create, fill, run, segment
 
 from headwater.model.replica import StoreUnreachable
 from headwater.peers import messages
@@ -19,6 +17,8 @@ from headwater.peers.messages import Call
 from headwater.peers.store_server import LIMITS, StoreServer
 from headwater.transport.server import ServerLimits
 from headwater.wire.codec import Cursor
+from tests.peers.peer_nodes import MIB, SECRET, Node, RawPeer, in_thread, node
+from tests.storage.storage_samples import batch, create, fill, run, segment
 
 REPLY = messages.REPLY_BYTES
 
@@ -107,7 +107,7 @@ def test_a_caller_notices_a_store_that_does_not_know_the_secret() -> None:
 
         impostor = await asyncio.start_server(pretend, "127.0.0.1", 0)
         async with node() as served:
-            served.address = messages.Address(*impostor.sockets[0].getsockname())
+            served.address = messages.PeerAddress(*impostor.sockets[0].getsockname())
             with pytest.raises(StoreUnreachable, match="does not know the secret"):
                 await served.remote().append(segment(1), 0, 1, 0, [batch(0)])
         impostor.close()

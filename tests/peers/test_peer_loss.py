@@ -12,18 +12,18 @@ from pathlib import Path
 
 import psutil
 import pytest
-from peer_nodes import MIB, QUICK, ROOMY, SECRET, THREADED, node
-from tests.storage.storage_samples import batch, create, fill, read_all, run, segment
 
 from headwater.model.ids import StoreId
 from headwater.model.replica import Durability, StoreUnreachable
 from headwater.peers import channel
 from headwater.peers.channel import ChannelOptions
-from headwater.peers.messages import Address
+from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import MAX_READS
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
+from tests.peers.peer_nodes import MIB, QUICK, ROOMY, SECRET, THREADED, node
+from tests.storage.storage_samples import batch, create, fill, read_all, run, segment
 
 PATIENT_S = 60.0
 """Longer than anything here takes: whoever waits so long has not been told."""
@@ -32,7 +32,7 @@ PATIENT_S = 60.0
 class Proxy:
     """Stands between a caller and a store, and lets through as much as a test wants."""
 
-    def __init__(self, target: Address) -> None:
+    def __init__(self, target: PeerAddress) -> None:
         self._target = target
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -42,9 +42,9 @@ class Proxy:
         self.upstream_limit: int | None = None
         """Bytes that still go to the store; then the connection is cut."""
 
-    async def start(self) -> Address:
+    async def start(self) -> PeerAddress:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=64 * 1024)
-        return Address(*self._server.sockets[0].getsockname())
+        return PeerAddress(*self._server.sockets[0].getsockname())
 
     async def close(self) -> None:
         assert self._server is not None
@@ -90,7 +90,7 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxied(target: Address) -> AsyncIterator[tuple[Proxy, Address]]:
+async def proxied(target: PeerAddress) -> AsyncIterator[tuple[Proxy, PeerAddress]]:
     proxy = Proxy(target)
     address = await proxy.start()
     try:
@@ -163,7 +163,7 @@ def test_nobody_at_the_address_is_told_at_once_and_later_calls_try_again() -> No
     async def main() -> None:
         async with node() as served:
             free = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-            address = Address(*free.sockets[0].getsockname())
+            address = PeerAddress(*free.sockets[0].getsockname())
             free.close()
             await free.wait_closed()
             lost: list[StoreId] = []
@@ -182,7 +182,7 @@ def test_nobody_at_the_address_is_told_at_once_and_later_calls_try_again() -> No
                 await remote.ping()
             assert lost == [], "what never was cannot be lost"
             with pytest.raises(StoreUnreachable):
-                await RemoteStore(served.store.store_id, Address("no.such.host.invalid", 1), SECRET).ping()
+                await RemoteStore(served.store.store_id, PeerAddress("no.such.host.invalid", 1), SECRET).ping()
 
     run(main())
 
@@ -197,7 +197,7 @@ def test_an_address_that_does_not_answer_costs_the_time_to_connect() -> None:
             gone.set()
 
         silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-        address = Address(*silent.sockets[0].getsockname())
+        address = PeerAddress(*silent.sockets[0].getsockname())
         remote = RemoteStore(StoreId("0" * 32), address, SECRET, options=ChannelOptions(connect_timeout_s=0.2))
         async with asyncio.timeout(PATIENT_S):
             with pytest.raises(StoreUnreachable, match=r"within 0\.2 s"):
@@ -377,7 +377,7 @@ def test_a_store_that_answers_nonsense_is_left() -> None:
         ]
         server = await asyncio.start_server(babble, "127.0.0.1", 0)
         for _ in range(5):
-            remote = RemoteStore(store_id, Address(*server.sockets[0].getsockname()), SECRET, options=QUICK)
+            remote = RemoteStore(store_id, PeerAddress(*server.sockets[0].getsockname()), SECRET, options=QUICK)
             with pytest.raises(StoreUnreachable):
                 await remote.ping()
             remote.close()
@@ -420,7 +420,7 @@ def test_a_killed_store_is_noticed_at_once_and_has_what_it_acknowledged(tmp_path
             assert process.stdout is not None
             store_id, host, port = (await process.stdout.readline()).decode().split()
             lost: asyncio.Queue[StoreId] = asyncio.Queue()
-            address = Address(host, int(port))
+            address = PeerAddress(host, int(port))
             remote = RemoteStore(StoreId(store_id), address, SECRET, options=QUICK, on_lost=lost.put_nowait)
             name = await create(remote, round_number + 1)
             acked = 0

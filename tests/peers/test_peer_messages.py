@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.ids import SegmentId, StoreId
-from headwater.model.replica import Durability, ReplicaState, SealedReplica, SegmentFacts, StoreError
+from headwater.model.replica import Durability, ReplicaState, SealedReplica, SegmentDescription, StoreError
 from headwater.peers import messages
 from headwater.peers.handshake import NONCE_BYTES, CallerSide, NoCommonVersion, StoreSide
-from headwater.peers.messages import ERRORS, REPLY_BYTES, Address, Call, Create, Donor
+from headwater.peers.messages import ERRORS, REPLY_BYTES, Call, CreateCall, Donor, PeerAddress
 from headwater.wire.codec import Cursor, MalformedRequest
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -49,15 +49,15 @@ def test_an_append_is_what_it_was(
     assert append.batches.obj is frame, "a view, not a copy"
 
 
-@given(st.builds(Create, IDS, TEXTS, INT64, INT32, st.binary(max_size=100), st.sampled_from(Durability)))
-def test_a_create_is_what_it_was(create: Create) -> None:
+@given(st.builds(CreateCall, IDS, TEXTS, INT64, INT32, st.binary(max_size=100), st.sampled_from(Durability)))
+def test_a_create_is_what_it_was(create: CreateCall) -> None:
     frame = framed(Call.CREATE, messages.create_body(create))
     assert messages.read_create(messages.body_of(frame)) == create
 
 
 @given(
     st.builds(
-        SegmentFacts,
+        SegmentDescription,
         IDS,
         TEXTS,
         INT64,
@@ -69,13 +69,13 @@ def test_a_create_is_what_it_was(create: Create) -> None:
         UINT64,
     ),
     st.lists(
-        st.builds(Donor, IDS.map(StoreId), st.builds(Address, TEXTS, st.integers(0, 65535))),
+        st.builds(Donor, IDS.map(StoreId), st.builds(PeerAddress, TEXTS, st.integers(0, 65535))),
         max_size=messages.MAX_DONORS,
     ),
 )
-def test_a_copy_is_what_it_was(facts: SegmentFacts, donors: list[Donor]) -> None:
-    frame = framed(Call.COPY, messages.copy_body(facts, donors))
-    assert messages.read_copy(messages.body_of(frame)) == (facts, donors)
+def test_a_copy_is_what_it_was(description: SegmentDescription, donors: list[Donor]) -> None:
+    frame = framed(Call.COPY, messages.copy_body(description, donors))
+    assert messages.read_copy(messages.body_of(frame)) == (description, donors)
 
 
 @given(IDS, INT64, INT64, UINT32)

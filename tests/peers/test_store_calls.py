@@ -5,11 +5,9 @@ import dataclasses
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
-from peer_nodes import MIB, ROOMY, THREADED, node
-from tests.storage.storage_samples import bases, batch, create, fill, run, segment
 
 from headwater.model.replica import (
     AppendTooLarge,
@@ -26,6 +24,8 @@ from headwater.model.replica import (
 )
 from headwater.storage.options import StoreOptions
 from headwater.testing.fakes.files import MemoryFiles
+from tests.peers.peer_nodes import MIB, ROOMY, THREADED, node
+from tests.storage.storage_samples import bases, batch, create, fill, run, segment
 
 Scenario: TypeAlias = Callable[[Store, MemoryFiles], Awaitable[None]]
 EVERYWHERE = pytest.mark.parametrize("is_remote", [False, True], ids=["local", "remote"])
@@ -186,7 +186,7 @@ def test_appends_need_not_wait_for_each_other_and_keep_their_order(is_remote: bo
 def test_an_append_may_follow_its_create_and_a_fence_its_appends_at_once(is_remote: bool) -> None:
     async def scenario(store: Store, _: MemoryFiles) -> None:
         name = segment(1)
-        calls = [asyncio.ensure_future(create(store))]
+        calls: list[asyncio.Future[Any]] = [asyncio.ensure_future(create(store))]
         calls += [asyncio.ensure_future(store.append(name, n, n + 1, 0, [batch(n)])) for n in range(20)]
         fence = asyncio.ensure_future(store.fence(name))
         late = asyncio.ensure_future(store.append(name, 20, 21, 0, [batch(20)]))

@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from peer_nodes import QUICK, SECRET, node
-from tests.storage.storage_samples import batch, create, run, segment
 
 from headwater.model.ids import StoreId
 from headwater.model.replica import StoreUnreachable, WrongStore
-from headwater.peers.messages import Address
+from headwater.peers.messages import PeerAddress
 from headwater.peers.store_directory import StoreDirectory
+from tests.peers.peer_nodes import QUICK, SECRET, node
+from tests.storage.storage_samples import batch, create, run, segment
 
 UNKNOWN = StoreId("ab" * 16)
 
@@ -36,7 +36,7 @@ def test_a_new_address_closes_the_old_connection_and_is_used_from_then_on() -> N
         lost: list[StoreId] = []
         async with node() as old, node() as new:
             store_id = old.store.store_id
-            addresses: dict[StoreId, Address] = {store_id: old.address}
+            addresses: dict[StoreId, PeerAddress] = {store_id: old.address}
             directory = StoreDirectory(None, addresses.get, SECRET, options=QUICK, on_lost=lost.append)
             before = directory.store(store_id)
             await create(before)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 
 class Totals(StatefulProcessor):

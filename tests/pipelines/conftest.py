@@ -27,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         options = f"-Dderby.stream.error.file={scratch / 'derby.log'} -XX:TieredStopAtLevel=1"
         settings = spark_settings(nobody, "local[2]", {"spark.driver.extraJavaOptions": options})
         try:
-            with spark_session(settings, Path(__file__).parent) as (session, _):
+            with spark_session(settings, Path(__file__).parents[2]) as (session, _):
                 yield session
         except NoJava as error:
             pytest.skip(str(error))

@@ -15,7 +15,7 @@ WAIT_S = 200
 def main(jars: str, bootstrap: str, from_: str, to_by_batch: str, to_by_stream: str, scratch: str) -> None:
     nobody = Pipeline("connector", Path(scratch) / "connector.toml", Settings(), (), (), ())
     extra = {"spark.jars": jars, "spark.sql.warehouse.dir": f"{scratch}/warehouse"}
-    with spark_session(spark_settings(nobody, "local[2]", extra), Path(__file__).parent) as (spark, _):
+    with spark_session(spark_settings(nobody, "local[2]", extra), Path(__file__).parents[2]) as (spark, _):
         broker = {"kafka.bootstrap.servers": bootstrap}
         read = {**broker, "subscribe": from_, "startingOffsets": "earliest", "includeHeaders": "true"}
         batch = spark.read.format("kafka").options(**read).load().select("key", "value", "headers")

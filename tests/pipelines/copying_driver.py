@@ -5,15 +5,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starting import patiently
-
 from headwater.pipelines import register
 from headwater.pipelines.run.session import spark_session, spark_settings
 from headwater.pipelines.spec.pipeline import Pipeline, Settings
+from tests.pipelines.starting import patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_AT_ONCE = "50"
 
@@ -31,7 +30,7 @@ def main(bootstrap: str, from_: str, to: str, checkpoint: str) -> None:
     scratch = Path(tempfile.mkdtemp())
     nobody = Pipeline("copy", scratch / "copy.toml", Settings(), (), (), ())
     settings = spark_settings(nobody, "local[2]", {"spark.sql.warehouse.dir": str(scratch / "warehouse")})
-    with spark_session(settings, Path(__file__).parent) as (spark, _):
+    with spark_session(settings, Path(__file__).parents[2]) as (spark, _):
         register(spark)
         copy(spark, bootstrap, from_, to, checkpoint).awaitTermination()
 

@@ -1,15 +1,15 @@
 """A pipeline that runs beside its test, in a thread of its own, until the test is done with it."""
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from headwater.pipelines.run.progress import QueryProgress, Status
+from headwater.pipelines.run.progress import QueryProgress, RunStatus
 from headwater.pipelines.run.runner import Runner, RunOptions
 from headwater.pipelines.spec.check import load
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ class RunningPipeline:
         assert not self._thread.is_alive(), "the pipeline stops when it is asked to"
 
     @property
-    def status(self) -> Status:
+    def status(self) -> RunStatus:
         return self._runner.status
 
     def query(self, name: str) -> QueryProgress:
@@ -58,11 +58,13 @@ class RunningPipeline:
         return [f"{name}: {message}" for name, message in told if message.startswith("Initializing")]
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
-        until_s = time.monotonic() + WAIT_S
-        while not is_so():
+        def look() -> bool:
+            if is_so():
+                return True
             assert self._error is None, f"{what}; but it failed: {self._error}"
-            assert time.monotonic() < until_s, f"in time {what}; the status is {self.status}"
-            time.sleep(0.05)
+            return False
+
+        eventually(look, lambda: f"{what}; the status is {self.status}", patience_s=WAIT_S)
 
     def failure(self) -> Exception:
         """With which the pipeline ends by itself."""

@@ -19,13 +19,13 @@ from pyspark.sql.datasource import (
     Not,
 )
 from pyspark.sql.types import StringType, StructType
-from topics import Topics, judged_topics, numbered, values_of
 
 from headwater.pipelines.data_source import HeadwaterDataSource
 from headwater.pipelines.errors import BrokerUnreachable, DataLost, InvalidColumns, InvalidOption, UnknownTopic
 from headwater.pipelines.source.batch_reader import FilteringBatchReader
 from headwater.pipelines.source.columns import whole_schema
 from headwater.pipelines.source.options import source_options
+from tests.pipelines.topics import Topics, judged_topics, numbered, values_of
 
 
 @pytest.fixture

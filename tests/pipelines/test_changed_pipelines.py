@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from reading_back import read_back, values_in
-from topics import Topics
 
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.run.progress import State
 from headwater.pipelines.run.runner import Runner, RunOptions
 from headwater.pipelines.spec.check import load
 from headwater.testing import Broker
+from tests.pipelines.reading_back import read_back, values_in
+from tests.pipelines.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

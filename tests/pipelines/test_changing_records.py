@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from reading_back import read_back
-from running import RunningPipeline
-from topics import Topics
 
 from headwater.testing import Broker
+from tests.pipelines.reading_back import read_back
+from tests.pipelines.running import RunningPipeline
+from tests.pipelines.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from reading_back import values_in
-from running import RunningPipeline
-from topics import Topics, numbered
 
 from headwater.pipelines.jvm.cache import cache_directory
 from headwater.testing import Broker
+from tests.pipelines.reading_back import values_in
+from tests.pipelines.running import RunningPipeline
+from tests.pipelines.topics import Topics, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

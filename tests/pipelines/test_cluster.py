@@ -9,19 +9,28 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from scripted_cluster import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, Log, Misdeed, ScriptedCluster, running
 
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client import cluster as cluster_module
 from headwater.pipelines.client import connection as connection_module
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster, shared_cluster
+from headwater.pipelines.client.cluster import EARLIEST, LATEST, ClusterClient, shared_cluster
 from headwater.pipelines.client.config import ClientConfig, client_config
-from headwater.pipelines.client.long_poll import News
+from headwater.pipelines.client.long_poll import LongPoll
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption, RequestRefused, UnknownTopic
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.wire.codec import Message
+from tests.pipelines.scripted_cluster import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    Log,
+    Misdeed,
+    ScriptedCluster,
+    running,
+)
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -40,8 +49,8 @@ def config(bootstrap: str, **more: str) -> ClientConfig:
     return client_config({"bootstrap.servers": bootstrap, **more})
 
 
-def connected(scripted: ScriptedCluster, **more: str) -> Cluster:
-    return Cluster(config(scripted.bootstrap, **more))
+def connected(scripted: ScriptedCluster, **more: str) -> ClusterClient:
+    return ClusterClient(config(scripted.bootstrap, **more))
 
 
 def fail_with(code: int) -> Misdeed:
@@ -112,13 +121,13 @@ def test_nobody_there_is_told_soon_and_with_the_address(monkeypatch: pytest.Monk
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(BrokerUnreachable, match=rf"127\.0\.0\.1:{port}.*Connection refused.*bootstrap\.servers right"):
-        Cluster(config(f"127.0.0.1:{port}")).reach()
+        ClusterClient(config(f"127.0.0.1:{port}")).reach()
 
 
 def test_the_second_address_is_tried_when_the_first_is_dead(brokers: ScriptedCluster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = taken.getsockname()[1]
-    cluster = Cluster(config(f"127.0.0.1:{dead},{brokers.bootstrap}"))
+    cluster = ClusterClient(config(f"127.0.0.1:{dead},{brokers.bootstrap}"))
     cluster.reach()
     assert cluster.list_offsets({T0: LATEST}) == {T0: 10}
 
@@ -219,13 +228,13 @@ def test_pem_files_that_are_not_there_are_told_with_their_names(brokers: Scripte
         connected(brokers, **missing).topics()
 
 
-# News
+# LongPoll
 
 
 def test_news_of_any_broker_end_the_wait(brokers: ScriptedCluster) -> None:
     cluster = connected(brokers)
     cluster.topics(["t"])
-    news = News(cluster)
+    news = LongPoll(cluster)
     for log in brokers.topics["t"].values():
         log.end = None
     ends = {T0: 0, T1: 0}
@@ -239,7 +248,7 @@ def test_news_of_any_broker_end_the_wait(brokers: ScriptedCluster) -> None:
 def test_without_news_the_wait_takes_its_time(brokers: ScriptedCluster) -> None:
     cluster = connected(brokers)
     cluster.topics(["t"])
-    news = News(cluster)
+    news = LongPoll(cluster)
     began_s = time.monotonic()
     for _ in range(2):
         news.wait({T0: 10, T1: 20}, 50)
@@ -252,5 +261,5 @@ def test_a_wait_without_brokers_takes_its_time_too(brokers: ScriptedCluster) -> 
     cluster.topics(["t"])
     brokers.misbehave(FETCH, lambda request, right: None, lambda request, right: None)
     began_s = time.monotonic()
-    News(cluster).wait({T0: 10}, 50)
+    LongPoll(cluster).wait({T0: 10}, 50)
     assert time.monotonic() - began_s >= 0.05

@@ -11,9 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from topics import Topics
 
 from headwater.testing import Broker
+from tests.pipelines.topics import Topics
 
 pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine takes its time
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
-from arrow_rows import PARTITION, SCHEMA, TOPIC, as_records, tables
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from headwater.records.batch import (
 from headwater.records.build import assemble, build_batch
 from headwater.records.compression import DecompressedTooLarge
 from headwater.records.record import Record, records, write_record, write_varint
+from tests.pipelines.arrow_rows import PARTITION, SCHEMA, TOPIC, as_records, tables
 
 T0 = 1_700_000_000_000
 

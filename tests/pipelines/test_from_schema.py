@@ -13,13 +13,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.gateway.conftest import client_of, serving
-
 from headwater.pipelines import from_schema
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.run.parsing import dead_letters, fitting
-from headwater.pipelines.spec.steps import Parse
+from headwater.pipelines.spec.steps import ParseStep
 from headwater.testing import Broker
+from tests.gateway.gateways import client_of, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,7 +130,7 @@ def test_a_step_gives_rows_and_sends_the_others_to_the_dead_letters(spark: "Spar
     frame = frame_of(
         spark, avro(schema_id, schema, {"id": 1}), b"no schema", framed(2_000_000_000, b"\2"), framed(schema_id, b"")
     )
-    parse = Parse(
+    parse = ParseStep(
         input="in",
         format="avro",
         registry=registry.url,

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from python_workers import SINK, SOURCE, TASKS, kill_a_worker
-from reading_back import values_in
-from running import WAIT_S, RunningPipeline
-from topics import Topics, numbered
 
 from headwater.testing import Broker
+from tests.pipelines.python_workers import SINK, SOURCE, TASKS, kill_a_worker
+from tests.pipelines.reading_back import values_in
+from tests.pipelines.running import WAIT_S, RunningPipeline
+from tests.pipelines.topics import Topics, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

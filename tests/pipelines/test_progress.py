@@ -14,14 +14,14 @@ from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.run.progress import (
     STALE_MS,
     QueryProgress,
+    RunStatus,
     SourceProgress,
     State,
-    Status,
     after_batch,
     lags_of,
     rows_by_source,
 )
-from headwater.pipelines.run.row_rate import Pace
+from headwater.pipelines.run.row_rate import RowRate
 from headwater.pipelines.run.status_topic import TOPIC, StatusTopic
 from headwater.testing import Broker
 
@@ -45,7 +45,7 @@ REPORT: dict[str, Any] = {
         {"numInputRows": 3, "endOffset": {"logOffset": 3}, "latestOffset": None, "description": "files"},
     ],
 }
-STATUS = Status("shop", "run-1", State.RUNNING, "host", 42, "/shop.toml", 1_000, 2_000, (QueryProgress("out"),))
+STATUS = RunStatus("shop", "run-1", State.RUNNING, "host", 42, "/shop.toml", 1_000, 2_000, (QueryProgress("out"),))
 
 
 def test_a_report_of_spark_becomes_progress() -> None:
@@ -92,12 +92,12 @@ def test_a_pipeline_has_read_what_its_queries_read_each_record_once() -> None:
 
 def test_a_status_of_before_is_read() -> None:
     told = {**json.loads(STATUS.to_json()), "queries": [{"query": "out", "batch": -1, "rows": 0, "rows_per_s": 0.0}]}
-    status = Status.from_json(json.dumps(told).encode())
+    status = RunStatus.from_json(json.dumps(told).encode())
     assert status is not None and status.queries[0].batch is None
 
 
 def test_a_rate_is_over_the_last_minute_or_all_there_was() -> None:
-    pace = Pace()
+    pace = RowRate()
     assert pace.per_s(0.0) is None, "nothing is known yet"
     pace.add(300, ended_s=30.0, took_s=30.0)
     assert pace.per_s(30.0) == 10.0, "also of the first batch, which nothing came before"
@@ -111,9 +111,9 @@ def test_a_rate_is_over_the_last_minute_or_all_there_was() -> None:
 
 def test_a_status_survives_its_way_through_json() -> None:
     told = replace(STATUS, queries=(after_batch(QueryProgress("out"), REPORT, {}),), error="No.", state=State.FAILED)
-    assert Status.from_json(told.to_json()) == told
+    assert RunStatus.from_json(told.to_json()) == told
     of_a_later_version = {**json.loads(told.to_json()), "mood": "good"}
-    assert Status.from_json(json.dumps(of_a_later_version).encode()) == told
+    assert RunStatus.from_json(json.dumps(of_a_later_version).encode()) == told
 
 
 NONSENSE = st.recursive(
@@ -125,12 +125,12 @@ NONSENSE = st.recursive(
 
 @given(st.binary(max_size=40) | NONSENSE.map(lambda value: json.dumps(value).encode()))
 def test_what_is_no_status_is_none(content: bytes) -> None:
-    assert Status.from_json(content) is None
+    assert RunStatus.from_json(content) is None
 
 
 @pytest.mark.parametrize("nonsense", [{"pid": "42"}, {"host": None}, {"queries": [{"query": "out", "rows": "many"}]}])
 def test_a_status_with_a_field_of_another_kind_is_none(nonsense: dict[str, Any]) -> None:
-    assert Status.from_json(json.dumps({**json.loads(STATUS.to_json()), **nonsense}).encode()) is None
+    assert RunStatus.from_json(json.dumps({**json.loads(STATUS.to_json()), **nonsense}).encode()) is None
 
 
 def test_a_run_that_tells_nothing_any_more_is_lost() -> None:

@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
-from scripted_cluster import FETCH, LIST_OFFSETS, Log, Misdeed, ScriptedCluster, running
-from topics import Topics, judged_topics, numbered
 
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.cluster import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.client.offsets import OffsetRange
 from headwater.pipelines.errors import BrokerUnreachable, DataLost, RequestRefused, UnreadableRecords
@@ -18,10 +16,12 @@ from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.range_reader import RangeReader
 from headwater.records.batch import TRANSACTIONAL, Codec
 from headwater.records.build import build_batch
-from headwater.records.control import Marker, build_marker
+from headwater.records.control import EndMarker, build_marker
 from headwater.records.record import Record
 from headwater.testing import Broker
 from headwater.wire.codec import Message
+from tests.pipelines.scripted_cluster import FETCH, LIST_OFFSETS, Log, Misdeed, ScriptedCluster, running
+from tests.pipelines.topics import Topics, judged_topics, numbered
 
 SCHEMA = pa.schema([("value", pa.binary()), ("offset", pa.int64())])
 
@@ -43,12 +43,12 @@ def batch(offset: int, count: int = 1, **more: int) -> bytes:
     return bytes(build_batch(records, base_offset=offset, **more))
 
 
-def cluster_of(bootstrap: str, **more: str) -> Cluster:
-    return Cluster(client_config({"bootstrap.servers": bootstrap, "fetch.max.wait.ms": "20", **more}))
+def cluster_of(bootstrap: str, **more: str) -> ClusterClient:
+    return ClusterClient(client_config({"bootstrap.servers": bootstrap, "fetch.max.wait.ms": "20", **more}))
 
 
 def reader(
-    cluster: Cluster, wanted: OffsetRange, is_failure: bool = True, poll_timeout_ms: int = 10_000
+    cluster: ClusterClient, wanted: OffsetRange, is_failure: bool = True, poll_timeout_ms: int = 10_000
 ) -> RangeReader:
     return RangeReader(cluster, wanted, SCHEMA, Losses(is_failure), poll_timeout_ms)
 
@@ -278,7 +278,7 @@ def test_an_answer_without_a_whole_batch_is_not_asked_for_forever(scripted: Scri
 
 def test_committed_data_is_read_without_what_was_aborted(scripted: ScriptedCluster) -> None:
     transaction = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "attributes": TRANSACTIONAL}
-    marker = build_marker(5, 0, Marker(is_commit=False, coordinator_epoch=0), 0)
+    marker = build_marker(5, 0, EndMarker(is_commit=False, coordinator_epoch=0), 0)
     marker[:8] = (20).to_bytes(8, "big")
     log = Log(batches=[batch(0, 10), batch(10, 10, **transaction), bytes(marker), batch(21, 9)], aborted=[(5, 10)])
     scripted.topic("t", log)

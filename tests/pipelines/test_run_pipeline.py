@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 
 from headwater.pipelines.run.lock import only_run
 from headwater.pipelines.run.problems import PipelineFailed
-from headwater.pipelines.run.progress import State, Status
+from headwater.pipelines.run.progress import RunStatus, State
 from headwater.pipelines.run.runner import Runner, RunOptions
 from headwater.pipelines.run.sinks.hadoop_files import HadoopFiles
 from headwater.pipelines.run.sinks.joined_files import finish_joins, join_small_files
@@ -38,7 +38,7 @@ format = "json"
 path = "in"
 schema = "id int, day string, name string, version int, gone boolean"
 """
-Run = Callable[..., Status]
+Run = Callable[..., RunStatus]
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def run(spark: "SparkSession", tmp_path: Path, emitted: list[str], monkeypatch: 
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "in").mkdir()
 
-    def run_once(text: str, **options: Any) -> Status:
+    def run_once(text: str, **options: Any) -> RunStatus:
         (tmp_path / "shop.toml").write_text(text)
         is_stopping = options.pop("is_stopping", lambda status: False)
         runner = Runner(
@@ -186,7 +186,7 @@ max_files = 1
 [step.totals]
 kind = "stateful"
 input = "clicks"
-processor = "click_totals:Totals"
+processor = "tests.pipelines.click_totals:Totals"
 by = ["id"]
 output = "id string, total int"
 mode = "update"

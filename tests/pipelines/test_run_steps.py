@@ -14,11 +14,11 @@ pytest.importorskip("pyspark")
 from headwater.pipelines.run.frames import Frames, build_frames
 from headwater.pipelines.run.parsing import dead_letters
 from headwater.pipelines.run.problems import PipelineFailed, explain
-from headwater.pipelines.run.sources import Reading
+from headwater.pipelines.run.sources import ReadOptions
 from headwater.pipelines.run.steps import paced
 from headwater.pipelines.spec.graph import connect
 from headwater.pipelines.spec.mistakes import BadPipeline
-from headwater.pipelines.spec.steps import Parse
+from headwater.pipelines.spec.steps import ParseStep
 from headwater.pipelines.spec.toml_file import read_toml
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def build(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             text += f'schema = "{schema}"\n'
         (tmp_path / "steps.toml").write_text(text)
         graph, _ = connect(read_toml(tmp_path / "steps.toml"))
-        frames = build_frames(graph, spark.newSession(), Reading("127.0.0.1:1", 0))
+        frames = build_frames(graph, spark.newSession(), ReadOptions("127.0.0.1:1", 0))
         if frames.refused:
             raise BadPipeline(frames.refused)
         return frames
@@ -138,14 +138,14 @@ def test_what_spark_refuses_is_told_with_its_line(build: Build) -> None:
     with pytest.raises(BadPipeline) as refused:
         build('[step.x]\nkind = "sql"\nsql = """\nselect\n  idd\nfrom e\n"""\n', e=EVENTS)
     (mistake,) = refused.value.mistakes
-    assert mistake.place.line == 5
+    assert mistake.location.line == 5
     assert mistake.what.startswith(
         "step x: A column, variable, or function parameter with name `idd` cannot be resolved."
     )
     assert "SQLSTATE" not in mistake.what and "Project" not in mistake.what
     with pytest.raises(BadPipeline) as refused:
         build('[step.x]\nkind = "sql"\nsql = "select (id from e"\n', e=EVENTS)
-    assert refused.value.mistakes[0].place.line == 3
+    assert refused.value.mistakes[0].location.line == 3
     assert refused.value.mistakes[0].what.startswith("step x: Syntax error at or near")
 
 
@@ -154,7 +154,7 @@ def test_every_part_that_spark_refuses_is_told_and_nothing_of_what_rests_on_one(
     text = "".join(f'[step.{name}]\nkind = "sql"\nsql = "{query}"\n' for name, query in steps)
     with pytest.raises(BadPipeline) as refused:
         build(text, e=EVENTS)
-    assert [mistake.place.line for mistake in refused.value.mistakes] == [3, 9]
+    assert [mistake.location.line for mistake in refused.value.mistakes] == [3, 9]
 
 
 RECORDS = [
@@ -179,13 +179,13 @@ def records(spark: "SparkSession") -> "DataFrame":
     return spark.createDataFrame(values, schema)
 
 
-def take(frame: "DataFrame", parse: Parse, spark: "SparkSession") -> "DataFrame":
+def take(frame: "DataFrame", parse: ParseStep, spark: "SparkSession") -> "DataFrame":
     from headwater.pipelines.run.parsing import fitting
 
     return fitting(frame, parse, "step p")
 
 
-JSON = Parse(
+JSON = ParseStep(
     input="x", format="json", schema="id string not null, at timestamp, n int", dead_letters="bad", keep=("offset",)
 )
 
@@ -219,24 +219,24 @@ def test_the_others_become_dead_letters_with_the_reason(records: "DataFrame") ->
 def test_without_dead_letters_a_bad_record_fails_the_query_or_is_dropped(
     spark: "SparkSession", records: "DataFrame"
 ) -> None:
-    dropping = Parse(input="x", format="json", schema="id string not null", bad_records="drop")
+    dropping = ParseStep(input="x", format="json", schema="id string not null", bad_records="drop")
     assert len(rows(take(records, dropping, spark))) == 4
-    failing = Parse(input="x", format="json", schema="id string not null")
+    failing = ParseStep(input="x", format="json", schema="id string not null")
     with pytest.raises(Exception) as failed:
         take(records, failing, spark).collect()
     assert str(explain(failed.value)).startswith("step p: a record is no json of this schema: ")
 
 
 def test_a_record_without_a_value_fits_if_nothing_must_be_there(spark: "SparkSession", records: "DataFrame") -> None:
-    lenient = Parse(input="x", format="json", schema="id string", keep=("offset",), dead_letters="bad")
+    lenient = ParseStep(input="x", format="json", schema="id string", keep=("offset",), dead_letters="bad")
     assert (7, None) in rows(take(records, lenient, spark))
 
 
 def test_text_and_csv_are_parsed_too(spark: "SparkSession") -> None:
     frame = spark.createDataFrame([(b"a,1",), (b"b,many",), (b"\xff",), (b"c",)], "value binary")
-    text = Parse(input="x", format="text", dead_letters="bad")
+    text = ParseStep(input="x", format="text", dead_letters="bad")
     assert rows(take(frame, text, spark)) == [("a,1",), ("b,many",), ("c",)]
-    table = Parse(input="x", format="csv", schema="name string, n int", dead_letters="bad")
+    table = ParseStep(input="x", format="csv", schema="name string, n int", dead_letters="bad")
     assert rows(take(frame, table, spark)) == [("a", 1)]
     reasons = [bytes(letter.headers[-1].value).decode() for letter in dead_letters(frame, table, "p", "s").collect()]
     assert sorted(reasons) == [

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.eventually import eventually
+
 pytest.importorskip("pyspark")
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from running import RunningPipeline
 
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.run.lags import Lags
 from headwater.pipelines.run.problems import PipelineFailed
-from headwater.pipelines.run.progress import State, Status
+from headwater.pipelines.run.progress import RunStatus, State
 from headwater.pipelines.run.runner import Runner, RunOptions
-from headwater.pipelines.run.sources import Reading
+from headwater.pipelines.run.sources import ReadOptions
 from headwater.pipelines.run.status_topic import StatusTopic
 from headwater.pipelines.spec.check import load
 from headwater.pipelines.spec.starts import EARLIEST
 from headwater.testing import Broker
+from tests.pipelines.running import RunningPipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,10 +79,7 @@ def written(spark: "SparkSession", path: Path) -> list[tuple[Any, ...]]:
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < until_s, what
-        time.sleep(0.05)
+    eventually(is_so, what, patience_s=WAIT_S)
 
 
 def test_a_pipeline_tells_how_it_is_stops_when_asked_and_goes_on_where_it_was(
@@ -90,13 +89,13 @@ def test_a_pipeline_tells_how_it_is_stops_when_asked_and_goes_on_where_it_was(
     file.write_text(PIPELINE.format(name=name, bad='bad_records = "drop"'))
     produce(broker, name, '{"id": 1, "amount": 2.5}', "nonsense", '{"id": 2}')
 
-    def run(topic: StatusTopic, start: Any = None) -> Status:
+    def run(topic: StatusTopic, start: Any = None) -> RunStatus:
         options = RunOptions(broker.bootstrap, start=start)
         return Runner(load(file), spark, options, topic, print).run(lambda: False, lambda status: None)
 
     with StatusTopic(broker.bootstrap) as own, StatusTopic(broker.bootstrap) as others:
         own.create()
-        ended: list[Status] = []
+        ended: list[RunStatus] = []
         thread = threading.Thread(target=lambda: ended.append(run(own, EARLIEST)))
         thread.start()
         until(lambda: name in others.statuses() and others.statuses()[name].queries != (), "the run tells of itself")
@@ -159,7 +158,7 @@ def test_nobody_knows_the_lag_while_no_broker_answers(tmp_path: Path, name: str)
     file = tmp_path / "shop.toml"
     file.write_text(PIPELINE.format(name=name, bad=""))
     with Broker() as own:
-        lags = Lags(load(file).pipeline, Reading(own.bootstrap, 0))
+        lags = Lags(load(file).pipeline, ReadOptions(own.bootstrap, 0))
         produce(own, name, '{"id": 1}', '{"id": 2}', '{"id": 3}')
         read = {TopicPartition(name, 0): 1}
         assert sum((lags.lags(read) or {}).values()) == 2
@@ -174,7 +173,7 @@ def test_only_the_columns_that_are_used_are_read(
 
     file = tmp_path / "shop.toml"
     file.write_text(PIPELINE.format(name=name, bad='dead_letters = "bad"'))
-    frames = build_frames(load(file), spark.newSession(), Reading(broker.bootstrap, 0))
+    frames = build_frames(load(file), spark.newSession(), ReadOptions(broker.bootstrap, 0))
     assert frames.by_name["orders"].columns == ["value", "offset"]
     assert frames.letters["valid"].columns == ["key", "value", "headers"]
 

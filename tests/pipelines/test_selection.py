@@ -5,7 +5,7 @@ import pytest
 from headwater.pipelines.source.decoding.selection import select_batches
 from headwater.records.batch import TRANSACTIONAL, CorruptBatch, OldMessageFormat, stamp
 from headwater.records.build import build_batch
-from headwater.records.control import Marker, build_marker
+from headwater.records.control import EndMarker, build_marker
 from headwater.records.record import Record
 
 T0 = 1_700_000_000_000
@@ -22,7 +22,7 @@ def batch(offset: int, count: int = 1, producer_id: int = -1) -> bytes:
 
 
 def marker(offset: int, producer_id: int, is_commit: bool) -> bytes:
-    raw = build_marker(producer_id, 0, Marker(is_commit, 0), T0)
+    raw = build_marker(producer_id, 0, EndMarker(is_commit, 0), T0)
     stamp(raw, 0, offset, 0)
     return bytes(raw)
 

@@ -91,7 +91,7 @@ def bare_python(modules: Path, *arguments: str) -> str:
 @pytest.mark.timeout(400)
 def test_a_cluster_whose_executors_have_no_headwater_runs_the_same_pipeline(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    from standalone import standalone_cluster
+    from tests.pipelines.standalone import standalone_cluster
 
     (tmp_path / "beside.py").write_text(SEEN)
     (tmp_path / "shop.toml").write_text(PIPELINE.format(module="beside"))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from bench import maven
-from reading_back import read_back
-from topics import Topics, numbered
 
 from headwater.testing import Broker
+from tests.pipelines.reading_back import read_back
+from tests.pipelines.topics import Topics, numbered
 
 WAIT_S = 280
 
@@ -30,7 +30,7 @@ def test_the_jvm_connector_reads_and_writes_batches_and_streams(tmp_path: Path) 
         topics.produce(from_, numbered(100), key=b"k", headers=[("trace", b"1")], codec="zstd")
         topics.produce(from_, numbered(100, first=100), partition=1, key=b"k", headers=[("trace", b"1")])
         arguments = (jars, broker.bootstrap, from_, to_by_batch, to_by_stream, str(tmp_path))
-        command = [sys.executable, str(Path(__file__).with_name("connector_driver.py")), *arguments]
+        command = [sys.executable, "-m", "tests.pipelines.connector_driver", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert done.returncode == 0, done.stderr[-3_000:]
         assert "batches with rows: 4" in done.stdout

@@ -1,13 +1,13 @@
 """Coordinators that are not there, or not yet: the sink asks again, and says at last what the brokers said."""
 
 import pytest
-from scripted_cluster import FIND_COORDINATOR, METADATA, ScriptedCluster, running
 
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import Cluster, NotNow
+from headwater.pipelines.client.cluster import ClusterClient, RetriableError
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.sink.coordinator import TRANSACTION, Coordinated, Coordinators
 from headwater.wire.codec import Message
+from tests.pipelines.scripted_cluster import FIND_COORDINATOR, METADATA, ScriptedCluster, running
 
 MINE = Coordinated(TRANSACTION, "mine")
 
@@ -23,7 +23,7 @@ def nobody(_request: Message, _right: Message) -> Message:
 
 
 def ask(scripted: ScriptedCluster, patience_ms: int) -> Message:
-    cluster = Cluster(client_config({"bootstrap.servers": scripted.bootstrap}))
+    cluster = ClusterClient(client_config({"bootstrap.servers": scripted.bootstrap}))
     with Coordinators(cluster) as coordinators:
         return coordinators.ask(MINE, METADATA, lambda _: (), patience_ms, topics=[])
 
@@ -38,7 +38,7 @@ def test_a_coordinator_is_asked_for_until_there_is_one() -> None:
 def test_who_finds_none_is_told_why_not_that_no_broker_can_be_reached() -> None:
     with running(ScriptedCluster()) as scripted:
         scripted.misbehave(FIND_COORDINATOR, *[nobody] * 1_000)
-        with pytest.raises(NotNow) as caught:
+        with pytest.raises(RetriableError) as caught:
             ask(scripted, patience_ms=0)
     why = "COORDINATOR_NOT_AVAILABLE. No store has room for a new segment."
     assert str(caught.value) == f"mine has no coordinator now: {why}"

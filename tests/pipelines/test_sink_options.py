@@ -1,5 +1,7 @@
 """Options and columns of queries that write: what they mean, and what is said when they are wrong."""
 
+from typing import Any
+
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -63,7 +65,7 @@ def test_options_for_spark_itself_are_left_to_it() -> None:
         ({"maxStagedBytes": "99999999999"}, "whole number from 1"),
     ],
 )
-def test_an_option_that_is_wrong_is_refused_with_the_reason(given: dict[str, str], words: str) -> None:
+def test_an_option_that_is_wrong_is_refused_with_the_reason(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         options(**given)
 

@@ -3,25 +3,25 @@
 from collections.abc import Iterator
 
 import pytest
-from reading_back import read_back
-from scripted_cluster import METADATA, Log, Misdeed, ScriptedCluster, running
-from topics import Topics
 
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.apis import PRODUCE
-from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.cluster import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused
 from headwater.pipelines.sink.batches import PackedBatch
-from headwater.pipelines.sink.errors import Fenced, RecordTooLarge
-from headwater.pipelines.sink.producer import Producer, ProducerIdentity
+from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge
+from headwater.pipelines.sink.producer import IdempotentProducer, ProducerIdentity
 from headwater.pipelines.sink.task import new_producer
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
 from headwater.wire.codec import Message
+from tests.pipelines.reading_back import read_back
+from tests.pipelines.scripted_cluster import METADATA, Log, Misdeed, ScriptedCluster, running
+from tests.pipelines.topics import Topics
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -58,9 +58,9 @@ def brokers() -> Iterator[Written]:
         yield scripted
 
 
-def producer_for(scripted: Written, patience_ms: int = 20_000) -> Producer:
+def producer_for(scripted: Written, patience_ms: int = 20_000) -> IdempotentProducer:
     options = {"bootstrap.servers": scripted.bootstrap, "default.api.timeout.ms": str(patience_ms)}
-    return Producer(Cluster(client_config(options)), ProducerIdentity(7, 0))
+    return IdempotentProducer(ClusterClient(client_config(options)), ProducerIdentity(7, 0))
 
 
 def batch(to: TopicPartition, *values: bytes) -> PackedBatch:
@@ -120,7 +120,7 @@ def test_a_leader_that_is_not_elected_yet_is_waited_for(brokers: Written) -> Non
     ("code", "error"),
     [
         (ErrorCode.MESSAGE_TOO_LARGE, RecordTooLarge),
-        (ErrorCode.INVALID_PRODUCER_EPOCH, Fenced),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ProducerFenced),
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, RequestRefused),
         (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, RequestRefused),
     ],
@@ -146,8 +146,8 @@ def test_patience_with_brokers_that_are_away_has_an_end(brokers: Written) -> Non
 def test_a_broker_that_restarts_has_every_batch_once(headwater: Broker) -> None:
     topics = Topics(headwater.bootstrap)
     to = TopicPartition(topics.create(), 0)
-    cluster = Cluster(client_config({"bootstrap.servers": headwater.bootstrap}))
-    producer = Producer(cluster, new_producer(cluster))
+    cluster = ClusterClient(client_config({"bootstrap.servers": headwater.bootstrap}))
+    producer = IdempotentProducer(cluster, new_producer(cluster))
     producer.send([batch(to, b"%d" % number) for number in range(20)])
     headwater.restart()
     producer.send([batch(to, b"%d" % number) for number in range(20, 40)])

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from arrow_rows import HEADERS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from headwater.pipelines.sink.errors import InvalidRow
 from headwater.pipelines.sink.murmur import FEW_KEYS, key_hashes
 from headwater.records.batch import BatchHeader, Codec, parse_header, validate
 from headwater.records.record import Record, records
+from tests.pipelines.arrow_rows import HEADERS
 
 NOW_MS = 1_700_000_000_123
 COUNTS = {"orders": 4, "bills": 1}

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -13,16 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
-from reading_back import read_back, values_in
-from starting import patiently
-from topics import Topics, numbered
 
 from headwater.pipelines import register
 from headwater.testing import Broker
+from tests.pipelines.reading_back import read_back, values_in
+from tests.pipelines.starting import patiently
+from tests.pipelines.topics import Topics, numbered
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.timeout(500)  # Spark on a busy machine takes its time
 
@@ -37,7 +37,7 @@ def topics() -> Iterator[Topics]:
 
 @pytest.fixture(scope="module", autouse=True)
 def sinks(spark: "SparkSession") -> None:
-    from failing_sink import FailingSink
+    from tests.pipelines.failing_sink import FailingSink
 
     register(spark)
     spark.dataSource.register(FailingSink)
@@ -63,10 +63,7 @@ def rows_of(spark: "SparkSession", topics: Topics, topic: str, rows_at_once: int
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, "it happens in time"
-        time.sleep(0.05)
+    eventually(is_so, patience_s=WAIT_S)
 
 
 def test_rows_arrive_with_all_that_they_say(spark: "SparkSession", topics: Topics) -> None:
@@ -162,13 +159,13 @@ def test_a_stream_writes_each_row_once_though_everything_fails(
 def test_a_driver_that_is_killed_leaves_nothing_twice_and_nothing_out(
     spark: "SparkSession", topics: Topics, tmp_path: Path
 ) -> None:
-    from copying_driver import copy
+    from tests.pipelines.copying_driver import copy
 
     from_, to = topics.create(2), topics.create(2)
     topics.produce(from_, numbered(300))
     topics.produce(from_, numbered(300, first=300), partition=1)
     arguments = (topics.bootstrap, from_, to, str(tmp_path / "checkpoint"))
-    command = [sys.executable, str(Path(__file__).with_name("copying_driver.py")), *arguments]
+    command = [sys.executable, "-m", "tests.pipelines.copying_driver", *arguments]
     with (tmp_path / "driver.log").open("wb") as log:
         driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:

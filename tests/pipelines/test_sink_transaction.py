@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from reading_back import TIMEOUT_S, read_back, values_in
-from topics import Topics, judged_topics
 
-from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.cluster import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused, SourceError, UnknownTopic
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack
 from headwater.pipelines.sink.columns import Columns
 from headwater.pipelines.sink.destinations import Destinations, partition_counter
-from headwater.pipelines.sink.errors import Fenced, RecordTooLarge, Superseded
-from headwater.pipelines.sink.markers import MAX_EARLIER_RUNS, Marker, Markers, read_markers
+from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge, Superseded
+from headwater.pipelines.sink.markers import MAX_EARLIER_RUNS, BatchMarker, BatchMarkers, read_markers
 from headwater.pipelines.sink.transaction import BatchName, write_in_transaction
+from tests.pipelines.reading_back import TIMEOUT_S, read_back, values_in
+from tests.pipelines.topics import Topics, judged_topics
 
 TIMEOUT_MS = 20_000
 
@@ -33,11 +33,11 @@ def new_id() -> str:
     return f"sink-{uuid.uuid4().hex[:10]}"
 
 
-def cluster_of(topics: Topics, **more: str) -> Cluster:
-    return Cluster(client_config({"bootstrap.servers": topics.bootstrap, **more}))
+def cluster_of(topics: Topics, **more: str) -> ClusterClient:
+    return ClusterClient(client_config({"bootstrap.servers": topics.bootstrap, **more}))
 
 
-def packed(cluster: Cluster, topic: str, values: list[str], batch_bytes: int = 100_000) -> list[PackedBatch]:
+def packed(cluster: ClusterClient, topic: str, values: list[str], batch_bytes: int = 100_000) -> list[PackedBatch]:
     """Batches for all partitions of the topic."""
     table = pa.record_batch({"key": pa.array(values, pa.binary()), "value": pa.array(values, pa.string())})
     destinations = Destinations(partition_counter(cluster), topic, 0)
@@ -139,7 +139,7 @@ def test_two_runs_at_once_write_every_batch_once_and_at_most_one_stops(topics: T
     for thread in threads:
         thread.join()
     assert len(stopped) <= 1, "one of them comes to the end"
-    assert all(isinstance(error, Superseded | Fenced) for error in stopped.values())
+    assert all(isinstance(error, Superseded | ProducerFenced) for error in stopped.values())
     written = Counter(values_in(topics.bootstrap, topic))
     assert written == Counter(numbers(0, 10 * batches))
 
@@ -167,7 +167,7 @@ class Interrupted(list[PackedBatch]):
         return super().__iter__()
 
 
-def interrupted(topics: Topics, cluster: Cluster, topic: str, transactional_id: str) -> Interrupted:
+def interrupted(topics: Topics, cluster: ClusterClient, topic: str, transactional_id: str) -> Interrupted:
     config = {"bootstrap.servers": topics.bootstrap, "transactional.id": transactional_id, "log_level": 0}
     return Interrupted(packed(cluster, topic, ["row"]), Producer(config))
 
@@ -183,7 +183,7 @@ def test_a_job_without_a_number_that_was_fenced_is_not_tried_again(topics: Topic
     """Nothing tells whether it was committed all the same."""
     topic, transactional_id, cluster = topics.create(), new_id(), cluster_of(topics)
     batches = interrupted(topics, cluster, topic, transactional_id)
-    with pytest.raises(Fenced):
+    with pytest.raises(ProducerFenced):
         write_in_transaction(cluster, BatchName(transactional_id), batches, TIMEOUT_MS)
     assert values_in(topics.bootstrap, topic) == []
 
@@ -218,7 +218,7 @@ def test_a_topic_that_is_gone_is_told(topics: Topics) -> None:
 
 
 def test_brokers_that_cannot_be_reached_are_named() -> None:
-    cluster = Cluster(client_config({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "100"}))
+    cluster = ClusterClient(client_config({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "100"}))
     batch = PackedBatch(("t", 0), bytearray(b"never sent"))  # type: ignore[arg-type]
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1"):
         write_in_transaction(cluster, BatchName("x", "q", "r", 0), [batch], TIMEOUT_MS)
@@ -235,9 +235,9 @@ def test_records_of_one_batch_are_in_order_in_each_partition(topics: Topics) -> 
 
 
 def test_markers_name_no_more_runs_than_fit() -> None:
-    markers = Markers()
+    markers = BatchMarkers()
     for number in range(100):
-        markers = Markers((markers.after("q" * 36, f"{number:036}", number),))
+        markers = BatchMarkers((markers.after("q" * 36, f"{number:036}", number),))
     (marker,) = markers.found
     assert len(marker.earlier_runs) == MAX_EARLIER_RUNS
     assert markers.have_replaced(f"{98:036}")
@@ -248,7 +248,7 @@ def test_markers_name_no_more_runs_than_fit() -> None:
 
 def test_a_marker_of_before_has_the_next_batch_as_its_offset() -> None:
     text = '{"query": "q", "run": "r", "before": []}'
-    assert read_markers("g", [(7, text)]) == Markers((Marker("q", "r", 7),))
+    assert read_markers("g", [(7, text)]) == BatchMarkers((BatchMarker("q", "r", 7),))
 
 
 @pytest.mark.parametrize(
@@ -269,5 +269,5 @@ def test_a_text_that_is_no_marker_is_refused(text: str | None) -> None:
 
 
 def test_a_marker_is_read_as_it_was_written() -> None:
-    marker = Marker("q", "r", 5, ("before",))
-    assert read_markers("g", [(5, marker.text())]) == Markers((marker,))
+    marker = BatchMarker("q", "r", 5, ("before",))
+    assert read_markers("g", [(5, marker.text())]) == BatchMarkers((marker,))

@@ -1,25 +1,27 @@
 """Options of a query: what is known, what is refused, and what the refusal says."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from headwater.pipelines.client.cluster import EARLIEST, LATEST
-from headwater.pipelines.client.config import Address
+from headwater.pipelines.client.config import BrokerAddress
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.source.options import SourceOptions, source_options
 from headwater.pipelines.source.positions import AtOffsets, AtTime, AtTimes, Everywhere
-from headwater.pipelines.source.subscription import Assigned, Matching, Subscribed
+from headwater.pipelines.source.subscription import AssignedPartitions, Matching, Subscribed
 
 NEEDED = {"kafka.bootstrap.servers": "one:1,two:2", "subscribe": "orders"}
 
 
-def parsed(is_streaming: bool = False, **more: str) -> SourceOptions:
-    return source_options({**NEEDED, **more}, is_streaming)
+def parsed(options: Mapping[str, str] = {}, *, is_streaming: bool = False, **named: str) -> SourceOptions:
+    return source_options({**NEEDED, **options, **named}, is_streaming)
 
 
-def refused(is_streaming: bool = False, **more: str) -> str:
+def refused(options: Mapping[str, str] = {}, *, is_streaming: bool = False, **named: str) -> str:
     with pytest.raises(InvalidOption) as caught:
-        parsed(is_streaming, **more)
+        parsed(options, is_streaming=is_streaming, **named)
     return str(caught.value)
 
 
@@ -40,7 +42,7 @@ def test_topics_are_named_in_three_ways() -> None:
     found = [source_options({**brokers, way: text}, False).subscription for way, text in ways.items()]
     assert found == [
         Subscribed(("a", "b")),
-        Assigned((TopicPartition("a", 0), TopicPartition("a", 1))),
+        AssignedPartitions((TopicPartition("a", 0), TopicPartition("a", 1))),
         Matching("orders-.*"),
     ]
 
@@ -50,8 +52,8 @@ def test_a_time_counts_before_offsets_and_one_for_all_before_all() -> None:
     expected = {TopicPartition("orders", 0): 5}
     assert parsed(startingOffsets=by_partition).starting == AtOffsets("startingOffsets", expected)
     by_time = {"startingOffsets": by_partition, "startingOffsetsByTimestamp": by_partition}
-    assert parsed(**by_time).starting == AtTimes("startingOffsetsByTimestamp", expected)
-    assert parsed(**by_time, startingTimestamp="7").starting == AtTime("startingTimestamp", 7)
+    assert parsed(by_time).starting == AtTimes("startingOffsetsByTimestamp", expected)
+    assert parsed(by_time, startingTimestamp="7").starting == AtTime("startingTimestamp", 7)
 
 
 def test_an_unknown_option_is_named_with_the_nearest_known_one() -> None:
@@ -59,7 +61,7 @@ def test_an_unknown_option_is_named_with_the_nearest_known_one() -> None:
         "startingofsets", "startingOfsets"
     )
     assert "zzz is unknown. Known are:" in refused(zzz="1")
-    assert "kafka.fetch.bytes is unknown" in refused(**{"kafka.fetch.bytes": "1"})
+    assert "kafka.fetch.bytes is unknown" in refused({"kafka.fetch.bytes": "1"})
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_an_unknown_option_is_named_with_the_nearest_known_one() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(more: dict[str, str], words: str) -> None:
-    assert words in refused(is_streaming="PerTrigger" in str(more) or "pollWaitMs" in more, **more)
+    assert words in refused(more, is_streaming="PerTrigger" in str(more) or "pollWaitMs" in more)
 
 
 def test_a_query_without_brokers_or_topics_is_refused() -> None:
@@ -114,26 +116,26 @@ def test_a_stream_has_no_end() -> None:
 
 def test_options_of_groups_are_accepted_and_have_no_meaning() -> None:
     plain = parsed()
-    assert parsed(groupIdPrefix="mine", **{"kafka.group.id": "g", "kafka.session.timeout.ms": "1"}) == plain
+    assert parsed({"kafka.group.id": "g", "kafka.session.timeout.ms": "1"}, groupIdPrefix="mine") == plain
 
 
 def test_how_to_reach_the_brokers_is_read_with_and_without_the_prefix() -> None:
-    config = parsed(**{"isolation.level": "READ_COMMITTED", "kafka.request.timeout.ms": "500"}).client
-    assert config.bootstrap == (Address("one", 1), Address("two", 2))
+    config = parsed({"isolation.level": "READ_COMMITTED", "kafka.request.timeout.ms": "500"}).client
+    assert config.bootstrap == (BrokerAddress("one", 1), BrokerAddress("two", 2))
     assert (config.is_read_committed, config.request_timeout_ms) == (True, 500)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("host", Address("host", 9092)),
-        ("PLAINTEXT://host:1", Address("host", 1)),
-        ("[::1]:5", Address("::1", 5)),
-        ("::1", Address("::1", 9092)),
+        ("host", BrokerAddress("host", 9092)),
+        ("PLAINTEXT://host:1", BrokerAddress("host", 1)),
+        ("[::1]:5", BrokerAddress("::1", 5)),
+        ("::1", BrokerAddress("::1", 9092)),
     ],
 )
-def test_an_address_is_read_in_the_ways_people_write_it(text: str, expected: Address) -> None:
-    assert parsed(**{"kafka.bootstrap.servers": text}).client.bootstrap == (expected,)
+def test_an_address_is_read_in_the_ways_people_write_it(text: str, expected: BrokerAddress) -> None:
+    assert parsed({"kafka.bootstrap.servers": text}).client.bootstrap == (expected,)
 
 
 def test_durations_have_units() -> None:

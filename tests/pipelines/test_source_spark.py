@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from starting import patiently
-from topics import Topics, numbered
 
 from headwater.pipelines import HeadwaterDataSource, from_schema, register
 from headwater.testing import Broker
+from tests.pipelines.starting import patiently
+from tests.pipelines.topics import Topics, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine takes its time
 

@@ -1,5 +1,6 @@
 """What `check` says about pipeline files: every mistake with its line, before Spark is there."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from headwater.pipelines.spec.check import load
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.mistakes import BadPipeline
-from headwater.pipelines.templates.catalog import ready_pipeline, ready_pipelines
+from headwater.pipelines.templates.catalog import pipeline_template, pipeline_templates
 
 Write = Callable[[str], Path]
 GOOD = '''\
@@ -60,8 +61,8 @@ def write(tmp_path: Path) -> Write:
 def mistakes(file: Path) -> list[tuple[int, str]]:
     with pytest.raises(BadPipeline) as caught:
         load(file)
-    assert all(mistake.place.file == str(file) for mistake in caught.value.mistakes)
-    return [(mistake.place.line, mistake.what) for mistake in caught.value.mistakes]
+    assert all(mistake.location.file == str(file) for mistake in caught.value.mistakes)
+    return [(mistake.location.line, mistake.what) for mistake in caught.value.mistakes]
 
 
 def only_mistake(file: Path) -> tuple[int, str]:
@@ -248,10 +249,10 @@ def test_a_mistake_that_only_spark_is_sure_of_does_not_keep_a_run_from_asking_sp
         load(write(GOOD.replace("where revenue > 1000", "where revenu > 1000")), is_spark_next=True)
 
 
-@pytest.mark.parametrize("name", [each.name for each in ready_pipelines()])
+@pytest.mark.parametrize("name", [each.name for each in pipeline_templates()])
 def test_the_pipelines_that_are_ready_are_fine(tmp_path: Path, name: str) -> None:
     """Together with their columns: a name that is wrong is found, so the others are right."""
-    ready_pipeline(name).copy_to(tmp_path)
+    pipeline_template(name).copy_to(tmp_path)
     assert load(tmp_path / f"{name}.toml").unused == ()
 
 
@@ -288,6 +289,18 @@ def test_a_circle_is_drawn(write: Write) -> None:
         '[sink.x]\nkind = "console"\ninput = "a"\n'
     )
     assert only_mistake(write(text)) == (4, "These steps read each other in a circle: a → b → c → a.")
+
+
+def test_a_query_that_only_spark_can_parse_still_has_its_place_in_the_order(write: Write) -> None:
+    query = "from per_minute |> set revenue = revenue / 100 |> where large > 1 and revenue in (1, missing)"
+    text = GOOD.replace("select window_start, revenue\nfrom per_minute\nwhere revenue > 1000", query)
+    assert load(write(text)).reads["large"] == ("per_minute",)
+
+
+def test_without_sqlglot_the_parts_still_find_each_other(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    monkeypatch.delitem(sys.modules, "headwater.pipelines.spec.sql_grammar", raising=False)
+    assert load(write(GOOD)).reads["large"] == ("per_minute",)
 
 
 def test_a_file_without_source_or_sink_says_what_to_write(write: Write) -> None:

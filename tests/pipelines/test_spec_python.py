@@ -45,7 +45,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def mistakes(file: Path) -> list[tuple[int, str]]:
     with pytest.raises(BadPipeline) as caught:
         load(file)
-    return [(mistake.place.line, mistake.what) for mistake in caught.value.mistakes]
+    return [(mistake.location.line, mistake.what) for mistake in caught.value.mistakes]
 
 
 def test_a_module_declares_what_a_file_would(module: Path) -> None:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schema_examples import SCHEMAS
 
-from headwater.pipelines.spec.schema_text import Column, read_schema, read_type
+from headwater.pipelines.spec.schema_text import DeclaredColumn, read_schema, read_type
+from tests.pipelines.schema_examples import SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,11 @@ def test_spark_and_the_check_agree_about_every_schema(spark: "SparkSession") -> 
 
 def test_columns_have_the_names_and_types_that_are_written() -> None:
     schema = read_schema("id string not null, `a b` decimal(3,1) comment 'x', items array<struct<p: string, q: int>>")
-    assert schema.columns == (Column("id", "string"), Column("a b", "decimal"), Column("items", "array"))
+    assert schema.columns == (
+        DeclaredColumn("id", "string"),
+        DeclaredColumn("a b", "decimal"),
+        DeclaredColumn("items", "array"),
+    )
     assert schema.faults == ()
 
 

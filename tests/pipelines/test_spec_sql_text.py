@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sql_examples import COLUMNS, ILLEGAL, LEGAL, TABLES
 
 from headwater.pipelines.spec.spark_functions import built_in
 from headwater.pipelines.spec.sql_inputs import relations
 from headwater.pipelines.spec.sql_text import judge_expression, judge_query
+from tests.pipelines.sql_examples import COLUMNS, ILLEGAL, LEGAL, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headwater.pipelines.spec.durations import duration_ms, shown
+from headwater.pipelines.spec.durations import duration_ms
 from headwater.pipelines.spec.keys import NotAccepted, byte_size, option_table, texts
 from headwater.pipelines.spec.starts import EARLIEST, LATEST, Start, read_start
 from headwater.pipelines.spec.triggers import AVAILABLE_NOW, Trigger, read_trigger
@@ -29,10 +29,6 @@ from headwater.pipelines.spec.triggers import AVAILABLE_NOW, Trigger, read_trigg
 )
 def test_durations_are_read_as_people_and_spark_write_them(text: str, expected_ms: int | None) -> None:
     assert duration_ms(text) == expected_ms
-
-
-def test_durations_are_shown_in_their_largest_unit() -> None:
-    assert [shown(value) for value in (500, 90_000, 120_000, 86_400_000, 0)] == ["500ms", "90s", "2m", "1d", "0ms"]
 
 
 def test_a_start_is_an_end_a_time_or_an_age() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
-from scripted_cluster import Log, ScriptedCluster, running
-from topics import Topics, judged_topics, numbered, values_of
 
 from headwater.pipelines.data_source import HeadwaterDataSource
 from headwater.pipelines.errors import DataLost, InvalidOption, UnknownTopic
 from headwater.pipelines.source import log_ends
 from headwater.pipelines.source.columns import whole_schema
+from tests.pipelines.scripted_cluster import Log, ScriptedCluster, running
+from tests.pipelines.topics import Topics, judged_topics, numbered, values_of
 
 ALL = ReadAllAvailable()
 Reader = DataSourceStreamReader

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headwater.pipelines.client import cluster as cluster_module
-from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.cluster import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption
 from headwater.testing import Broker
@@ -90,7 +90,7 @@ def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
 def reach(broker: TlsBroker, **more: str) -> None:
     options = {name.replace("_", "."): value for name, value in more.items()}
     given = {"bootstrap.servers": broker.bootstrap, "default.api.timeout.ms": "0", "request.timeout.ms": "3000"}
-    cluster = Cluster(client_config({**given, **options}))
+    cluster = ClusterClient(client_config({**given, **options}))
     cluster.reach()
     assert cluster.topics() == {}
     cluster.close()

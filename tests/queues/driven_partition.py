@@ -6,7 +6,7 @@ from typing import Any
 
 from headwater.model.errors import ErrorCode
 from headwater.queues.events import ShareEvent
-from headwater.queues.log_read import CandidateBatch, LogRead, RecordFacts
+from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead
 from headwater.queues.outcomes import AcknowledgedBatch, AcquireMode, Changes, DeadLetter
 from headwater.queues.settings import QueueSettings
 from headwater.queues.share_partition import SharePartition
@@ -18,14 +18,14 @@ START_MS = 1_000_000
 class DrivenPartition:
     """A log of batches of ten records: offsets 0 to 9, 10 to 19, and so on up to `log_end`."""
 
-    def __init__(self, log_end: int = 100, facts: Sequence[RecordFacts] | None = None, **settings: Any) -> None:
+    def __init__(self, log_end: int = 100, terms: Sequence[DeliveryTerms] | None = None, **settings: Any) -> None:
         self.settings = QueueSettings(**settings)
         self.queue = SharePartition(self.settings)
         self.events: list[ShareEvent] = [self.queue.snapshot()]
         self.dead_letters: list[DeadLetter] = []
         self.now_ms = START_MS
         self.log_end = log_end
-        self.facts = facts
+        self.terms = terms
         self.facts_read = 0
 
     def fetch(
@@ -61,11 +61,11 @@ class DrivenPartition:
 
     def _batch(self, base: int) -> CandidateBatch:
         last = min(base + 9, self.log_end - 1)
-        if self.facts is None:
+        if self.terms is None:
             return CandidateBatch(base, last)
         return CandidateBatch(base, last, lambda: self._read_facts(base, last))
 
-    def _read_facts(self, first: int, last: int) -> list[RecordFacts]:
-        assert self.facts is not None
+    def _read_facts(self, first: int, last: int) -> list[DeliveryTerms]:
+        assert self.terms is not None
         self.facts_read += 1
-        return [each for each in self.facts if first <= each.offset <= last]
+        return [each for each in self.terms if first <= each.offset <= last]

@@ -23,7 +23,7 @@ class ModelRecord:
     count: int = 0
     holder: str = ""
     lease_until_ms: int = 0
-    rest_until_ms: int = 0
+    backoff_until_ms: int = 0
     end: str = ""
     """accepted, archived, filtered, gap, rejected, limit or expired."""
 
@@ -48,7 +48,7 @@ class Model:
             return f"is {record.end}"
         if record.state == "acquired":
             return f"is held by {record.holder}"
-        if record.rest_until_ms > now_ms:
+        if record.backoff_until_ms > now_ms:
             return "rests"
         if (record.deliver_at_ms or 0) > now_ms:
             return "is delayed"
@@ -84,7 +84,7 @@ class Model:
         record.count += 1
         record.lease_until_ms = now_ms + self.settings.record_lock_duration_ms
 
-    def failed(self, offset: int, now_ms: int, rest_ms: int) -> None:
+    def failed(self, offset: int, now_ms: int, delay_ms: int) -> None:
         record = self.records[offset]
         record.state, record.holder = "available", ""
         if record.expires_at_ms is not None and record.expires_at_ms <= now_ms:
@@ -92,9 +92,9 @@ class Model:
         elif record.count >= self.settings.delivery_count_limit:
             record.end = "limit"
         else:
-            record.rest_until_ms = now_ms + rest_ms if rest_ms else 0
+            record.backoff_until_ms = now_ms + delay_ms if delay_ms else 0
 
-    def settled(self, offset: int, end: str) -> None:
+    def resolved(self, offset: int, end: str) -> None:
         record = self.records[offset]
         assert not record.is_settled(), f"{offset} is {record.end} already"
         record.state, record.end = "settled", end

@@ -10,17 +10,17 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
-from queue_model import Model, ModelRecord
 
 from headwater.model.errors import ErrorCode
 from headwater.queues.event_bytes import decode, encode
 from headwater.queues.events import DeadLetterReason, RangeState, ShareEvent, ShareStateChanged
 from headwater.queues.in_flight import RecordState
-from headwater.queues.log_read import CandidateBatch, FactsReader, LogRead, RecordFacts
+from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead, TermsReader
 from headwater.queues.outcomes import AcknowledgedBatch, AcknowledgeType, AcquireMode, Changes, DeadLetter
 from headwater.queues.redelivery import backoff_ms
 from headwater.queues.settings import Backoff, QueueSettings, ShareOrder
 from headwater.queues.share_partition import SharePartition
+from tests.queues.queue_model import Model, ModelRecord
 
 MEMBERS = ("ann", "bob", "cid")
 START_MS = 1_000_000
@@ -192,7 +192,7 @@ class QueueWorld:
         if is_held:
             assert result.error is ErrorCode.NONE
             for offset in window:
-                self.model.settled(offset, "accepted")
+                self.model.resolved(offset, "accepted")
             self._take(result.changes, is_modelled=True)
         else:
             assert result.error in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD_STATE)
@@ -234,7 +234,7 @@ class QueueWorld:
         self._take(self.real.log_start_moved(self.log_start))
         for record in self.model.records[: self.log_start]:
             if not record.is_settled():
-                self.model.settled(record.offset, "trimmed")
+                self.model.resolved(record.offset, "trimmed")
         self.dead_letters = list(self.real.pending_dead_letters())
 
     def group_is_reconfigured(self, chance: Chance) -> None:
@@ -291,13 +291,13 @@ class QueueWorld:
             for offset in range(max(first, self.real.start_offset), end):
                 assert self.model.may_be_delivered(offset, member, self.now_ms) != "", f"{offset} is withheld"
 
-    def _reader(self, low: int, high: int) -> FactsReader | None:
+    def _reader(self, low: int, high: int) -> TermsReader | None:
         if not self.features:
             return None
 
-        def read() -> Sequence[RecordFacts]:
+        def read() -> Sequence[DeliveryTerms]:
             return [
-                RecordFacts(each.offset, each.key, each.deliver_at_ms, each.expires_at_ms, each.matches)
+                DeliveryTerms(each.offset, each.key, each.deliver_at_ms, each.expires_at_ms, each.matches)
                 for each in self.model.records[low : high + 1]
                 if each.exists
             ]
@@ -308,11 +308,11 @@ class QueueWorld:
         record = self.model.records[offset]
         match ack:
             case AcknowledgeType.ACCEPT:
-                self.model.settled(offset, "accepted")
+                self.model.resolved(offset, "accepted")
             case AcknowledgeType.GAP:
-                self.model.settled(offset, "archived")
+                self.model.resolved(offset, "archived")
             case AcknowledgeType.REJECT:
-                self.model.settled(offset, "rejected")
+                self.model.resolved(offset, "rejected")
             case AcknowledgeType.RELEASE:
                 self.model.failed(offset, self.now_ms, backoff_ms(self.settings.backoff, record.count))
             case AcknowledgeType.RENEW:
@@ -346,10 +346,10 @@ class QueueWorld:
         held = [each for each in self.model.records if each.state == "acquired"]
         assert self.real.acquired_count == len(held) <= self.settings.max_record_locks
         assert self.real.waiting_count <= self.settings.max_waiting_records + self.settings.max_record_locks
-        unsettled = sum(window.counts) - window.counts[RecordState.SETTLED]
-        assert window.run_count <= 2 * unsettled
+        unresolved = sum(window.counts) - window.counts[RecordState.RESOLVED]
+        assert window.run_count <= 2 * unresolved
         assert sum(window.counts) == self.real.end_offset - self.real.start_offset
-        assert len(self.real._state._known) <= unsettled
+        assert len(self.real._state._known) <= unresolved
         assert self.real.lag(len(self.model.records)) == len(
             [each for each in self.model.records if not self._is_over(each)]
         )
@@ -380,7 +380,7 @@ class QueueWorld:
                 for offset in self.model.held_by("zoe"):
                     accepted = self.real.acknowledge("zoe", [AcknowledgedBatch(offset, offset, [1])], self.now_ms)
                     assert accepted.error is ErrorCode.NONE
-                    self.model.settled(offset, "accepted")
+                    self.model.resolved(offset, "accepted")
                     self._take(accepted.changes, is_modelled=True)
             if self.real.start_offset >= len(self.model.records):
                 break
@@ -430,11 +430,11 @@ class QueueWorld:
                 if record.is_settled() or each.state is RangeState.AVAILABLE:
                     continue
                 if not record.exists or not record.matches:
-                    self.model.settled(offset, "skipped")
+                    self.model.resolved(offset, "skipped")
                 else:
                     assert record.state != "acquired"
                     assert record.expires_at_ms is not None and record.expires_at_ms <= self.now_ms
-                    self.model.settled(offset, "expired")
+                    self.model.resolved(offset, "expired")
 
 
 def _ranges(offsets: list[int]) -> list[tuple[int, int]]:

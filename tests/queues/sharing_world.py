@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
+from typing import Any
 
 from headwater.queues.fair_lending import FairLending
 from headwater.queues.log_read import CandidateBatch, LogRead
@@ -21,7 +22,7 @@ MAX_EVENTS = 100_000
 
 
 class SharingWorld:
-    def __init__(self, handler_ms: dict[str, int], *, max_records: int = 500, **settings: bool | int) -> None:
+    def __init__(self, handler_ms: dict[str, int], *, max_records: int = 500, **settings: Any) -> None:
         """What a handler takes for one record, by member. All wait from the beginning."""
         self.now_ms = START_MS
         self.handled: Counter[str] = Counter()
@@ -70,7 +71,7 @@ class SharingWorld:
         result = self._share.acknowledge(member, batches, self.now_ms)
         assert not result.error, "leases last longer than handlers"
         number = sum(each.last - each.first + 1 for each in held)
-        self._lending.settled(member, number, self.now_ms)
+        self._lending.resolved(member, number, self.now_ms)
         self.handled[member] += number
 
     def _ask(self, member: str) -> None:

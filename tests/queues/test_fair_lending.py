@@ -1,9 +1,9 @@
 """While several members want records, each is lent its part; who is alone takes what it asks for."""
 
 import pytest
-from sharing_world import START_MS, SharingWorld
 
-from headwater.queues.fair_lending import ABSENT_MS, TURN_MS, FairLending, Supply
+from headwater.queues.fair_lending import ABSENT_MS, QUICK_MS, FairLending, Supply
+from tests.queues.sharing_world import START_MS, SharingWorld
 
 LEASE_MS = 30_000
 LONG_AGO, NOW = 1_000_000, 2_000_000
@@ -28,7 +28,7 @@ def lending_to(*waiting: str, since_ms: int = LONG_AGO) -> FairLending:
 
 def seen_at_work(lending: FairLending, member: str, count: int, in_ms: int) -> None:
     lending.took(member, count, count, NOW - in_ms)
-    lending.settled(member, count, NOW)
+    lending.resolved(member, count, NOW)
 
 
 def world(handler_ms: int, **settings: bool | int) -> SharingWorld:
@@ -83,20 +83,20 @@ def test_who_is_gone_counts_no_more() -> None:
 
 
 def test_quick_members_are_not_given_crumbs() -> None:
-    lending = lending_to("b", "c", "d", since_ms=NOW - TURN_MS + 1)
+    lending = lending_to("b", "c", "d", since_ms=NOW - QUICK_MS + 1)
     seen_at_work(lending, "a", 500, in_ms=20)
     assert part(lending, "a", ready(500)) is None
 
 
 def test_what_a_member_is_through_with_in_a_turn_it_is_lent_at_once() -> None:
-    lending = lending_to("b", "c", "d", since_ms=NOW - TURN_MS + 1)
+    lending = lending_to("b", "c", "d", since_ms=NOW - QUICK_MS + 1)
     seen_at_work(lending, "a", 100, in_ms=1_000)
     assert part(lending, "a", ready(400)) == 100
-    assert part(lending, "a", ready(40)) == TURN_MS // 10
+    assert part(lending, "a", ready(40)) == QUICK_MS // 10
 
 
 def test_who_has_waited_for_a_turn_gets_its_part_of_quick_members_too() -> None:
-    lending = lending_to("b", "c", "d", since_ms=NOW - TURN_MS)
+    lending = lending_to("b", "c", "d", since_ms=NOW - QUICK_MS)
     seen_at_work(lending, "a", 500, in_ms=20)
     assert part(lending, "a", ready(400)) == 100
 
@@ -113,9 +113,9 @@ def test_a_member_between_two_fetches_still_waits_but_not_for_long() -> None:
 def test_renewing_a_lease_is_no_sign_of_speed() -> None:
     lending = lending_to("b", since_ms=NOW)
     lending.took("a", 100, 100, NOW - 1_000)
-    lending.settled("a", 0, NOW - 1)
-    lending.settled("a", 100, NOW)
-    assert part(lending, "a", ready(30)) == TURN_MS // 10
+    lending.resolved("a", 0, NOW - 1)
+    lending.resolved("a", 100, NOW)
+    assert part(lending, "a", ready(30)) == QUICK_MS // 10
 
 
 def test_who_was_served_elsewhere_waits_no_more() -> None:

@@ -3,11 +3,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.queues.in_flight import NEVER_DELIVERED, SETTLED, InFlight, RecordState, Status
+from headwater.queues.in_flight import NEVER_DELIVERED, RESOLVED, InFlight, RecordState, RecordStatus
 
-READY = Status(RecordState.READY, 1)
-HELD = Status(RecordState.ACQUIRED, 0, 0, 100, "ann")
-STATUSES = (READY, HELD, SETTLED, Status(RecordState.WAITING, 1, 5, 5), NEVER_DELIVERED)
+READY = RecordStatus(RecordState.READY, 1)
+HELD = RecordStatus(RecordState.ACQUIRED, 0, 0, 100, "ann")
+STATUSES = (READY, HELD, RESOLVED, RecordStatus(RecordState.WAITING, 1, 5, 5), NEVER_DELIVERED)
 
 
 def test_neighbours_of_one_status_are_one_run() -> None:
@@ -28,15 +28,15 @@ def test_a_put_inside_a_run_splits_it_and_a_second_one_heals_it() -> None:
 
 def test_what_a_put_jumps_over_is_unread() -> None:
     window = InFlight(10)
-    window.put(13, 14, SETTLED)
-    assert window.all_runs() == [(10, 12, NEVER_DELIVERED), (13, 14, SETTLED)]
+    window.put(13, 14, RESOLVED)
+    assert window.all_runs() == [(10, 12, NEVER_DELIVERED), (13, 14, RESOLVED)]
 
 
 def test_the_start_moves_over_what_is_settled_and_no_further() -> None:
     window = InFlight(0)
     window.put(0, 9, HELD)
-    window.put(0, 3, SETTLED)
-    window.put(6, 6, SETTLED)
+    window.put(0, 3, RESOLVED)
+    window.put(6, 6, RESOLVED)
     window.advance()
     assert (window.start, window.end) == (4, 10)
 
@@ -44,9 +44,9 @@ def test_the_start_moves_over_what_is_settled_and_no_further() -> None:
 def test_a_million_million_offsets_are_one_run() -> None:
     window = InFlight(0)
     window.put(0, 10**12, HELD)
-    window.put(5, 2**62, SETTLED)
+    window.put(5, 2**62, RESOLVED)
     assert window.run_count == 2
-    assert window.counts[RecordState.SETTLED] == 2**62 - 4
+    assert window.counts[RecordState.RESOLVED] == 2**62 - 4
 
 
 def test_the_rest_of_a_ready_run_is_still_found_when_its_head_is_taken() -> None:
@@ -71,9 +71,9 @@ def test_the_rest_of_a_ready_run_is_still_found_when_its_head_is_taken() -> None
     ),
 )
 def test_the_window_is_a_map_from_offsets_to_statuses(
-    start: int, steps: list[tuple[str, int, int, Status | None]]
+    start: int, steps: list[tuple[str, int, int, RecordStatus | None]]
 ) -> None:
-    window, naive, naive_start = InFlight(start), dict[int, Status](), start
+    window, naive, naive_start = InFlight(start), dict[int, RecordStatus](), start
     for what, at, length, status in steps:
         if what == "put" and status is not None:
             first = naive_start + at
@@ -88,7 +88,7 @@ def test_the_window_is_a_map_from_offsets_to_statuses(
             else:
                 window.advance()
             naive = {offset: each for offset, each in naive.items() if offset >= naive_start}
-            while naive.get(naive_start) == SETTLED:
+            while naive.get(naive_start) == RESOLVED:
                 del naive[naive_start]
                 naive_start += 1
         assert window.start == naive_start

@@ -1,13 +1,13 @@
-from headwater.queues.log_read import RecordFacts
-from headwater.queues.record_facts import facts_reader, may_have_delivery_headers
+from headwater.queues.delivery_terms import may_have_delivery_headers, terms_reader
+from headwater.queues.log_read import DeliveryTerms
 from headwater.queues.settings import QueueSettings, ShareOrder
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record, payload
 
 
-def fact(record: Record, **settings: object) -> RecordFacts:
-    return facts_reader(QueueSettings(**settings))([record])[0]  # type: ignore[arg-type]
+def fact(record: Record, **settings: object) -> DeliveryTerms:
+    return terms_reader(QueueSettings(**settings))([record])[0]  # type: ignore[arg-type]
 
 
 def with_headers(**headers: bytes | None) -> Record:
@@ -16,7 +16,7 @@ def with_headers(**headers: bytes | None) -> Record:
 
 
 def test_a_plain_record_has_no_facts() -> None:
-    assert fact(Record(b"k", b"v", timestamp=5, offset=7)) == RecordFacts(7)
+    assert fact(Record(b"k", b"v", timestamp=5, offset=7)) == DeliveryTerms(7)
 
 
 def test_a_key_is_looked_at_only_if_it_orders() -> None:
@@ -39,11 +39,11 @@ def test_a_time_to_live_begins_when_a_record_may_be_delivered() -> None:
 def test_headers_that_make_no_sense_are_as_if_they_were_not_there() -> None:
     for nonsense in (b"", b"-1", b"soon", b"1.5", b"9" * 17, b"9" * 10_000, None, "\u0661".encode(), b" 5"):
         record = with_headers(deliver_at=nonsense, delay=nonsense, ttl=nonsense)
-        assert fact(record) == RecordFacts(7)
+        assert fact(record) == DeliveryTerms(7)
 
 
 def test_a_record_without_a_time_has_no_age() -> None:
-    assert fact(Record(b"k", b"v", offset=7), record_ttl_ms=10) == RecordFacts(7)
+    assert fact(Record(b"k", b"v", offset=7), record_ttl_ms=10) == DeliveryTerms(7)
 
 
 def test_the_filter_of_the_group_is_asked() -> None:

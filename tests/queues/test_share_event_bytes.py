@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.queues.event_bytes import MalformedEvent, decode, encode
+from headwater.queues.event_bytes import decode, encode
 from headwater.queues.events import (
     DeadLetterReason,
     RangeState,
@@ -13,6 +13,7 @@ from headwater.queues.events import (
     StateRange,
     merged,
 )
+from headwater.records.byte_reader import MalformedBytes
 
 MAX_LONG = 2**63 - 1
 longs = st.one_of(st.integers(0, 300), st.integers(0, MAX_LONG))
@@ -45,9 +46,9 @@ def test_an_event_survives_its_bytes(event: ShareEvent) -> None:
 @given(events, st.data())
 def test_an_event_that_is_cut_or_has_a_tail_is_refused(event: ShareEvent, data: st.DataObject) -> None:
     whole = encode(event)
-    with pytest.raises(MalformedEvent):
+    with pytest.raises(MalformedBytes):
         decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
-    with pytest.raises(MalformedEvent):
+    with pytest.raises(MalformedBytes):
         decode(whole + b"\0")
 
 
@@ -56,20 +57,20 @@ def test_any_bytes_are_an_event_or_refused(data: bytes) -> None:
     for prefix in (b"", b"\1\1", b"\1\3\0"):
         try:
             event = decode(prefix + data)
-        except MalformedEvent:
+        except MalformedBytes:
             continue
         assert decode(encode(event)) == event
 
 
 def test_a_made_up_number_of_ranges_costs_nothing() -> None:
-    with pytest.raises(MalformedEvent, match="do not fit"):
+    with pytest.raises(MalformedBytes, match="do not fit"):
         decode(b"\1\1\xff\xff\xff\xff\xff\xff\xff\x7f")
 
 
 def test_an_unknown_version_and_an_unknown_kind_are_refused() -> None:
-    with pytest.raises(MalformedEvent, match="version 2"):
+    with pytest.raises(MalformedBytes, match="version 2"):
         decode(b"\2\2\0")
-    with pytest.raises(MalformedEvent, match="kind 9"):
+    with pytest.raises(MalformedBytes, match="kind 9"):
         decode(b"\1\x09\0")
 
 

@@ -1,17 +1,18 @@
 """Delay, time to live, filter and key order of a share partition."""
 
-from driven_partition import ACCEPT, RELEASE, START_MS, DrivenPartition
+from functools import partial
 
 from headwater.queues.events import DeadLetterReason
-from headwater.queues.log_read import CandidateBatch, LogRead, RecordFacts
+from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead
 from headwater.queues.outcomes import AcknowledgedBatch, DeadLetter
 from headwater.queues.settings import Backoff, QueueSettings, ShareOrder
 from headwater.queues.share_partition import SharePartition
+from tests.queues.driven_partition import ACCEPT, RELEASE, START_MS, DrivenPartition
 
 
-def keyed(keys: str) -> list[RecordFacts]:
+def keyed(keys: str) -> list[DeliveryTerms]:
     """A record for each letter; a dot has no key."""
-    return [RecordFacts(offset, None if key == "." else key.encode()) for offset, key in enumerate(keys)]
+    return [DeliveryTerms(offset, None if key == "." else key.encode()) for offset, key in enumerate(keys)]
 
 
 def by_key(keys: str, **settings: object) -> DrivenPartition:
@@ -19,8 +20,8 @@ def by_key(keys: str, **settings: object) -> DrivenPartition:
 
 
 def test_a_delayed_record_holds_nobody_up_and_takes_no_lock() -> None:
-    facts = [RecordFacts(each, deliver_at_ms=START_MS + 500 if each < 5 else None) for each in range(10)]
-    driven = DrivenPartition(10, facts, max_record_locks=5)
+    terms = [DeliveryTerms(each, deliver_at_ms=START_MS + 500 if each < 5 else None) for each in range(10)]
+    driven = DrivenPartition(10, terms, max_record_locks=5)
     assert driven.fetch("ann", 10) == [(5, 9, 1)]
     assert driven.queue.waiting_count == 5
     driven.ack("ann", 5, 9, ACCEPT)
@@ -34,8 +35,8 @@ def test_a_delayed_record_holds_nobody_up_and_takes_no_lock() -> None:
 
 
 def test_delayed_records_are_found_again_after_a_restart() -> None:
-    facts = [RecordFacts(each, deliver_at_ms=START_MS + 500 if each < 5 else None) for each in range(10)]
-    driven = DrivenPartition(10, facts)
+    terms = [DeliveryTerms(each, deliver_at_ms=START_MS + 500 if each < 5 else None) for each in range(10)]
+    driven = DrivenPartition(10, terms)
     driven.fetch("ann", 10)
     driven.ack("ann", 5, 9, ACCEPT)
     driven.restart()
@@ -45,8 +46,8 @@ def test_delayed_records_are_found_again_after_a_restart() -> None:
 
 
 def test_reading_stops_when_too_many_records_wait() -> None:
-    facts = [RecordFacts(each, deliver_at_ms=START_MS + each) for each in range(1, 31)]
-    driven = DrivenPartition(31, facts, max_waiting_records=8)
+    terms = [DeliveryTerms(each, deliver_at_ms=START_MS + each) for each in range(1, 31)]
+    driven = DrivenPartition(31, terms, max_waiting_records=8)
     assert driven.fetch("ann", 100) == []
     assert driven.queue.waiting_count == 8
     assert driven.queue.next_fetch_offset(driven.now_ms) is None
@@ -68,28 +69,28 @@ def test_ten_thousand_delayed_records_are_each_ready_when_they_are_due() -> None
     dues = [START_MS + 1_000 + offset * 7_919 % 5_000 for offset in range(count)]
     queue = SharePartition(QueueSettings())
     for first in range(0, count, 500):
-        facts = [RecordFacts(offset, deliver_at_ms=dues[offset]) for offset in range(first, first + 500)]
-        batch = CandidateBatch(first, first + 499, lambda facts=facts: facts)
+        terms = [DeliveryTerms(offset, deliver_at_ms=dues[offset]) for offset in range(first, first + 500)]
+        batch = CandidateBatch(first, first + 499, partial(list, terms))
         assert queue.acquire("ann", LogRead(first, first + 500, [batch]), 500, START_MS).ranges == ()
     assert queue.waiting_count == count
     delivered: list[int] = []
     while (deadline_ms := queue.next_deadline_ms()) is not None:
         queue.expire(deadline_ms)
         while queue.has_ready:
-            first = queue.next_fetch_offset(deadline_ms)
-            assert first is not None
-            read = LogRead(first, first + 1, [CandidateBatch(first, first)])
+            ready = queue.next_fetch_offset(deadline_ms)
+            assert ready is not None
+            read = LogRead(ready, ready + 1, [CandidateBatch(ready, ready)])
             queue.acquire("ann", read, 1, deadline_ms)
-            assert dues[first] == deadline_ms
-            assert queue.acknowledge("ann", [AcknowledgedBatch(first, first, [ACCEPT])], deadline_ms).error == 0
-            delivered.append(first)
+            assert dues[ready] == deadline_ms
+            assert queue.acknowledge("ann", [AcknowledgedBatch(ready, ready, [ACCEPT])], deadline_ms).error == 0
+            delivered.append(ready)
     assert sorted(delivered) == list(range(count))
     assert queue.start_offset == count
 
 
 def test_an_expired_record_is_not_delivered_and_becomes_a_dead_letter() -> None:
-    facts = [RecordFacts(0, expires_at_ms=START_MS), RecordFacts(1, expires_at_ms=START_MS + 1), RecordFacts(2)]
-    driven = DrivenPartition(3, facts, dead_letter_topic="dead")
+    terms = [DeliveryTerms(0, expires_at_ms=START_MS), DeliveryTerms(1, expires_at_ms=START_MS + 1), DeliveryTerms(2)]
+    driven = DrivenPartition(3, terms, dead_letter_topic="dead")
     assert driven.fetch("ann") == [(1, 2, 1)]
     assert driven.dead_letters == [DeadLetter(0, 0, DeadLetterReason.EXPIRED, 0)]
     driven.take(driven.queue.dead_letters_written([(0, 0)]))
@@ -97,8 +98,8 @@ def test_an_expired_record_is_not_delivered_and_becomes_a_dead_letter() -> None:
 
 
 def test_a_record_that_expires_while_it_is_held_can_still_be_accepted_but_not_come_again() -> None:
-    facts = [RecordFacts(each, expires_at_ms=START_MS + 10) for each in range(2)]
-    driven = DrivenPartition(2, facts)
+    terms = [DeliveryTerms(each, expires_at_ms=START_MS + 10) for each in range(2)]
+    driven = DrivenPartition(2, terms)
     driven.fetch("ann")
     driven.wait(10)
     assert driven.queue.acquired_count == 2
@@ -107,7 +108,7 @@ def test_a_record_that_expires_while_it_is_held_can_still_be_accepted_but_not_co
 
 
 def test_a_record_that_expires_while_it_waits_is_dropped_by_the_timer() -> None:
-    driven = DrivenPartition(1, [RecordFacts(0, deliver_at_ms=START_MS + 100, expires_at_ms=START_MS + 50)])
+    driven = DrivenPartition(1, [DeliveryTerms(0, deliver_at_ms=START_MS + 100, expires_at_ms=START_MS + 50)])
     assert driven.fetch("ann") == []
     assert driven.queue.next_deadline_ms() == START_MS + 50
     driven.wait(50)
@@ -115,7 +116,7 @@ def test_a_record_that_expires_while_it_waits_is_dropped_by_the_timer() -> None:
 
 
 def test_what_a_filter_leaves_out_is_passed_over_in_one_event() -> None:
-    driven = DrivenPartition(10, [RecordFacts(each, matches=each in (3, 7)) for each in range(10)])
+    driven = DrivenPartition(10, [DeliveryTerms(each, matches=each in (3, 7)) for each in range(10)])
     before = len(driven.events)
     assert driven.fetch("ann") == [(3, 3, 1), (7, 7, 1)]
     assert len(driven.events) == before + 1
@@ -172,8 +173,8 @@ def test_order_holds_across_a_restart() -> None:
 
 
 def test_a_delayed_record_takes_its_place_in_its_key_when_it_is_due() -> None:
-    facts = [RecordFacts(0, b"a", deliver_at_ms=START_MS + 50), RecordFacts(1, b"a"), RecordFacts(2, b"a")]
-    driven = DrivenPartition(3, facts, order=ShareOrder.KEY)
+    terms = [DeliveryTerms(0, b"a", deliver_at_ms=START_MS + 50), DeliveryTerms(1, b"a"), DeliveryTerms(2, b"a")]
+    driven = DrivenPartition(3, terms, order=ShareOrder.KEY)
     assert driven.fetch("ann", 1) == [(1, 1, 1)]
     driven.wait(50)
     assert driven.fetch("bob", 10) == []
@@ -182,20 +183,20 @@ def test_a_delayed_record_takes_its_place_in_its_key_when_it_is_due() -> None:
 
 
 def test_long_keys_are_told_apart_without_being_kept() -> None:
-    facts = [RecordFacts(0, b"x" * 100_000), RecordFacts(1, b"x" * 100_001), RecordFacts(2, b"x" * 100_000)]
-    driven = DrivenPartition(3, facts, order=ShareOrder.KEY)
+    terms = [DeliveryTerms(0, b"x" * 100_000), DeliveryTerms(1, b"x" * 100_001), DeliveryTerms(2, b"x" * 100_000)]
+    driven = DrivenPartition(3, terms, order=ShareOrder.KEY)
     assert driven.fetch("ann", 1) == [(0, 0, 1)]
     assert driven.fetch("bob", 10) == [(1, 1, 1)]
     assert max(len(known.key or b"") for known in driven.queue._state._known.values()) <= 64
 
 
 def test_nothing_is_remembered_of_settled_records() -> None:
-    facts = [RecordFacts(each, b"%d" % (each % 3), expires_at_ms=START_MS + 10**6) for each in range(100)]
-    driven = DrivenPartition(100, facts, order=ShareOrder.KEY)
+    terms = [DeliveryTerms(each, b"%d" % (each % 3), expires_at_ms=START_MS + 10**6) for each in range(100)]
+    driven = DrivenPartition(100, terms, order=ShareOrder.KEY)
     for first, last, _ in driven.fetch("ann", 100):
         driven.ack("ann", first, last, ACCEPT)
     state = driven.queue._state
     assert driven.queue.start_offset == 100
     assert not state._known
-    assert state.lanes is not None and len(state.lanes) == 0
+    assert state.key_order is not None and len(state.key_order) == 0
     assert driven.queue.next_deadline_ms() is None

@@ -1,11 +1,10 @@
-from driven_partition import ACCEPT, GAP, REJECT, RELEASE, RENEW, START_MS, DrivenPartition
-
 from headwater.model.errors import ErrorCode
 from headwater.queues.events import DeadLetterReason
 from headwater.queues.log_read import CandidateBatch, LogRead
 from headwater.queues.outcomes import AcknowledgedBatch, AcquireMode, Changes, DeadLetter
 from headwater.queues.settings import Backoff
 from headwater.queues.share_partition import SharePartition
+from tests.queues.driven_partition import ACCEPT, GAP, REJECT, RELEASE, RENEW, START_MS, DrivenPartition
 
 MAX_LONG = 2**63 - 1
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from queue_world import DrawnChance, QueueWorld, SeededChance
+
+from tests.queues.queue_world import DrawnChance, QueueWorld, SeededChance
 
 SEEDS = 150
 STEPS = 80

@@ -1,6 +1,7 @@
 """The header of a batch: read, checked, stamped."""
 
 import struct
+from typing import Any
 
 import crc32c
 import pytest
@@ -47,7 +48,7 @@ def a_batch(payload: bytes = ONE_RECORD, **fields: int) -> bytearray:
 
 
 def test_every_field_is_read_from_where_it_is_drawn() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "base_offset": 1 << 40,
         "partition_leader_epoch": 7,
         "attributes": 0x7B,
@@ -128,7 +129,7 @@ def test_the_old_message_formats_are_told_apart_from_damage(magic: int) -> None:
         {"crc": 12345},
     ],
 )
-def test_impossible_headers_are_corrupt(fields: dict[str, int]) -> None:
+def test_impossible_headers_are_corrupt(fields: dict[str, Any]) -> None:
     with pytest.raises(CorruptBatch) as caught:
         batch.validate(a_batch(**fields))
     assert not isinstance(caught.value, OldMessageFormat)
@@ -148,7 +149,7 @@ def test_impossible_headers_are_corrupt(fields: dict[str, int]) -> None:
         {"producer_id": -2, "producer_epoch": 0, "base_sequence": 0},
     ],
 )
-def test_a_producer_may_not_say_this(fields: dict[str, int]) -> None:
+def test_a_producer_may_not_say_this(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidBatch):
         batch.validate(a_batch(**fields))
 

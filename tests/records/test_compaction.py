@@ -1,5 +1,6 @@
 """Compaction against a naive model, and the rules for tombstones, producers and what cannot be read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import kafka.record.default_records as kafka_records
@@ -12,14 +13,14 @@ from headwater.records import batch
 from headwater.records.batch import CONTROL, HEADER_BYTES, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, Codec
 from headwater.records.build import assemble, build_batch
 from headwater.records.compaction import OffsetMap, compact_batch, scan_batch
-from headwater.records.control import Marker, build_marker, read_marker
+from headwater.records.control import EndMarker, build_marker, read_marker
 from headwater.records.record import Record, records
 
 T0 = 1_700_000_000_000
 RETENTION_MS = 1_000
 LONG_KEY = b"a key that is longer than its digest"
 
-Log = list[Buffer]
+Log = Sequence[Buffer]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def compacted(
     max_entries: int = 1_000,
     last_of_producer: frozenset[int] = frozenset(),
     aborted: frozenset[int] = frozenset(),
-    is_marker_wanted: bool = True,
+    is_marker_needed: bool = True,
     max_output_bytes: int = 1 << 20,
 ) -> Log:
     """`last_of_producer` and `aborted` are last offsets of batches."""
@@ -54,7 +55,7 @@ def compacted(
             now_ms=now_ms,
             delete_retention_ms=RETENTION_MS,
             is_aborted=header.last_offset in aborted,
-            is_marker_wanted=is_marker_wanted,
+            is_marker_needed=is_marker_needed,
             max_output_bytes=max_output_bytes,
         )
         for raw in log
@@ -93,7 +94,7 @@ some_records = st.lists(
 
 @st.composite
 def a_log(draw: st.DrawFn) -> Log:
-    log: Log = []
+    log: list[Buffer] = []
     offset = draw(st.integers(0, 1 << 40))
     for made in draw(st.lists(some_records, max_size=8)):
         raw = build_batch(made, base_offset=offset, compression=draw(st.sampled_from(Codec)))
@@ -221,7 +222,7 @@ def transactional(key: bytes, value: bytes, base_offset: int) -> bytearray:
 
 
 def a_marker(is_commit: bool = True, base_offset: int = 0) -> bytearray:
-    raw = build_marker(5, 1, Marker(is_commit, 3), T0)
+    raw = build_marker(5, 1, EndMarker(is_commit, 3), T0)
     batch.stamp(raw, 0, base_offset, 0)
     return raw
 
@@ -257,19 +258,19 @@ def test_a_marker_stays_while_it_is_wanted_and_goes_in_its_time_when_it_is_not()
     for is_commit in (True, False):
         log: Log = [a_marker(is_commit)]
         assert compacted(log, now_ms=T0 + 1_000 * RETENTION_MS)[0] is log[0]
-        passing = compacted(log, is_marker_wanted=False)
+        passing = compacted(log, is_marker_needed=False)
         header = batch.parse_header(passing[0])
         assert header.has_delete_horizon and header.base_timestamp == T0 + RETENTION_MS
         assert header.is_control and header.is_transactional and header.max_timestamp == T0
-        assert read_marker(passing[0], header) == Marker(is_commit, 3)
+        assert read_marker(passing[0], header) == EndMarker(is_commit, 3)
         assert [record.timestamp for record in contents(passing)] == [T0]
-        assert compacted(passing, is_marker_wanted=False, now_ms=T0 + RETENTION_MS - 1)[0] is passing[0]
+        assert compacted(passing, is_marker_needed=False, now_ms=T0 + RETENTION_MS - 1)[0] is passing[0]
         assert compacted(passing, now_ms=T0 + RETENTION_MS)[0] is passing[0]
-        assert compacted(passing, is_marker_wanted=False, now_ms=T0 + RETENTION_MS) == []
+        assert compacted(passing, is_marker_needed=False, now_ms=T0 + RETENTION_MS) == []
 
 
 def test_another_library_reads_a_marker_on_its_way_out() -> None:
-    (raw,) = compacted([a_marker(False, base_offset=9)], is_marker_wanted=False)
+    (raw,) = compacted([a_marker(False, base_offset=9)], is_marker_needed=False)
     theirs = kafka_records.DefaultRecordBatch(bytes(raw))
     assert theirs.validate_crc() and theirs.is_control_batch
     assert [(record.offset, record.abort) for record in theirs] == [(9, True)]
@@ -278,7 +279,7 @@ def test_another_library_reads_a_marker_on_its_way_out() -> None:
 def test_a_control_batch_that_cannot_be_read_stays() -> None:
     header = batch.parse_header(a_marker())
     log: Log = [assemble(b"garbage", header)]
-    assert compacted(log, is_marker_wanted=False)[0] is log[0]
+    assert compacted(log, is_marker_needed=False)[0] is log[0]
 
 
 def test_records_past_the_scanned_part_are_not_touched() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.records.batch import Codec, UnknownCodec
 from headwater.records.compression import (
+    LZ4_LEVEL,
     RATIO_FREE_BYTES,
     CorruptCompression,
     DecompressedTooLarge,
@@ -172,3 +173,18 @@ except DecompressedTooLarge:
     )
     grown_kib = int(ran.stdout)
     assert grown_kib < 16 * 1024, f"{grown_kib} KiB more for a limit of 4 MiB"
+
+
+@pytest.mark.parametrize(
+    ("codec", "quick", "thorough"), [(Codec.GZIP, 1, 9), (Codec.LZ4, 1, 12), (Codec.ZSTD, -50, 19)]
+)
+def test_a_level_is_the_codec_s_own(codec: Codec, quick: int, thorough: int) -> None:
+    data = b"".join(b'{"order": %d, "customer": "c%d"}' % (number, number % 97) for number in range(5_000))
+    small, large = (compress(codec, data, level) for level in (thorough, quick))
+    assert len(small) < len(large)
+    assert decompress(codec, small) == decompress(codec, large) == data
+
+
+def test_the_default_level_of_lz4_is_the_fast_compressor() -> None:
+    data = bytes(range(256)) * 200
+    assert compress(Codec.LZ4, data, LZ4_LEVEL) == compress(Codec.LZ4, data)

@@ -21,7 +21,7 @@ from headwater.records.batch import (
     stamp_log_append_time,
 )
 from headwater.records.build import build_batch
-from headwater.records.control import Marker, build_marker, read_marker
+from headwater.records.control import EndMarker, build_marker, read_marker
 from headwater.records.record import Record, records
 
 T0 = 1_700_000_000_000
@@ -33,13 +33,13 @@ def control_batch(key: bytes | None, value: bytes | None, attributes: int = CONT
     return build_batch([Record(key, value, timestamp=T0)], producer_id=7, producer_epoch=1, attributes=attributes)
 
 
-def read(batch: bytearray) -> Marker:
+def read(batch: bytearray) -> EndMarker:
     return read_marker(batch, parse_header(batch))
 
 
 @given(st.booleans(), st.integers(-1, 2**31 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1))
 def test_a_marker_is_read_as_it_was_built(is_commit: bool, coordinator_epoch: int, pid: int, epoch: int) -> None:
-    marker = Marker(is_commit, coordinator_epoch)
+    marker = EndMarker(is_commit, coordinator_epoch)
     batch = build_marker(pid, epoch, marker, T0)
     header = parse_header(batch)
     check_crc(batch, header)
@@ -50,15 +50,15 @@ def test_a_marker_is_read_as_it_was_built(is_commit: bool, coordinator_epoch: in
 
 
 def test_the_bytes_are_those_of_kafka() -> None:
-    (record,) = records(batch := build_marker(7, 1, Marker(True, 3), T0), parse_header(batch))
+    (record,) = records(batch := build_marker(7, 1, EndMarker(True, 3), T0), parse_header(batch))
     assert (record.key, record.value) == (b"\0\0\0\1", b"\0\0\0\0\0\3")
-    (record,) = records(batch := build_marker(7, 1, Marker(False, -1), T0), parse_header(batch))
+    (record,) = records(batch := build_marker(7, 1, EndMarker(False, -1), T0), parse_header(batch))
     assert (record.key, record.value) == (b"\0\0\0\0", b"\0\0\xff\xff\xff\xff")
 
 
 def test_another_library_knows_a_marker_from_records() -> None:
     for is_commit in (True, False):
-        batch = build_marker(7, 1, Marker(is_commit, 3), T0)
+        batch = build_marker(7, 1, EndMarker(is_commit, 3), T0)
         stamp(batch, 0, 40, 2)
         read_back = kafka_records.DefaultRecordBatch(bytes(batch))
         assert read_back.is_control_batch and read_back.is_transactional and read_back.validate_crc()
@@ -67,18 +67,18 @@ def test_another_library_knows_a_marker_from_records() -> None:
 
 
 def test_offset_epoch_and_append_time_are_stamped_as_on_any_batch() -> None:
-    batch = build_marker(7, 1, Marker(True, 3), T0)
+    batch = build_marker(7, 1, EndMarker(True, 3), T0)
     stamp_log_append_time(batch, 0, T0 + 5)
     stamp(batch, 0, 40, 2)
     header = parse_header(batch)
     check_crc(batch, header)
     assert header.attributes == CONTROL | TRANSACTIONAL | LOG_APPEND_TIME
-    assert read_marker(batch, header) == Marker(True, 3)
+    assert read_marker(batch, header) == EndMarker(True, 3)
 
 
 def test_what_a_later_version_adds_is_passed_over() -> None:
     key, value = struct.pack(">hhq", 1, 1, 99), struct.pack(">hiq", 1, 3, 99)
-    assert read(control_batch(key, value)) == Marker(True, 3)
+    assert read(control_batch(key, value)) == EndMarker(True, 3)
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_hostile_bytes_raise_nothing_else(payload: bytes, count: int, attributes
         marker = read_marker(bytes(61) + payload, header)
     except CorruptBatch:
         return
-    assert isinstance(marker, Marker)
+    assert isinstance(marker, EndMarker)

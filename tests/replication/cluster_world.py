@@ -3,8 +3,9 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from headwater.model.cluster import Node, NodeStore, Reassignment, Role, StoreRecord, StoreState, Topic
+from headwater.model.cluster import Node, NodeStore, Reassignment, Role, StoreRecord, StoreState, TopicRecord
 from headwater.model.ids import NodeId, PartitionId, SegmentId, StoreId
 from headwater.model.segments import Head, OpenSegment, SealedSegment
 from headwater.replication.actions import Action, Copy, FinishReassignment, MoveLeader
@@ -30,13 +31,16 @@ def stores(*nodes: NodeId) -> tuple[StoreId, ...]:
     return tuple(map(store_of, nodes))
 
 
+T = TypeVar("T")
+
+
 @dataclass
 class World:
     """Each node has one store."""
 
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     records: dict[StoreId, StoreRecord] = field(default_factory=dict)
-    topics: dict[uuid.UUID, Topic] = field(default_factory=dict)
+    topics: dict[uuid.UUID, TopicRecord] = field(default_factory=dict)
     heads: dict[PartitionId, Versioned[Head]] = field(default_factory=dict)
     sealed: dict[SealedKey, Versioned[SealedSegment]] = field(default_factory=dict)
     reassignments: dict[PartitionId, Versioned[Reassignment]] = field(default_factory=dict)
@@ -46,7 +50,7 @@ class World:
     @classmethod
     def of(cls, *nodes: NodeId, replication_factor: int = 3, partitions: int = 0) -> "World":
         world = cls()
-        world.topics[TOPIC] = Topic(TOPIC, "t", partitions, replication_factor)
+        world.topics[TOPIC] = TopicRecord(TOPIC, "t", partitions, replication_factor)
         for node in nodes:
             world.join(node)
         return world
@@ -91,7 +95,7 @@ class World:
         head = self.heads[partition_id].value
         self.lead(partition_id.index, head.leader, on=on, epoch=head.epoch, topic=partition_id.topic_id)
 
-    def written(self, value):  # type: ignore[no-untyped-def]
+    def written(self, value: T) -> Versioned[T]:
         self.revision += 1
         return Versioned(value, self.revision)
 

@@ -4,13 +4,12 @@ import uuid
 from collections import Counter
 from dataclasses import replace
 
-from cluster_world import World, leaders, partition, stores
-
-from headwater.model.cluster import NO_LEADER, Reassignment, Role, StoreState, Topic
+from headwater.model.cluster import NO_LEADER, Reassignment, Role, StoreState, TopicRecord
 from headwater.model.ids import PartitionId
 from headwater.model.segments import Head
 from headwater.replication.actions import MoveLeader
 from headwater.replication.controller import ControllerPlanner, ControllerRules
+from tests.replication.cluster_world import World, leaders, partition, stores
 
 RULES = ControllerRules()
 
@@ -178,14 +177,14 @@ def test_each_trouble_begins_the_calm_before_leaders_are_evened_out_anew() -> No
     (found,) = moves(planner, world, now := now + RULES.calm_s - 0.5)
     world.carry_out([found])
     world.publish(found.partition, on=(1, 2, 3))
-    assert moves(planner, world, now + RULES.settle_s + 1) == [], "a leader was missed"
+    assert moves(planner, world, now + RULES.stable_s + 1) == [], "a leader was missed"
     assert len(moves(planner, world, now + RULES.calm_s)) == RULES.even_moves
 
 
 def test_coordinators_move_last() -> None:
     world = World.of(1, 2)
     offsets = uuid.UUID(int=2)
-    world.topics[offsets] = Topic(offsets, "__consumer_offsets", 16, 2)
+    world.topics[offsets] = TopicRecord(offsets, "__consumer_offsets", 16, 2)
     for index in range(16):
         world.lead(index, 1, on=(1,), topic=offsets)  # no data at the receiver, as of all others
     for index in range(4):

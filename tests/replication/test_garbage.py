@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from cluster_world import TOPIC, partition, segment_name, store_of, stores
 
 from headwater.model.ids import SegmentId
 from headwater.model.replica import ReplicaState
 from headwater.model.segments import Head, OpenSegment, SealedSegment
 from headwater.replication.garbage import collect
+from tests.replication.cluster_world import TOPIC, partition, segment_name, store_of, stores
 
 ME = store_of(1)
 OURS, OPEN = segment_name(1), segment_name(2)

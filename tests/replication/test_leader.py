@@ -162,11 +162,12 @@ def test_with_too_few_stores_nothing_is_taken_until_one_comes_back() -> None:
     driven.append()
     driven.ack(A, 1)
     assert driven.refuse(B) == []
-    assert driven.leader.is_starving
+    starving = [driven.leader.is_starving]
     again = driven.tick(RULES.retry_s)
     assert stores_of(again) == [B], "the one that failed is tried again"
     driven.ack(B, 1)
-    assert not driven.leader.is_starving and driven.leader.high_watermark == 1
+    starving.append(driven.leader.is_starving)
+    assert starving == [True, False] and driven.leader.high_watermark == 1
 
 
 def test_a_store_whose_replica_is_broken_is_chosen_for_the_next_segment_when_there_is_no_other() -> None:
@@ -278,7 +279,8 @@ def test_a_lone_replica_may_be_given_a_batch_directly_unless_something_is_before
     driven.leader.took(Entry(0, 2, bytes(7), 9))
     assert (driven.leader.high_watermark, driven.leader.log_end, driven.leader.total_bytes) == (2, 2, 7)
     driven.append()
-    assert driven.leader.lone_replica is None
+    lone: StoreId | None = driven.leader.lone_replica
+    assert lone is None
     assert Driven().leader.lone_replica is None
 
 

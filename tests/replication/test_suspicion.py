@@ -1,8 +1,7 @@
 from dataclasses import replace
 
-from cluster_world import World
-
 from headwater.replication.suspicion import Suspicion
+from tests.replication.cluster_world import World
 
 NODES = World.of(1, 2, 3).nodes
 

@@ -1,15 +1,15 @@
 """Contexts: names, and a registry of its own in each."""
 
 import pytest
-from tests.schemas.test_registry_state import Log
 
 from headwater.schemas import decisions
 from headwater.schemas.contexts import BadContext, Qualified, parse, parse_context, settings_of, within
 from headwater.schemas.event_records import from_record
 from headwater.schemas.events import Config, ContextPut
 from headwater.schemas.levels import Level, Mode
-from headwater.schemas.refusal import Refused
+from headwater.schemas.refusal import SchemaRefused
 from headwater.schemas.schema import Reference, Schema, SchemaType
+from tests.schemas.test_registry_state import Log
 
 ONE, TWO = (Schema(SchemaType.AVRO, text) for text in ("one", "two"))
 
@@ -69,11 +69,11 @@ def test_each_context_counts_its_own_ids_and_never_gives_one_twice() -> None:
     assert registry.contexts() == [".", ".b"]
     log.register(":.a:s", ONE)
     assert registry.id_of(ONE, ".a") == 3
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(SchemaRefused) as refused:
         decisions.delete_context(registry, ".b")
     assert refused.value.code == 42211
     for unknown in (".c", "."):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(SchemaRefused) as refused:
             decisions.delete_context(registry, unknown)
         assert refused.value.code == 40401
 
@@ -92,7 +92,7 @@ def test_levels_and_modes_are_inherited_from_the_context_and_from_all_of_them() 
     assert registry.config(":.a:s", inherited=False) is None
     log.write(decisions.set_mode(registry, ":.a:", Mode.READONLY, force=False))
     assert (registry.mode(":.a:s"), registry.mode("s")) == (Mode.READONLY, Mode.READWRITE)
-    with pytest.raises(Refused):
+    with pytest.raises(SchemaRefused):
         decisions.register(registry, ":.a:s", ONE)
 
 
@@ -107,7 +107,7 @@ def test_an_id_is_looked_for_in_the_subject_that_is_read() -> None:
     assert registry.context_with(1, "unknown-value") == "."
     assert registry.context_with(1, ":.a:") == ".a"
     for subject in (":.a:unknown-value", ":.b:", ":.b:orders-value"):
-        with pytest.raises(Refused):
+        with pytest.raises(SchemaRefused):
             registry.context_with(1, subject)
     assert registry.meant("orders-value") == ":.a:orders-value"
     assert registry.meant("unknown-value") == "unknown-value"
@@ -131,7 +131,7 @@ def test_references_are_found_in_the_context_of_the_schema() -> None:
 
 @pytest.mark.parametrize("subject", ["", ":.a:", ":*:s", ":.__GLOBAL:s", "__GLOBAL", ":.a:__EMPTY", "a\nb"])
 def test_what_is_no_subject_gets_no_schema(subject: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(SchemaRefused) as refused:
         decisions.check_subject(subject)
     assert refused.value.code == 42208
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.schemas.reading import read
 
 from headwater.schemas.levels import Level
 from headwater.schemas.parsed import incompatibilities
+from tests.schemas.reading import read
 
 
 def record(*fields: object) -> str:

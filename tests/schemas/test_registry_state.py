@@ -11,7 +11,7 @@ from headwater.schemas.contexts import context_of
 from headwater.schemas.event_records import UnknownRecord, from_record, to_record
 from headwater.schemas.events import Config, Event, SubjectDeleted
 from headwater.schemas.levels import Level, Mode
-from headwater.schemas.refusal import Refused
+from headwater.schemas.refusal import SchemaRefused
 from headwater.schemas.registry import Registry
 from headwater.schemas.schema import Reference, Schema, SchemaType
 
@@ -116,7 +116,7 @@ def test_the_log_gives_the_same_state_again_whole_or_compacted(operations: list[
     for operation in operations:
         try:
             perform(log, operation)
-        except Refused:
+        except SchemaRefused:
             continue
     assert facts(replayed(log.records)) == facts(log.registry)
     assert facts(replayed(compacted(log.records))) == facts(log.registry)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from crc32c import crc32c
 
 from headwater.model.ids import SegmentId
-from headwater.model.replica import Durability
+from headwater.model.replica import Durability, Store
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
@@ -68,12 +68,12 @@ async def open_store(files: MemoryFiles, options: StoreOptions = SMALL) -> Segme
     return await SegmentStore.open(DIRECTORY, files=files, options=options)
 
 
-async def create(store: SegmentStore, number: int = 1, durability: Durability = Durability.SYNC) -> SegmentId:
+async def create(store: Store, number: int = 1, durability: Durability = Durability.SYNC) -> SegmentId:
     await store.create(segment(number), f"topic.{number}", 0, 3, b"header", durability)
     return segment(number)
 
 
-async def fill(store: SegmentStore, name: SegmentId, count: int, size_bytes: int = 120, first: int = 0) -> bytes:
+async def fill(store: Store, name: SegmentId, count: int, size_bytes: int = 120, first: int = 0) -> bytes:
     """Append so many batches of one record; return their bytes."""
     written = b""
     for offset in range(first, first + count):

@@ -1,11 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_samples import batch, segment, spans
 
 from headwater.storage.batches import Run
 from headwater.storage.block_index import ENTRY_BYTES, MAX_LANDMARKS, BlockIndex, seed_of
 from headwater.storage.segment_file import execute, plan, rebuild
+from tests.storage.storage_samples import batch, segment, spans
 
 SEED = seed_of(segment(1), 1)
 

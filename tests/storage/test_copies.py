@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from storage_samples import DIRECTORY, SEGMENTS, SMALL, batch, create, fill, open_store, read_all, run, segment
 
 from headwater.model.ids import Offset
 from headwater.model.replica import (
@@ -20,7 +19,7 @@ from headwater.model.replica import (
     NoSpace,
     OutOfSequence,
     ReplicaState,
-    SegmentFacts,
+    SegmentDescription,
     Source,
     StoreFailed,
     StoreUnreachable,
@@ -29,6 +28,18 @@ from headwater.model.replica import (
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
+from tests.storage.storage_samples import (
+    DIRECTORY,
+    SEGMENTS,
+    SMALL,
+    batch,
+    create,
+    fill,
+    open_store,
+    read_all,
+    run,
+    segment,
+)
 
 BOTH = pytest.mark.parametrize("durability", list(Durability))
 Before = Callable[[SegmentStore], Awaitable[None]]
@@ -38,16 +49,18 @@ THREADED = dataclasses.replace(SMALL, runs_inline=False)
 class Donor:
     """A store with a sealed segment to give away, and what was asked of it."""
 
-    def __init__(self, store: SegmentStore, facts: SegmentFacts, content: bytes, max_bytes: int = 1000) -> None:
+    def __init__(
+        self, store: SegmentStore, description: SegmentDescription, content: bytes, max_bytes: int = 1000
+    ) -> None:
         self.store = store
-        self.facts = facts
+        self.description = description
         self.content = content
         self.max_bytes = max_bytes
         self.offsets: list[Offset] = []
 
     async def __call__(self, offset: Offset) -> Buffer:
         self.offsets.append(offset)
-        return await self.store.read(self.facts.segment, offset, self.facts.end, self.max_bytes)
+        return await self.store.read(self.description.segment, offset, self.description.end, self.max_bytes)
 
 
 async def donor(count: int = 40, size_bytes: int = 300, durability: Durability = Durability.SYNC) -> Donor:
@@ -55,10 +68,10 @@ async def donor(count: int = 40, size_bytes: int = 300, durability: Durability =
     name = await create(store, durability=durability)
     content = await fill(store, name, count, size_bytes)
     sealed = await store.seal(name, count)
-    facts = SegmentFacts(
+    description = SegmentDescription(
         name, "topic.1", 0, count, 3, b"header", durability, sealed.crc32c, sealed.size_bytes
     )  # fmt: skip
-    return Donor(store, facts, content)
+    return Donor(store, description, content)
 
 
 def nothing_asked(offset: Offset) -> Awaitable[Buffer]:
@@ -73,15 +86,15 @@ def here(store: SegmentStore) -> ReplicaState:
 
 async def is_complete(store: SegmentStore, source: Donor) -> None:
     state = here(store)
-    facts = source.facts
+    description = source.description
     assert (state.is_sealed, state.in_doubt) == (True, False)
-    assert (state.partition, state.base, state.end, state.epoch, state.header, state.size_bytes) == (
-        facts.partition, facts.base, facts.end, facts.epoch, facts.header, facts.size_bytes
-    )  # fmt: skip
+    described = description.partition, description.base, description.end, description.epoch, description.header
+    assert (state.partition, state.base, state.end, state.epoch, state.header) == described
+    assert state.size_bytes == description.size_bytes
     assert await read_all(store, segment(1)) == source.content
-    assert await store.find_timestamp(segment(1), 1_000 + facts.end // 2) == facts.end // 2
+    assert await store.find_timestamp(segment(1), 1_000 + description.end // 2) == description.end // 2
     with pytest.raises(Fenced):
-        await store.append(segment(1), facts.end, facts.end + 1, 0, [batch(facts.end)])
+        await store.append(segment(1), description.end, description.end + 1, 0, [batch(description.end)])
 
 
 @BOTH
@@ -93,7 +106,7 @@ def test_a_copy_is_sealed_and_has_the_bytes_of_the_donor_after_a_kill_too(
         source = await donor(durability=durability)
         files = MemoryFiles()
         store = await open_store(files, options)
-        sealed = await store.copy(source.facts, source)
+        sealed = await store.copy(source.description, source)
         assert sealed == await source.store.seal(segment(1), 40)
         await is_complete(store, source)
         await is_complete(await open_store(files.killed(), options), source)
@@ -107,7 +120,7 @@ def test_a_copy_on_real_files_survives_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         source = await donor(count=300, size_bytes=900)
         store = await SegmentStore.open(tmp_path, options=THREADED)
-        await store.copy(source.facts, source)
+        await store.copy(source.description, source)
         assert store.used_bytes() == len(source.content)
         assert store.capacity_bytes() >= store.free_bytes() > 0
         await store.close()
@@ -122,7 +135,7 @@ def test_a_copy_is_read_in_the_portions_of_its_source() -> None:
     async def scenario() -> None:
         source = await donor()
         store = await open_store(MemoryFiles())
-        await store.copy(source.facts, source)
+        await store.copy(source.description, source)
         assert source.offsets == sorted(set(source.offsets)), "nothing is asked for twice"
         assert len(source.offsets) >= 40 // 3, "three batches of 300 bytes at a time"
 
@@ -135,11 +148,11 @@ def test_holes_that_compaction_left_are_copied_as_they_are() -> None:
         name = await create(giver)
         await giver.append(name, 0, 100, 0, [batch(10), batch(50, size_bytes=3000)])
         sealed = await giver.seal(name, 100)
-        facts = SegmentFacts(
+        description = SegmentDescription(
             name, "topic.1", 0, 100, 3, b"header", Durability.SYNC, sealed.crc32c, sealed.size_bytes
         )  # fmt: skip
         store = await open_store(MemoryFiles())
-        assert await store.copy(facts, Donor(giver, facts, b"", max_bytes=1)) == sealed
+        assert await store.copy(description, Donor(giver, description, b"", max_bytes=1)) == sealed
         assert await read_all(store, name) == await read_all(giver, name)
 
     run(scenario())
@@ -149,8 +162,8 @@ def test_an_empty_segment_is_copied_without_a_file() -> None:
     async def scenario() -> None:
         files = MemoryFiles()
         store = await open_store(files)
-        facts = SegmentFacts(segment(1), "topic.1", 7, 7, 3, b"", Durability.SYNC, 0, 0)
-        await store.copy(facts, nothing_asked)
+        description = SegmentDescription(segment(1), "topic.1", 7, 7, 3, b"", Durability.SYNC, 0, 0)
+        await store.copy(description, nothing_asked)
         assert (here(store).is_sealed, here(store).base, here(store).end) == (True, 7, 7)
         again = await open_store(files.killed())
         assert (here(again).is_sealed, here(again).end) == (True, 7)
@@ -195,7 +208,7 @@ def test_a_copy_takes_the_place_of_what_is_not_the_whole_segment(before: Before)
         store = await open_store(files)
         await before(store)
         old = here(store)
-        await store.copy(source.facts, source)
+        await store.copy(source.description, source)
         await is_complete(store, source)
         assert here(store).instance > old.instance
         assert here(store).is_fenced == old.is_fenced, "an acknowledged fence stays one"
@@ -229,7 +242,7 @@ def test_a_complete_replica_is_adopted_under_a_new_instance_without_asking_a_don
         store = await open_store(files)
         await before(store)
         old = here(store)
-        await store.copy(source.facts, nothing_asked)
+        await store.copy(source.description, nothing_asked)
         assert here(store).instance > old.instance
         await is_complete(store, source)
         await is_complete(await open_store(files.killed()), source)
@@ -248,7 +261,7 @@ def test_a_complete_replica_with_a_flipped_bit_is_replaced_from_the_donor() -> N
         with pytest.raises(CorruptReplica):
             await read_all(store, segment(1))
         assert here(store).in_doubt
-        await store.copy(source.facts, source)
+        await store.copy(source.description, source)
         await is_complete(store, source)
 
     run(scenario())
@@ -258,9 +271,9 @@ def flipped(data: bytes) -> bytes:
     return data[:100] + bytes([data[100] ^ 1]) + data[101:]
 
 
-async def refuses(store: SegmentStore, facts: SegmentFacts, source: Source, error: type[Exception]) -> None:
+async def refuses(store: SegmentStore, description: SegmentDescription, source: Source, error: type[Exception]) -> None:
     with pytest.raises(error):
-        await store.copy(facts, source)
+        await store.copy(description, source)
 
 
 def test_a_source_that_gives_something_else_leaves_what_was_here() -> None:
@@ -270,7 +283,7 @@ def test_a_source_that_gives_something_else_leaves_what_was_here() -> None:
         store = await open_store(files)
         await incomplete(store)
         before = here(store)
-        facts = source.facts
+        description = source.description
         whole = source.content
 
         def gives(*pieces: bytes) -> Source:
@@ -292,17 +305,17 @@ def test_a_source_that_gives_something_else_leaves_what_was_here() -> None:
             gives(whole[300:]),
             gives(b"".join(batch(offset, size_bytes=300, seed=5) for offset in range(40))),
         ):
-            await refuses(store, facts, bad, CorruptReplica)
-        await refuses(store, dataclasses.replace(facts, crc32c=facts.crc32c ^ 1), source, CorruptReplica)
-        await refuses(store, dataclasses.replace(facts, end=30), gives(whole), CorruptReplica)
-        await refuses(store, dataclasses.replace(facts, end=-1), source, OutOfSequence)
-        await refuses(store, dataclasses.replace(facts, size_bytes=-1), source, OutOfSequence)
-        await refuses(store, dataclasses.replace(facts, header=bytes(100_000)), source, AppendTooLarge)
+            await refuses(store, description, bad, CorruptReplica)
+        await refuses(store, dataclasses.replace(description, crc32c=description.crc32c ^ 1), source, CorruptReplica)
+        await refuses(store, dataclasses.replace(description, end=30), gives(whole), CorruptReplica)
+        await refuses(store, dataclasses.replace(description, end=-1), source, OutOfSequence)
+        await refuses(store, dataclasses.replace(description, size_bytes=-1), source, OutOfSequence)
+        await refuses(store, dataclasses.replace(description, header=bytes(100_000)), source, AppendTooLarge)
 
         async def lost(offset: Offset) -> Buffer:
             raise StoreUnreachable("gone")
 
-        await refuses(store, facts, lost, StoreUnreachable)
+        await refuses(store, description, lost, StoreUnreachable)
         assert here(store) == before
         assert await store.append(segment(1), 10, 11, 0, [batch(10)]) == 11
         assert len({path.stem for path in files.paths() if path.parent == SEGMENTS}) == 1, "no draft is left"
@@ -318,13 +331,13 @@ def test_a_copy_that_does_not_fit_is_refused_and_leaves_what_was_here() -> None:
         await incomplete(store)
         files.capacity_bytes = files.used_bytes() + len(source.content) + 500
         assert store.free_bytes() == len(source.content) + 500
-        await refuses(store, source.facts, source, NoSpace)
+        await refuses(store, source.description, source, NoSpace)
         assert source.offsets == [], "that was known before"
         files.capacity_bytes += 1000
         files.fail("pwritev", errno.ENOSPC, name_contains=".log", passes=2)
-        await refuses(store, source.facts, source, NoSpace)
+        await refuses(store, source.description, source, NoSpace)
         assert here(store).end == 10
-        await store.copy(source.facts, source)
+        await store.copy(source.description, source)
         await is_complete(store, source)
 
     run(scenario())
@@ -336,7 +349,7 @@ def test_a_failed_flush_of_a_copy_fails_the_store() -> None:
         files = MemoryFiles()
         store = await open_store(files)
         files.fail("sync_data", errno.EIO, name_contains=".log")
-        await refuses(store, source.facts, source, StoreFailed)
+        await refuses(store, source.description, source, StoreFailed)
         with pytest.raises(StoreFailed):
             await create(store, 2)
 
@@ -352,11 +365,11 @@ def test_a_journal_without_room_leaves_what_was_here() -> None:
             if before is not None:
                 await before(store)
             files.fail("pwritev", errno.ENOSPC, name_contains=".journal")
-            await refuses(store, source.facts, source, NoSpace)
+            await refuses(store, source.description, source, NoSpace)
             assert (store.replica(segment(1)) is None) == (before is None)
             if before is not None:
                 assert await store.append(segment(1), 10, 11, 0, [batch(10)]) == 11
-            await store.copy(source.facts, source)
+            await store.copy(source.description, source)
             await is_complete(store, source)
 
     run(scenario())
@@ -367,7 +380,9 @@ def test_two_copies_of_one_segment_take_turns(options: StoreOptions) -> None:
     async def scenario() -> None:
         source = await donor()
         store = await open_store(MemoryFiles(), options)
-        first, second = await asyncio.gather(store.copy(source.facts, source), store.copy(source.facts, nothing_asked))
+        first, second = await asyncio.gather(
+            store.copy(source.description, source), store.copy(source.description, nothing_asked)
+        )
         assert first == second
         await is_complete(store, source)
         await store.close()
@@ -393,7 +408,7 @@ def test_readers_go_on_while_a_copy_takes_the_place_of_what_they_read() -> None:
 
         readers = [asyncio.ensure_future(read_on()) for _ in range(4)]
         for _ in range(5):
-            await store.copy(source.facts, source)
+            await store.copy(source.description, source)
         stop.set()
         assert all(rounds > 0 for rounds in await asyncio.gather(*readers))
         assert not here(store).in_doubt
@@ -410,14 +425,14 @@ def test_a_copy_whose_caller_goes_away_leaves_nothing_or_all_of_it(options: Stor
             files = MemoryFiles()
             store = await open_store(files, options)
             await incomplete(store)
-            copying = asyncio.ensure_future(store.copy(source.facts, source))
+            copying = asyncio.ensure_future(store.copy(source.description, source))
             for _ in range(turns):
                 await asyncio.sleep(0)
             copying.cancel()
             await asyncio.wait([copying])
             if here(store).is_sealed:
                 await is_complete(store, source)
-            await store.copy(source.facts, source)
+            await store.copy(source.description, source)
             await is_complete(store, source)
             await store.close()
             left = {path.stem for path in files.paths() if path.parent == SEGMENTS}
@@ -445,7 +460,7 @@ def test_what_happens_to_the_old_replica_meanwhile_does_not_harm_the_copy() -> N
             except (Fenced, OutOfSequence, UnknownSegment):
                 return
 
-        copying = asyncio.ensure_future(store.copy(source.facts, source))
+        copying = asyncio.ensure_future(store.copy(source.description, source))
         was_fenced = rng.random() < 0.5
         calls = [later(store.delete(segment(1), old.instance)), later(create(store))]
         calls += [later(store.fence(segment(1)))] if was_fenced else []
@@ -455,7 +470,7 @@ def test_what_happens_to_the_old_replica_meanwhile_does_not_harm_the_copy() -> N
         try:
             await copying
         except OutOfSequence:
-            await store.copy(source.facts, source)
+            await store.copy(source.description, source)
         await is_complete(store, source)
         state = here(store)
         again = await open_store(files.killed())
@@ -482,14 +497,14 @@ def test_files_of_a_draft_are_removed_at_the_next_start() -> None:
                 await asyncio.Event().wait()
             return await source(offset)
 
-        copying = asyncio.ensure_future(store.copy(source.facts, breaks_off))
+        copying = asyncio.ensure_future(store.copy(source.description, breaks_off))
         await blocked.wait()
         killed = files.killed()
         assert [path for path in killed.paths() if path.parent == SEGMENTS]
         store = await open_store(killed)
         assert store.replica(segment(1)) is None
         assert not [path for path in killed.paths() if path.parent == SEGMENTS]
-        await store.copy(source.facts, source)
+        await store.copy(source.description, source)
         await is_complete(store, source)
         copying.cancel()
         await asyncio.wait([copying])
@@ -511,7 +526,7 @@ def test_after_damage_a_new_copy_does_not_meet_the_files_of_an_old_draft() -> No
                 await asyncio.Event().wait()
             return await source(offset)
 
-        copying = asyncio.ensure_future(store.copy(source.facts, breaks_off))
+        copying = asyncio.ensure_future(store.copy(source.description, breaks_off))
         await blocked.wait()
         killed = files.killed()
         journal = next(path for path in killed.paths() if path.suffix == ".journal")
@@ -519,7 +534,7 @@ def test_after_damage_a_new_copy_does_not_meet_the_files_of_an_old_draft() -> No
         killed.set_content(journal, content[:200] + b"\xff" * 100 + content[300:])
         store = await open_store(killed)
         (left,) = {path.stem for path in killed.paths() if path.parent == SEGMENTS}
-        await store.copy(source.facts, source)
+        await store.copy(source.description, source)
         await is_complete(store, source)
         assert f"{segment(1)}-{here(store).instance:x}" != left
         copying.cancel()
@@ -532,7 +547,7 @@ def test_after_damage_a_new_copy_does_not_meet_the_files_of_an_old_draft() -> No
 def test_a_power_cut_leaves_the_old_replica_or_the_whole_new_one(before: Before | None) -> None:
     async def scenario() -> None:
         source = await donor(count=12)
-        facts = source.facts
+        description = source.description
         files = MemoryFiles()
         options = dataclasses.replace(SMALL, journal_file_bytes=4096, journal_files=2, block_bytes=1024)
         store = await SegmentStore.open(DIRECTORY, files=files, options=options)
@@ -541,7 +556,7 @@ def test_a_power_cut_leaves_the_old_replica_or_the_whole_new_one(before: Before 
         start = len(files.effects)
         old = store.replica(segment(1))
         old_content = b"" if old is None else await read_all(store, segment(1))
-        await store.copy(facts, source)
+        await store.copy(description, source)
         copied = len(files.effects)
         for number in range(2, 12):  # the journal goes round, checkpoints are taken
             await create(store, number)

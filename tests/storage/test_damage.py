@@ -3,7 +3,6 @@ import random
 from pathlib import Path
 
 import pytest
-from storage_samples import DIRECTORY, SMALL, batch, create, fill, open_store, read_all, run, segment
 
 from headwater.model.replica import CorruptReplica, Durability, Fenced
 from headwater.storage.entry import Kind
@@ -11,6 +10,7 @@ from headwater.storage.identity import load_or_format
 from headwater.storage.segment_store import SegmentStore
 from headwater.storage.state_log import Checkpoint, StateLog
 from headwater.testing.fakes.files import MemoryFiles
+from tests.storage.storage_samples import DIRECTORY, SMALL, batch, create, fill, open_store, read_all, run, segment
 
 UNCOVERED = {*range(8), *range(12, 16)}
 """Bytes of a batch that its own checksum leaves out: offset and epoch. The index covers them, the batch cannot."""

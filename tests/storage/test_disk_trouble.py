@@ -5,12 +5,12 @@ import dataclasses
 import errno
 
 import pytest
-from storage_samples import DIRECTORY, KIB, SMALL, batch, create, fill, open_store, read_all, run, segment
 
 from headwater.model.replica import Durability, Fenced, NoSpace, OutOfSequence, StoreError, StoreFailed
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
+from tests.storage.storage_samples import DIRECTORY, KIB, SMALL, batch, create, fill, open_store, read_all, run, segment
 
 BOTH = pytest.mark.parametrize("durability", list(Durability))
 THREADED = dataclasses.replace(SMALL, runs_inline=False)
@@ -299,9 +299,9 @@ def test_a_fence_counts_even_when_the_create_or_the_append_before_it_found_no_ro
         assert isinstance(outcomes[0], NoSpace)
         assert not isinstance(outcomes[1], BaseException)
         files.fail("pwritev", errno.ENOSPC, name_contains=".journal")
-        outcomes = await asyncio.gather(create(store, 2), store.fence(segment(2)), return_exceptions=True)
-        assert isinstance(outcomes[0], NoSpace)
-        assert not isinstance(outcomes[1], BaseException)
+        created, fenced = await asyncio.gather(create(store, 2), store.fence(segment(2)), return_exceptions=True)
+        assert isinstance(created, NoSpace)
+        assert not isinstance(fenced, BaseException)
         restarted = await open_store(files.killed())
         assert all(state.is_fenced for state in restarted.replicas())
         assert len(restarted.replicas()) == 2

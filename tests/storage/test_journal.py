@@ -4,12 +4,12 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_samples import DIRECTORY, KIB, SMALL, create, fill, open_store, read_all, run, segment
 
 from headwater.model.ids import SegmentId
 from headwater.storage.entry import END_MARK, PREFIX_BYTES, Entry, Kind, Place, decode, encode, scan
 from headwater.storage.journal import Journal, replay
 from headwater.testing.fakes.files import MemoryFiles
+from tests.storage.storage_samples import DIRECTORY, KIB, SMALL, create, fill, open_store, read_all, run, segment
 
 SALT = 77
 START = Place(0, 0, 1)

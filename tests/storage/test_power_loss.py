@@ -1,4 +1,4 @@
-"""Cuts the power after every effect the store has on the disk, and boots on what may be left (RELIABILITY.md, 4.4)."""
+"""Cuts the power after every effect of the store on its disk, and boots on what may be left: docs/reliability.md, 3."""
 
 import asyncio
 import dataclasses
@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from storage_samples import DIRECTORY, KIB, SMALL, batch, read_all, run, segment
 
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Durability
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
+from tests.storage.storage_samples import DIRECTORY, KIB, SMALL, batch, read_all, run, segment
 
 DRAWS = 12
 SEEDS = 8

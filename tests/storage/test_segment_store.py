@@ -6,19 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from storage_samples import (
-    DIRECTORY,
-    SEGMENTS,
-    SMALL,
-    bases,
-    batch,
-    create,
-    fill,
-    open_store,
-    read_all,
-    run,
-    segment,
-)
 
 from headwater.model.replica import (
     AppendTooLarge,
@@ -34,6 +21,19 @@ from headwater.storage.identity import UnreadableStore
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
+from tests.storage.storage_samples import (
+    DIRECTORY,
+    SEGMENTS,
+    SMALL,
+    bases,
+    batch,
+    create,
+    fill,
+    open_store,
+    read_all,
+    run,
+    segment,
+)
 
 BOTH = pytest.mark.parametrize("durability", list(Durability))
 THREADED = dataclasses.replace(SMALL, runs_inline=False)
@@ -242,7 +242,7 @@ def test_resending_is_harmless(durability: Durability) -> None:
         both = await asyncio.gather(
             store.append(name, 12, 14, 0, rows[12:14]), store.append(name, 12, 15, 0, rows[12:15])
         )
-        assert both == [14, 15]
+        assert list(both) == [14, 15]
         assert await read_all(store, name) == written + b"".join(rows[10:15])
 
     run(scenario())
@@ -519,7 +519,7 @@ def test_an_append_behind_a_resend_waits_for_it() -> None:
             store.append(name, 7, 9, 0, rows[7:9]),
             store.append(name, 5, 10, 0, rows[5:10]),
         )
-        assert ends == [6, 7, 9, 10]
+        assert list(ends) == [6, 7, 9, 10]
         assert await read_all(store, name) == b"".join(rows)
         await store.close()
 
@@ -551,7 +551,7 @@ def test_a_process_that_is_killed_while_it_appends_has_kept_what_it_acknowledged
     program = """
 import asyncio, sys
 from pathlib import Path
-from storage_samples import batch, create
+from tests.storage.storage_samples import batch, create
 from headwater.model.replica import Durability
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
@@ -569,7 +569,7 @@ async def main():
 
 asyncio.run(main())
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
     )

@@ -3,20 +3,25 @@
 import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from storage_samples import KIB, SMALL, batch, open_store, segment, spans
 
 from headwater.model.replica import CorruptReplica, Durability, Fenced, OutOfSequence, UnknownSegment
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
+from tests.storage.storage_samples import KIB, SMALL, batch, open_store, segment, spans
 
 OPTIONS = dataclasses.replace(SMALL, journal_file_bytes=4 * KIB, journal_files=2, block_bytes=700, open_files=2)
 NUMBERS = st.integers(1, 4)
+
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -51,7 +56,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.loop.run_until_complete(self.store.close())
             self.loop.close()
 
-    def call(self, coroutine):  # type: ignore[no-untyped-def]
+    def call(self, coroutine: Awaitable[T]) -> T:
         return self.loop.run_until_complete(coroutine)
 
     @rule(number=NUMBERS, durability=st.sampled_from(Durability), header=st.binary(max_size=200))

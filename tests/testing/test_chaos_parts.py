@@ -25,7 +25,7 @@ from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.testing.chaos.faults import Cut
 from headwater.testing.chaos.pulse import longest_gap_s
-from headwater.testing.chaos.replicas import Comparison, compare
+from headwater.testing.chaos.replicas import ReplicaComparison, compare
 from headwater.testing.chaos.report import percentile
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.testing.fakes.network import MACHINE, Network, NoNetwork
@@ -74,10 +74,10 @@ def test_nodes_are_found_by_their_roles() -> None:
         state.node("the tall one")
 
 
-def compared(tmp_path: Path, *contents: list[bytes]) -> Comparison:
+def compared(tmp_path: Path, *contents: list[bytes]) -> ReplicaComparison:
     """Of one sealed segment, whose replicas have these values."""
 
-    async def run() -> Comparison:
+    async def run() -> ReplicaComparison:
         async with AsyncExitStack() as held:
             metadata = await SqliteMetaStore.open(str(tmp_path / "metadata.db"))
             held.push_async_callback(metadata.close)

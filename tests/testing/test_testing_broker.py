@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -109,7 +110,7 @@ def test_a_thread_cannot_be_killed() -> None:
 
 @BOTH
 def test_configuration_reaches_the_broker(is_process: bool) -> None:
-    settings = {"auto_create_topics": False, "topic": {"retention.ms": "1000"}, "idle_timeout_s": 30.5}
+    settings: dict[str, Any] = {"auto_create_topics": False, "topic": {"retention.ms": "1000"}, "idle_timeout_s": 30.5}
     with Broker(subprocess=is_process, **settings) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 1000})
         outcome = []

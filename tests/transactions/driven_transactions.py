@@ -8,13 +8,13 @@ from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
 from headwater.model.moment import Moment
 from headwater.transactions.connections import Connections
-from headwater.transactions.effects import Effects, Markers
+from headwater.transactions.effects import Effects, WriteMarkers
 from headwater.transactions.event_bytes import decode, encode
 from headwater.transactions.events import Event, TransactionStored
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer
 from headwater.transactions.settings import TransactionSettings
 from headwater.transactions.shard import TransactionShard
-from headwater.transactions.transaction import Producer, Transaction, TransactionState
+from headwater.transactions.transaction import ProducerIdentity, Transaction, TransactionState
 
 WALL_MS = 1_700_000_000_000
 TIMEOUT_MS = 60_000
@@ -64,9 +64,9 @@ class Asked:
         return error
 
     @property
-    def producer(self) -> Producer:
+    def producer(self) -> ProducerIdentity:
         assert self.error is ErrorCode.NONE
-        return Producer(self.answer.producer_id, self.answer.producer_epoch)
+        return ProducerIdentity(self.answer.producer_id, self.answer.producer_epoch)
 
 
 class DrivenTransactions:
@@ -74,7 +74,7 @@ class DrivenTransactions:
         self.settings = TransactionSettings(**settings)
         self.shard = TransactionShard(self.settings)
         self.log: list[Event] = []
-        self.markers: list[Markers] = []
+        self.markers: list[WriteMarkers] = []
         """Asked for and not reported yet."""
         self.now_ms = 0
         self.wall_step_ms = 0
@@ -92,7 +92,7 @@ class DrivenTransactions:
             reply.to.take(reply.answer)
 
     def init(
-        self, claimed: Producer | None = None, *, transactional_id: str = "t", timeout_ms: int = TIMEOUT_MS
+        self, claimed: ProducerIdentity | None = None, *, transactional_id: str = "t", timeout_ms: int = TIMEOUT_MS
     ) -> Asked:
         asked = Asked()
         self._spare_id += 1
@@ -103,7 +103,7 @@ class DrivenTransactions:
 
     def add(
         self,
-        producer: Producer,
+        producer: ProducerIdentity,
         *partitions: PartitionId,
         transactional_id: str = "t",
         is_verify_only: bool = False,
@@ -117,7 +117,7 @@ class DrivenTransactions:
 
     def end(
         self,
-        producer: Producer,
+        producer: ProducerIdentity,
         is_commit: bool,
         *,
         transactional_id: str = "t",
@@ -133,19 +133,19 @@ class DrivenTransactions:
         self.take(self.shard.end(request, asked, self.now))
         return asked
 
-    def commit(self, producer: Producer, **options: Any) -> Asked:
+    def commit(self, producer: ProducerIdentity, **options: Any) -> Asked:
         return self.end(producer, True, **options)
 
-    def abort(self, producer: Producer, **options: Any) -> Asked:
+    def abort(self, producer: ProducerIdentity, **options: Any) -> Asked:
         return self.end(producer, False, **options)
 
-    def begun(self, *partitions: PartitionId, version: int = 1, **options: Any) -> Producer:
+    def begun(self, *partitions: PartitionId, version: int = 1, **options: Any) -> ProducerIdentity:
         """A producer with a transaction that has these partitions."""
         producer = self.init(**options).producer
         assert self.add(producer, *(partitions or (P0,)), version=version).error is ErrorCode.NONE
         return producer
 
-    def mark(self) -> list[Markers]:
+    def mark(self) -> list[WriteMarkers]:
         """Write and report every marker that is asked for; say which."""
         written, self.markers = self.markers, []
         for markers in written:
@@ -153,7 +153,7 @@ class DrivenTransactions:
                 self.report(markers, partition)
         return written
 
-    def report(self, markers: Markers, partition: PartitionId) -> None:
+    def report(self, markers: WriteMarkers, partition: PartitionId) -> None:
         producer = (markers.producer_id, markers.producer_epoch)
         self.take(self.shard.markers_written(markers.transactional_id, *producer, [partition], self.now))
 
@@ -172,7 +172,7 @@ class DrivenTransactions:
         self.markers = []
         self.take(self.shard.resume(self.now))
 
-    def change(self, transactional_id: str = "t", **changes: Any) -> Producer:
+    def change(self, transactional_id: str = "t", **changes: Any) -> ProducerIdentity:
         """As if much had happened before: what is stored has these fields now."""
         event = TransactionStored(replace(self.described(transactional_id), **changes))
         self.log.append(event)

@@ -7,18 +7,18 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
-from driven_transactions import P0, P1, P2, at, replayed
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headwater.model.ids import PartitionId
 from headwater.transactions.connections import Connections
-from headwater.transactions.effects import Effects, Markers
+from headwater.transactions.effects import Effects, WriteMarkers
 from headwater.transactions.event_bytes import encode
 from headwater.transactions.events import Event, TransactionForgotten, TransactionStored
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer, Request
 from headwater.transactions.settings import TransactionSettings
-from headwater.transactions.transaction import LAST_EPOCH, Producer, Transaction, TransactionState, created
+from headwater.transactions.transaction import LAST_EPOCH, ProducerIdentity, Transaction, TransactionState, created
+from tests.transactions.driven_transactions import P0, P1, P2, at, replayed
 
 SETTINGS = TransactionSettings(concurrent_wait_ms=2_000, max_parked=3, id_expiration_ms=10**9)
 TIMEOUT_MS = 10_000
@@ -53,7 +53,7 @@ class History:
     def __init__(self, events: list[Event]) -> None:
         self.current: dict[str, Transaction] = {}
         self.begun: dict[str, list[Begun]] = defaultdict(list)
-        self.producers: dict[str, set[Producer]] = defaultdict(set)
+        self.producers: dict[str, set[ProducerIdentity]] = defaultdict(set)
         self.producer_ids: set[int] = set()
         for event in events:
             self.add(event)
@@ -96,7 +96,7 @@ class ModelOfCoordinator(RuleBasedStateMachine):
         self.waiting: dict[object, tuple[Request, int]] = {}
         """Not answered yet, and since when."""
         self.asked: dict[object, Request] = {}
-        self.unwritten: list[tuple[Markers, PartitionId]] = []
+        self.unwritten: list[tuple[WriteMarkers, PartitionId]] = []
         self.marked: dict[str, set[PartitionId]] = defaultdict(set)
         self.outcomes: dict[tuple[str, int], bool] = {}
         """Of each transaction that was marked anywhere: with what."""
@@ -170,7 +170,7 @@ class ModelOfCoordinator(RuleBasedStateMachine):
             for reply in effects.replies:
                 self.delivered(reply.to, reply.answer)
 
-    def _release(self, markers: Markers) -> None:
+    def _release(self, markers: WriteMarkers) -> None:
         history = History(self.durable)
         transaction = history.current[markers.transactional_id]
         assert transaction.state.is_prepared, "markers follow the decision"

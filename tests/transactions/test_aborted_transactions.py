@@ -5,7 +5,6 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from written_batches import a_header, a_marker, in_transaction
 
 from headwater.transactions.aborted_transactions import (
     ENTRY_BYTES,
@@ -14,6 +13,7 @@ from headwater.transactions.aborted_transactions import (
     MalformedEntries,
     aborted_batches,
 )
+from tests.transactions.written_batches import a_header, a_marker, in_transaction
 
 
 def everything(index: AbortedTransactions) -> list[Aborted]:

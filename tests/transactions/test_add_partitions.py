@@ -1,8 +1,8 @@
 import pytest
-from driven_transactions import OTHER_TOPIC, P0, P1, P2, TIMEOUT_MS, WALL_MS, DrivenTransactions
 
 from headwater.model.errors import ErrorCode
-from headwater.transactions.transaction import LAST_EPOCH, Producer, TransactionState
+from headwater.transactions.transaction import LAST_EPOCH, ProducerIdentity, TransactionState
+from tests.transactions.driven_transactions import OTHER_TOPIC, P0, P1, P2, TIMEOUT_MS, WALL_MS, DrivenTransactions
 
 versions = pytest.mark.parametrize("version", [1, 2])
 
@@ -59,14 +59,14 @@ def test_the_next_transaction_starts_without_the_partitions_of_the_last_one(vers
 
 def test_an_unknown_transactional_id_has_no_producer() -> None:
     driven = DrivenTransactions()
-    assert driven.add(Producer(5, 0), P0).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert driven.add(Producer(5, 0), P0, transactional_id="").error is ErrorCode.INVALID_REQUEST
+    assert driven.add(ProducerIdentity(5, 0), P0).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driven.add(ProducerIdentity(5, 0), P0, transactional_id="").error is ErrorCode.INVALID_REQUEST
 
 
 def test_another_producer_id_is_refused() -> None:
     driven = DrivenTransactions()
     producer = driven.init().producer
-    assert driven.add(Producer(producer.id + 1, 0), P0).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driven.add(ProducerIdentity(producer.id + 1, 0), P0).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 @pytest.mark.parametrize("epoch", [-1, 0, 2, 32_767])
@@ -74,7 +74,7 @@ def test_another_epoch_is_fenced(epoch: int) -> None:
     driven = DrivenTransactions()
     producer = driven.init().producer
     driven.init()
-    assert driven.add(Producer(producer.id, epoch), P0).error is ErrorCode.PRODUCER_FENCED
+    assert driven.add(ProducerIdentity(producer.id, epoch), P0).error is ErrorCode.PRODUCER_FENCED
     assert driven.state() is TransactionState.EMPTY
 
 
@@ -161,7 +161,7 @@ def test_who_only_looks_never_waits() -> None:
 def test_who_only_looks_must_be_the_producer() -> None:
     driven = DrivenTransactions()
     producer = driven.begun(P0)
-    other, fenced = Producer(producer.id + 1, 0), Producer(producer.id, 1)
+    other, fenced = ProducerIdentity(producer.id + 1, 0), ProducerIdentity(producer.id, 1)
     assert driven.add(other, P0, is_verify_only=True).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert driven.add(fenced, P0, is_verify_only=True).error is ErrorCode.PRODUCER_FENCED
     driven.pass_ms(TIMEOUT_MS)

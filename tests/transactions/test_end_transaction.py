@@ -1,8 +1,8 @@
 import pytest
-from driven_transactions import P0, P1, TIMEOUT_MS, DrivenTransactions
 
 from headwater.model.errors import ErrorCode
-from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, Producer, TransactionState
+from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, ProducerIdentity, TransactionState
+from tests.transactions.driven_transactions import P0, P1, TIMEOUT_MS, DrivenTransactions
 
 outcomes = pytest.mark.parametrize("is_commit", [True, False])
 versions = pytest.mark.parametrize("version", [1, 2])
@@ -36,10 +36,10 @@ def test_the_markers_come_with_the_event_that_decides(version: int) -> None:
 @versions
 def test_an_unknown_id_or_producer_ends_nothing(version: int) -> None:
     driven = DrivenTransactions()
-    unknown = Producer(5, 0)
+    unknown = ProducerIdentity(5, 0)
     assert driven.commit(unknown, version=version).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     producer = driven.begun(P0)
-    other = Producer(producer.id + 1, 0)
+    other = ProducerIdentity(producer.id + 1, 0)
     assert driven.commit(other, version=version).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert driven.state() is TransactionState.ONGOING
 
@@ -50,7 +50,7 @@ def test_another_epoch_ends_nothing(version: int, epoch: int) -> None:
     driven = DrivenTransactions()
     driven.init()
     producer = driven.begun(P0)
-    assert driven.commit(Producer(producer.id, epoch), version=version).error is ErrorCode.PRODUCER_FENCED
+    assert driven.commit(ProducerIdentity(producer.id, epoch), version=version).error is ErrorCode.PRODUCER_FENCED
     assert driven.state() is TransactionState.ONGOING
 
 
@@ -120,7 +120,7 @@ def test_in_version_2_the_markers_and_the_answer_carry_the_next_epoch(is_commit:
     driven = DrivenTransactions()
     producer = driven.begun(P0, version=2)
     asked = driven.end(producer, is_commit, version=2)
-    assert asked.producer == Producer(producer.id, producer.epoch + 1)
+    assert asked.producer == ProducerIdentity(producer.id, producer.epoch + 1)
     (markers,) = driven.mark()
     assert (markers.producer_id, markers.producer_epoch) == asked.producer
     assert driven.add(producer, P0, version=2).error is ErrorCode.PRODUCER_FENCED
@@ -159,7 +159,7 @@ def test_in_version_2_aborting_nothing_takes_the_next_epoch_and_needs_no_markers
     producer = driven.init().producer
     for _ in range(2):
         asked = driven.abort(producer, version=2)
-        assert asked.producer == Producer(producer.id, producer.epoch + 1)
+        assert asked.producer == ProducerIdentity(producer.id, producer.epoch + 1)
         assert driven.state() is TransactionState.COMPLETE_ABORT
         assert driven.abort(producer, version=2).answer == asked.answer
         producer = asked.producer
@@ -188,7 +188,7 @@ def test_in_version_2_the_end_of_the_next_transaction_waits_for_the_one_before(i
     assert added.waits and ended.waits
     driven.mark()
     assert added.error is ErrorCode.NONE
-    assert ended.producer == Producer(second.id, second.epoch + 1)
+    assert ended.producer == ProducerIdentity(second.id, second.epoch + 1)
     (markers,) = driven.mark()
     assert (markers.is_commit, markers.partitions) == (is_commit, (P1,))
 
@@ -211,7 +211,7 @@ def test_in_version_2_the_last_epoch_ends_with_a_new_producer_id(is_commit: bool
     assert driven.end(last, is_commit, version=2).answer == asked.answer
     assert driven.end(last, not is_commit, version=2).error is ErrorCode.INVALID_TXN_STATE
     assert driven.add(new, P0, version=2).error is ErrorCode.NONE
-    assert driven.commit(new, version=2).producer == Producer(new.id, 1)
+    assert driven.commit(new, version=2).producer == ProducerIdentity(new.id, 1)
     assert not driven.shard.needs_spare_producer_id("t")
 
 

@@ -1,14 +1,14 @@
 import pytest
-from driven_transactions import FIRST_SPARE_ID, P0, P1, TIMEOUT_MS, WALL_MS, DrivenTransactions
 
 from headwater.model.errors import ErrorCode
-from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, MAX_ID_BYTES, Producer, TransactionState
+from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, MAX_ID_BYTES, ProducerIdentity, TransactionState
+from tests.transactions.driven_transactions import FIRST_SPARE_ID, P0, P1, TIMEOUT_MS, WALL_MS, DrivenTransactions
 
 
 def test_a_new_transactional_id_gets_a_new_producer_id_and_epoch_0() -> None:
     driven = DrivenTransactions()
-    assert driven.init().producer == Producer(FIRST_SPARE_ID, 0)
-    assert driven.init(transactional_id="u").producer == Producer(FIRST_SPARE_ID + 1, 0)
+    assert driven.init().producer == ProducerIdentity(FIRST_SPARE_ID, 0)
+    assert driven.init(transactional_id="u").producer == ProducerIdentity(FIRST_SPARE_ID + 1, 0)
     assert driven.state() is TransactionState.EMPTY
     assert driven.described().updated_ms == WALL_MS
 
@@ -16,7 +16,7 @@ def test_a_new_transactional_id_gets_a_new_producer_id_and_epoch_0() -> None:
 def test_the_next_instance_gets_the_same_id_with_the_next_epoch() -> None:
     driven = DrivenTransactions()
     first = driven.init().producer
-    assert driven.init(timeout_ms=5).producer == Producer(first.id, 1)
+    assert driven.init(timeout_ms=5).producer == ProducerIdentity(first.id, 1)
     assert driven.described().timeout_ms == 5
     assert driven.add(first, P0).error is ErrorCode.PRODUCER_FENCED
 
@@ -42,8 +42,8 @@ def test_a_time_out_that_is_none_or_too_long_is_refused(timeout_ms: int) -> None
     assert driven.log == []
 
 
-@pytest.mark.parametrize("claimed", [Producer(5, -1), Producer(-1, 5)])
-def test_half_a_claim_is_refused(claimed: Producer) -> None:
+@pytest.mark.parametrize("claimed", [ProducerIdentity(5, -1), ProducerIdentity(-1, 5)])
+def test_half_a_claim_is_refused(claimed: ProducerIdentity) -> None:
     driven = DrivenTransactions()
     assert driven.init(claimed).error is ErrorCode.INVALID_REQUEST
 
@@ -69,7 +69,7 @@ def test_long_transactional_ids_fill_the_memory_sooner() -> None:
 def test_the_current_producer_bumps_its_epoch() -> None:
     driven = DrivenTransactions()
     producer = driven.init().producer
-    assert driven.init(producer).producer == Producer(producer.id, 1)
+    assert driven.init(producer).producer == ProducerIdentity(producer.id, 1)
 
 
 def test_a_repeated_bump_gets_the_same_answer() -> None:
@@ -79,7 +79,7 @@ def test_a_repeated_bump_gets_the_same_answer() -> None:
     assert driven.init(producer).producer == bumped
     driven.restart()
     assert driven.init(producer).producer == bumped
-    assert driven.init(bumped).producer == Producer(producer.id, 2)
+    assert driven.init(bumped).producer == ProducerIdentity(producer.id, 2)
 
 
 def test_a_producer_older_than_the_last_bump_is_fenced() -> None:
@@ -100,13 +100,13 @@ def test_a_producer_that_another_instance_replaced_is_fenced() -> None:
 def test_a_claim_to_an_id_of_somebody_else_is_fenced() -> None:
     driven = DrivenTransactions()
     producer = driven.init().producer
-    assert driven.init(Producer(producer.id + 1, 0)).error is ErrorCode.PRODUCER_FENCED
-    assert driven.init(Producer(producer.id, 5)).error is ErrorCode.PRODUCER_FENCED
+    assert driven.init(ProducerIdentity(producer.id + 1, 0)).error is ErrorCode.PRODUCER_FENCED
+    assert driven.init(ProducerIdentity(producer.id, 5)).error is ErrorCode.PRODUCER_FENCED
 
 
 def test_a_forgotten_producer_that_comes_back_gets_a_new_id() -> None:
     driven = DrivenTransactions()
-    assert driven.init(Producer(5, 3)).producer == Producer(FIRST_SPARE_ID, 0)
+    assert driven.init(ProducerIdentity(5, 3)).producer == ProducerIdentity(FIRST_SPARE_ID, 0)
 
 
 def test_a_bump_that_arrives_late_does_not_disturb_the_transaction_begun_since() -> None:
@@ -126,7 +126,7 @@ def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
     driven.init()
     before = driven.change(producer_epoch=LAST_EPOCH - 1)
     last = driven.init().producer
-    assert last == Producer(before.id, LAST_EPOCH)
+    assert last == ProducerIdentity(before.id, LAST_EPOCH)
     new = driven.init().producer
     assert new.id not in (before.id, FIRST_SPARE_ID)
     assert new.epoch == 0
@@ -143,7 +143,7 @@ def test_a_producer_that_bumps_its_last_epoch_may_repeat_that() -> None:
     assert driven.init(last).producer == new
     driven.restart()
     assert driven.init(last).producer == new
-    assert driven.init(new).producer == Producer(new.id, 1)
+    assert driven.init(new).producer == ProducerIdentity(new.id, 1)
     assert driven.init(last).error is ErrorCode.PRODUCER_FENCED
 
 
@@ -154,10 +154,10 @@ def test_the_epoch_that_only_fences_is_never_given_to_a_producer() -> None:
     driven.add(last, P0)
     driven.pass_ms(TIMEOUT_MS)
     assert driven.described().producer_epoch == MAX_EPOCH
-    assert driven.add(Producer(last.id, MAX_EPOCH), P0).error is ErrorCode.PRODUCER_FENCED
+    assert driven.add(ProducerIdentity(last.id, MAX_EPOCH), P0).error is ErrorCode.PRODUCER_FENCED
     driven.mark()
-    assert driven.add(Producer(last.id, MAX_EPOCH), P0).error is ErrorCode.PRODUCER_FENCED
-    assert driven.abort(Producer(last.id, MAX_EPOCH), version=2).error is ErrorCode.PRODUCER_FENCED
+    assert driven.add(ProducerIdentity(last.id, MAX_EPOCH), P0).error is ErrorCode.PRODUCER_FENCED
+    assert driven.abort(ProducerIdentity(last.id, MAX_EPOCH), version=2).error is ErrorCode.PRODUCER_FENCED
     assert driven.init().producer.epoch == 0
 
 
@@ -173,7 +173,7 @@ def test_a_transaction_left_open_is_aborted_before_the_next_instance_is_answered
     assert (markers.is_commit, markers.partitions) == (False, (P0, P1))
     assert (markers.producer_id, markers.producer_epoch) == (old.id, old.epoch + 1)
     driven.mark()
-    assert asked.producer == Producer(old.id, old.epoch + 2)
+    assert asked.producer == ProducerIdentity(old.id, old.epoch + 2)
     assert driven.state() is TransactionState.EMPTY
 
 
@@ -195,7 +195,7 @@ def test_a_transaction_that_is_decided_keeps_its_outcome_when_a_new_instance_com
     assert asked.waits
     (markers,) = driven.mark()
     assert markers.is_commit
-    assert asked.producer == Producer(old.id, 1)
+    assert asked.producer == ProducerIdentity(old.id, 1)
 
 
 def test_two_instances_that_wait_are_answered_in_order_and_the_later_one_wins() -> None:
@@ -203,7 +203,7 @@ def test_two_instances_that_wait_are_answered_in_order_and_the_later_one_wins() 
     driven.begun(P0)
     first, second = driven.init(), driven.init()
     driven.mark()
-    assert second.producer == Producer(first.producer.id, first.producer.epoch + 1)
+    assert second.producer == ProducerIdentity(first.producer.id, first.producer.epoch + 1)
     assert driven.add(first.producer, P0).error is ErrorCode.PRODUCER_FENCED
 
 
@@ -213,7 +213,7 @@ def test_an_instance_that_starts_anew_amid_its_own_transaction_is_not_fenced_by_
     asked = driven.init(producer)
     assert asked.waits
     driven.mark()
-    assert asked.producer == Producer(producer.id, producer.epoch + 1)
+    assert asked.producer == ProducerIdentity(producer.id, producer.epoch + 1)
     assert driven.init(producer).producer == asked.producer
 
 
@@ -227,7 +227,7 @@ def test_it_is_recognised_when_it_asks_again_after_the_wait_is_over() -> None:
     driven.restart()
     driven.mark()
     assert again.waits, "it went with the process"
-    assert driven.init(producer).producer == Producer(producer.id, producer.epoch + 1)
+    assert driven.init(producer).producer == ProducerIdentity(producer.id, producer.epoch + 1)
 
 
 def test_an_instance_that_starts_anew_with_its_last_epoch_gets_a_new_id() -> None:

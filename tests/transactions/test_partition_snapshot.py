@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from headwater.transactions.aborted_transactions import Aborted, AbortedTransactions
 from headwater.transactions.partition_snapshot import CorruptSnapshot, read, read_aborted, write
-from headwater.transactions.producer import Producer, StoredBatch
+from headwater.transactions.producer import ProducerState, StoredBatch
 
 INT16, INT32, INT64 = st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)
 batches = st.builds(StoredBatch, INT32, INT32, INT64, INT64, st.integers(-1, 2**63 - 1))
 producers = st.builds(
-    Producer,
+    ProducerState,
     epoch=INT16,
     last_sequence=st.integers(-1, 2**31 - 1),
     last_timestamp=st.integers(-1, 2**63 - 1),
@@ -28,7 +28,7 @@ producers = st.builds(
 
 
 @st.composite
-def some_producers(draw: st.DrawFn) -> dict[int, Producer]:
+def some_producers(draw: st.DrawFn) -> dict[int, ProducerState]:
     """Some of them with an open transaction, each from an offset of its own."""
     found = draw(st.dictionaries(INT64, producers, max_size=4))
     starts = draw(st.lists(st.integers(-1, 1_000), min_size=len(found), max_size=len(found), unique=True))
@@ -53,13 +53,13 @@ def entries(aborted: AbortedTransactions) -> list[Aborted]:
 
 
 A_SNAPSHOT = write(
-    {7: Producer(2, 5, 50, 60, 3, 11, batches=(StoredBatch(0, 5, 0, 5, 50),)), 9: Producer(0)},
+    {7: ProducerState(2, 5, 50, 60, 3, 11, batches=(StoredBatch(0, 5, 0, 5, 50),)), 9: ProducerState(0)},
     AbortedTransactions([Aborted(7, 2, 4, 3), Aborted(8, 1, 6, 7)]),
 )
 
 
 @given(some_producers(), some_aborted())
-def test_a_snapshot_is_read_as_it_was_written(known: dict[int, Producer], aborted: list[Aborted]) -> None:
+def test_a_snapshot_is_read_as_it_was_written(known: dict[int, ProducerState], aborted: list[Aborted]) -> None:
     data = write(known, AbortedTransactions(aborted))
     found, found_aborted = read(memoryview(data))
     assert list(found.items()) == list(known.items())
@@ -89,7 +89,7 @@ def test_a_snapshot_from_before_transactions_is_read() -> None:
     idle = struct.pack(">qhiqqqB", 9, 0, -1, -1, -1, 3, 0)
     data = checked(1, struct.pack(">I", 2) + producer + idle)
     found, aborted = read(data)
-    assert found == {7: Producer(2, 5, 50, 60, batches=(StoredBatch(0, 5, 10, 15, 50),)), 9: Producer(0)}
+    assert found == {7: ProducerState(2, 5, 50, 60, batches=(StoredBatch(0, 5, 10, 15, 50),)), 9: ProducerState(0)}
     assert not aborted and not read_aborted(data)
 
 

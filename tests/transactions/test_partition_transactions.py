@@ -7,12 +7,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from written_batches import a_marker, in_transaction
 
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch, parse_header, stamp
 from headwater.records.build import build_batch
-from headwater.records.control import Marker, build_marker
+from headwater.records.control import EndMarker, build_marker
 from headwater.records.record import Record
 from headwater.transactions import partition_transactions
 from headwater.transactions.aborted_transactions import AbortedTransactions
@@ -20,8 +19,9 @@ from headwater.transactions.partition_snapshot import read_aborted
 from headwater.transactions.partition_transactions import PartitionTransactions
 from headwater.transactions.producer_state import ACCEPT
 from headwater.transactions.unstable_transactions import NOTHING_UNSTABLE, UNKNOWN_BYTES
+from tests.transactions.written_batches import a_marker, in_transaction
 
-COMMIT, ABORT = Marker(True, 3), Marker(False, 3)
+COMMIT, ABORT = EndMarker(True, 3), EndMarker(False, 3)
 PRODUCERS = st.integers(1, 4)
 
 
@@ -141,7 +141,7 @@ def test_markers_of_aborts_are_refused_when_a_segment_has_too_many(monkeypatch: 
     transactions.check_room(2)
 
 
-def written(header: BatchHeader, marker: Marker | None = None) -> tuple[bytearray, BatchHeader]:
+def written(header: BatchHeader, marker: EndMarker | None = None) -> tuple[bytearray, BatchHeader]:
     """The batch of which this is the header."""
     if marker is not None:
         batch = build_marker(header.producer_id, header.producer_epoch, marker, header.max_timestamp)
@@ -162,7 +162,7 @@ def written(header: BatchHeader, marker: Marker | None = None) -> tuple[bytearra
 class Written:
     batch: bytearray
     header: BatchHeader
-    marker: Marker | None = None
+    marker: EndMarker | None = None
 
 
 class PartitionMachine(RuleBasedStateMachine):
@@ -200,7 +200,7 @@ class PartitionMachine(RuleBasedStateMachine):
         if self.transactions.producers.check_marker(pid, epoch, 3) is not ACCEPT:
             assert pid not in self.open_since()
             return
-        header, marker = a_marker(self.end, pid=pid, epoch=epoch), Marker(is_commit, 3)
+        header, marker = a_marker(self.end, pid=pid, epoch=epoch), EndMarker(is_commit, 3)
         self.transactions.end(header, marker)
         self.log.append(Written(*written(header, marker), marker))
 

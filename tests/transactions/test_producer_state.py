@@ -3,11 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from written_batches import MAX_SEQUENCE, a_header, a_marker, in_transaction
 
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import BatchHeader
-from headwater.records.control import Marker
+from headwater.records.control import EndMarker
 from headwater.transactions.producer import NO_OFFSET
 from headwater.transactions.producer_state import (
     ACCEPT,
@@ -17,8 +16,9 @@ from headwater.transactions.producer_state import (
     ProducerDescription,
     ProducerStates,
 )
+from tests.transactions.written_batches import MAX_SEQUENCE, a_header, a_marker, in_transaction
 
-COMMIT, ABORT = Marker(True, 3), Marker(False, 3)
+COMMIT, ABORT = EndMarker(True, 3), EndMarker(False, 3)
 
 
 def states_after(*headers: BatchHeader) -> ProducerStates:
@@ -152,7 +152,7 @@ def test_an_epoch_that_was_not_stored_fences_nobody() -> None:
 
 def test_what_is_committed_is_not_taken_back() -> None:
     states = states_after(a_header(0, 0), a_header(1, 1))
-    states.settle(1)
+    states.commit(1)
     with pytest.raises(AssertionError):
         states.truncate(0)
     states.truncate(1)

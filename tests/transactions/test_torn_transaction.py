@@ -1,16 +1,16 @@
 """A torn transaction: an EndTxn of one transaction that ends the next one, which is only half written."""
 
 import pytest
-from driven_transactions import P0, P1, DrivenTransactions
 
 from headwater.model.errors import ErrorCode
 from headwater.transactions.connections import Connections
-from headwater.transactions.transaction import Producer, TransactionState
+from headwater.transactions.transaction import ProducerIdentity, TransactionState
+from tests.transactions.driven_transactions import P0, P1, DrivenTransactions
 
 
 def with_second_transaction(
     version: int, connections: Connections | None = None
-) -> tuple[DrivenTransactions, Producer, Producer]:
+) -> tuple[DrivenTransactions, ProducerIdentity, ProducerIdentity]:
     """The client gave connection 1 up with its EndTxn in it, repeated that on connection 2, and went on."""
     driven = DrivenTransactions()
     driven.restart(connections)

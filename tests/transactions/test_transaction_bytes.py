@@ -3,14 +3,15 @@ import struct
 import uuid
 
 import pytest
-from driven_transactions import P0, P1
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.ids import PartitionId
-from headwater.transactions.event_bytes import Malformed, decode, encode
+from headwater.records.byte_reader import MalformedBytes
+from headwater.transactions.event_bytes import decode, encode
 from headwater.transactions.events import Event, TransactionForgotten, TransactionStored
 from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, Transaction, TransactionState
+from tests.transactions.driven_transactions import P0, P1
 
 ids = st.text(min_size=1, max_size=20)
 producer_ids = st.integers(0, 2**63 - 1)
@@ -53,7 +54,7 @@ def test_every_event_comes_back_from_its_bytes(event: Event) -> None:
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=120))
 def test_hostile_bytes_are_refused_or_read_but_never_fatal(key: bytes, value: bytes | None) -> None:
     for each in (key, b"\x01" + key):
-        with contextlib.suppress(Malformed):
+        with contextlib.suppress(MalformedBytes):
             decode(each, value)
 
 
@@ -64,7 +65,7 @@ def test_what_is_read_from_damaged_bytes_can_be_written_again(transaction: Trans
     damaged = bytearray(value)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedBytes):
         event = decode(key, bytes(damaged))
         assert event is not None
         assert encode(event) == (key, bytes(damaged)), "one state has one form"
@@ -74,9 +75,9 @@ def test_what_is_read_from_damaged_bytes_can_be_written_again(transaction: Trans
 def test_every_value_that_is_cut_or_too_long_is_refused(transaction: Transaction, data: st.DataObject) -> None:
     key, value = encode(TransactionStored(transaction))
     assert value is not None
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedBytes):
         decode(key, value[: data.draw(st.integers(0, len(value) - 1))])
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedBytes):
         decode(key, value + data.draw(st.binary(min_size=1, max_size=40)))
 
 
@@ -99,13 +100,13 @@ def test_a_kind_of_record_that_is_not_known_is_not_for_us() -> None:
 def test_a_version_that_is_not_known_is_refused_by_name() -> None:
     key, value = encode(TransactionStored(OPEN))
     assert value is not None
-    with pytest.raises(Malformed, match="version 2"):
+    with pytest.raises(MalformedBytes, match="version 2"):
         decode(key, b"\x02" + value[1:])
 
 
 @pytest.mark.parametrize("key", [b"", b"\x01", b"\x01\xff", b"\x01" + b"x" * 32_768])
 def test_keys_that_name_nobody_are_refused(key: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedBytes):
         decode(key, None)
 
 
@@ -140,5 +141,5 @@ def test_what_no_transaction_can_be_is_refused(position: int, shape: str, number
     assert value is not None
     damaged = bytearray(value)
     struct.pack_into(f">{shape}", damaged, position, number)
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedBytes):
         decode(key, bytes(damaged))

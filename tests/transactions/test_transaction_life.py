@@ -1,18 +1,28 @@
 """What happens to transactions besides requests: markers, time, deleted topics, restarts."""
 
 import pytest
-from driven_transactions import OTHER_TOPIC, P0, P1, P2, TIMEOUT_MS, WALL_MS, DrivenTransactions, at, replayed
 
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment
-from headwater.transactions.effects import Markers
+from headwater.transactions.effects import WriteMarkers
 from headwater.transactions.events import TransactionForgotten
 from headwater.transactions.settings import MAX_EXPIRED_AT_ONCE
-from headwater.transactions.transaction import Producer, TransactionState
+from headwater.transactions.transaction import ProducerIdentity, TransactionState
+from tests.transactions.driven_transactions import (
+    OTHER_TOPIC,
+    P0,
+    P1,
+    P2,
+    TIMEOUT_MS,
+    WALL_MS,
+    DrivenTransactions,
+    at,
+    replayed,
+)
 
 WEEK_MS = 7 * 24 * 3_600_000
 
-# Markers
+# WriteMarkers
 
 
 def test_a_transaction_is_complete_when_its_last_partition_is_marked() -> None:
@@ -31,7 +41,7 @@ def test_a_producer_may_write_to_its_partitions_until_its_transaction_is_decided
     producer = driven.begun(P0)
     assert driven.shard.writes_to("t", producer, P0)
     assert not driven.shard.writes_to("t", producer, P1)
-    assert not driven.shard.writes_to("t", Producer(producer.id, producer.epoch + 1), P0)
+    assert not driven.shard.writes_to("t", ProducerIdentity(producer.id, producer.epoch + 1), P0)
     assert not driven.shard.writes_to("unknown", producer, P0)
     driven.commit(producer)
     assert not driven.shard.writes_to("t", producer, P0)
@@ -42,10 +52,10 @@ def test_markers_of_other_producers_and_partitions_do_not_count() -> None:
     producer = driven.begun(P0)
     driven.commit(producer)
     for markers, partition in [
-        (Markers("t", producer.id + 1, producer.epoch, True, ()), P0),
-        (Markers("t", producer.id, producer.epoch + 1, True, ()), P0),
-        (Markers("t", producer.id, producer.epoch, True, ()), P1),
-        (Markers("unknown", producer.id, producer.epoch, True, ()), P0),
+        (WriteMarkers("t", producer.id + 1, producer.epoch, True, ()), P0),
+        (WriteMarkers("t", producer.id, producer.epoch + 1, True, ()), P0),
+        (WriteMarkers("t", producer.id, producer.epoch, True, ()), P1),
+        (WriteMarkers("unknown", producer.id, producer.epoch, True, ()), P0),
     ]:
         driven.report(markers, partition)
     assert driven.state() is TransactionState.PREPARE_COMMIT
@@ -54,7 +64,7 @@ def test_markers_of_other_producers_and_partitions_do_not_count() -> None:
 def test_a_marker_reported_when_nothing_is_decided_changes_nothing() -> None:
     driven = DrivenTransactions()
     producer = driven.begun(P0)
-    driven.report(Markers("t", *producer, True, ()), P0)
+    driven.report(WriteMarkers("t", *producer, True, ()), P0)
     assert driven.state() is TransactionState.ONGOING
     assert driven.described().partitions == {P0}
 
@@ -137,7 +147,7 @@ def test_a_transaction_that_runs_too_long_is_fenced_and_aborted() -> None:
     assert driven.state() is TransactionState.ONGOING
     driven.pass_ms(1)
     (markers,) = driven.mark()
-    assert markers == Markers("t", producer.id, producer.epoch + 1, False, (P0, P1))
+    assert markers == WriteMarkers("t", producer.id, producer.epoch + 1, False, (P0, P1))
     assert driven.state() is TransactionState.COMPLETE_ABORT
     assert driven.shard.next_deadline_ms() is None
 
@@ -229,7 +239,7 @@ def test_who_comes_behind_a_request_that_ends_the_transaction_waits_on() -> None
     assert ended.error is ErrorCode.NONE
     assert newcomer.waits
     driven.mark()
-    assert newcomer.producer == Producer(second.id, second.epoch + 2)
+    assert newcomer.producer == ProducerIdentity(second.id, second.epoch + 2)
 
 
 def test_a_new_instance_that_waited_aborts_what_was_begun_before_it_and_waits_on() -> None:
@@ -319,7 +329,7 @@ def test_a_new_instance_need_not_wait_for_a_transaction_without_partitions() -> 
     driven = DrivenTransactions()
     old = driven.begun(P0)
     driven.take(driven.shard.forget_partitions([P0], driven.now))
-    assert driven.init().producer == Producer(old.id, old.epoch + 2)
+    assert driven.init().producer == ProducerIdentity(old.id, old.epoch + 2)
     assert driven.markers == []
 
 
@@ -352,7 +362,7 @@ def test_an_idle_transactional_id_is_forgotten() -> None:
     assert len(driven.shard) == 0
     driven.restart()
     assert len(driven.shard) == 0
-    assert driven.add(Producer(1_000, 0), P0).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert driven.add(ProducerIdentity(1_000, 0), P0).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 @pytest.mark.parametrize("is_commit", [True, False])

@@ -5,17 +5,17 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from driven_transactions import at
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from model_of_coordinator import IDS, PARTITIONS, SETTINGS, TIMEOUT_MS, History, ModelOfCoordinator
 
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
 from headwater.transactions.effects import AddAnswer, EndAnswer, ProducerAnswer
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer, Request
-from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, Producer
+from headwater.transactions.transaction import LAST_EPOCH, MAX_EPOCH, ProducerIdentity
+from tests.transactions.driven_transactions import at
+from tests.transactions.model_of_coordinator import IDS, PARTITIONS, SETTINGS, TIMEOUT_MS, History, ModelOfCoordinator
 
 CLIENTS = ((IDS[0], 1), (IDS[0], 2), (IDS[1], 2))
 """Transactional id and protocol of each: two instances of one producer, and one that is alone."""
@@ -39,7 +39,7 @@ class Client:
     transactional_id: str
     version: int
     connection: int
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
     number: int = 0
     is_begun: bool = False
     ending: bool | None = None
@@ -50,7 +50,7 @@ class Client:
     def unit(self) -> Unit:
         return Unit(self.index, self.number)
 
-    def next_unit(self, producer: Producer) -> None:
+    def next_unit(self, producer: ProducerIdentity) -> None:
         self.producer, self.number, self.is_begun, self.ending = producer, self.number + 1, False, None
 
 
@@ -69,8 +69,8 @@ class Clients(ModelOfCoordinator):
         self.promised: dict[Unit, set[PartitionId]] = defaultdict(set)
         """What was decided to be added, by request; and of what each client has heard. Without deleted partitions."""
         self.asked_outcomes: dict[Unit, set[bool]] = defaultdict(set)
-        self.given: dict[tuple[str, Producer], int] = {}
-        self.fenced: set[tuple[str, Producer]] = set()
+        self.given: dict[tuple[str, ProducerIdentity], int] = {}
+        self.fenced: set[tuple[str, ProducerIdentity]] = set()
         super().__init__()
 
     def send(self, client: Client, request: Request, unit: Unit) -> object:
@@ -145,9 +145,9 @@ class Clients(ModelOfCoordinator):
     def begin(self, index: int, partitions: frozenset[PartitionId]) -> None:
         if self.clients[index].producer is None:
             self.init(index, False)
-            self.settle()
+            self.drain()
         self.add(index, partitions)
-        self.settle()
+        self.drain()
 
     @rule(index=clients, is_commit=st.booleans(), leaves_one_behind=st.booleans())
     def finish(self, index: int, is_commit: bool, leaves_one_behind: bool) -> None:
@@ -155,9 +155,9 @@ class Clients(ModelOfCoordinator):
         if leaves_one_behind:
             self.end(index, is_commit, True)
         self.end(index, is_commit, False)
-        self.settle()
+        self.drain()
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         self.log_takes_everything()
         self.write_all_markers()
         self.log_takes_everything()
@@ -192,7 +192,7 @@ class Clients(ModelOfCoordinator):
         client.token = None
         match answer:
             case ProducerAnswer(ErrorCode.NONE) | EndAnswer(ErrorCode.NONE):
-                client.next_unit(Producer(answer.producer_id, answer.producer_epoch))
+                client.next_unit(ProducerIdentity(answer.producer_id, answer.producer_epoch))
             case AddAnswer(ErrorCode.NONE):
                 client.is_begun = True
             case _ if answer.error is not ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -213,7 +213,7 @@ class Clients(ModelOfCoordinator):
             (begun,) = owned
             assert begun.is_commit == request.is_commit, "what is said to be committed is, and no other"
         if isinstance(answer, ProducerAnswer | EndAnswer):
-            producer = Producer(answer.producer_id, answer.producer_epoch)
+            producer = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             assert producer.epoch <= LAST_EPOCH
             assert producer in history.producers[transactional_id]
             assert self.given.setdefault((transactional_id, producer), unit.client) == unit.client, "each has its own"
@@ -245,7 +245,7 @@ class Strangers(ModelOfCoordinator):
         data=st.data(),
     )
     def init(self, transactional_id: str, timeout_ms: int, is_claiming: bool, data: st.DataObject) -> None:
-        claimed = self.somebody(transactional_id, data) if is_claiming else Producer(-1, -1)
+        claimed = self.somebody(transactional_id, data) if is_claiming else ProducerIdentity(-1, -1)
         self.ask(InitProducer(transactional_id, timeout_ms, *claimed, self.spare()))
 
     @rule(
@@ -297,12 +297,13 @@ class Strangers(ModelOfCoordinator):
         for each in self.shard.listed():
             assert each.state.is_prepared or each.updated_ms > now.wall_ms - SETTINGS.id_expiration_ms
 
-    def somebody(self, transactional_id: str, data: st.DataObject) -> Producer:
+    def somebody(self, transactional_id: str, data: st.DataObject) -> ProducerIdentity:
         transaction = self.shard.durable_state().get(transactional_id)
         known = [] if transaction is None else [transaction.producer, transaction.producer_before]
         epochs = st.sampled_from([-1, 0, 1, LAST_EPOCH, MAX_EPOCH])
-        strangers = st.builds(Producer, st.sampled_from([-1, 0, 500, self.spare_id]), epochs)
-        return data.draw(st.sampled_from([each for each in known if each is not None] or [Producer(0, 0)]) | strangers)
+        strangers = st.builds(ProducerIdentity, st.sampled_from([-1, 0, 500, self.spare_id]), epochs)
+        known_producers = [each for each in known if each is not None] or [ProducerIdentity(0, 0)]
+        return data.draw(st.sampled_from(known_producers) | strangers)
 
 
 TestClients = Clients.TestCase

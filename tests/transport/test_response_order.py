@@ -6,7 +6,6 @@ import contextlib
 import gc
 import logging
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from headwater.transport.connection import Answer, CloseConnection, Connection, Promise
 from headwater.transport.server import KindOf, Server, ServerLimits
 from headwater.wire.codec import MalformedRequest
+from tests.support.eventually import until
 
 
 class NoTraffic:
@@ -25,7 +25,7 @@ class NoTraffic:
 
     def bytes_out(self, count: int) -> None: ...
 
-    def bad_request(self, fact: str) -> None: ...
+    def bad_request(self, event: str) -> None: ...
 
 
 class Scripted:
@@ -53,11 +53,6 @@ def one_kind(_: bytearray) -> str:
 
 def vowels_overlap(frame: bytearray) -> str | None:
     return "vowel" if frame[:1].lower() in b"aeiou" else None
-
-
-async def until(claim: Callable[[], bool]) -> None:
-    while not claim():  # noqa: ASYNC110 - a server has no event for it
-        await asyncio.sleep(0.001)
 
 
 def framed(*names: bytes) -> bytes:
@@ -228,7 +223,7 @@ def test_failures_behind_a_failure_are_neither_reported_nor_counted_again(caplog
     class Counted(NoTraffic):
         refused = 0
 
-        def bad_request(self, fact: str) -> None:
+        def bad_request(self, event: str) -> None:
             self.refused += 1
 
     async def refuse() -> list[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.wire.codec import Message, struct_writer
-from headwater.wire.schema import Field, Struct, request_schema
+from headwater.wire.schema import Struct, StructField, request_schema
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 STRINGS = ["", "\0", "..", "a b/c=d,e%\n", "\U0001f40d" * 40, "x" * 300, "x" * 30_000, "-1", "99999999999999999999"]
@@ -15,7 +15,7 @@ BYTES = [b"", b"\0", b"\xff" * 20, b"\x00\x00\x7f\xff\xff\xff" * 3]
 UNKNOWN_TWICE = b"\x02\x63\x01a\x63\x01a"
 UUIDS = [uuid.UUID(int=0), uuid.UUID(int=1), uuid.UUID(int=2**128 - 1)]
 
-Good = Callable[[Field], Any]
+Good = Callable[[StructField], Any]
 """The value of a primitive field in a request that makes sense."""
 
 
@@ -24,7 +24,7 @@ class Place:
     """A field somewhere in a message: through the first element of each array on the way."""
 
     path: tuple[str, ...]
-    field: Field
+    field: StructField
 
     def __str__(self) -> str:
         return ".".join((*self.path, self.field.name))
@@ -50,7 +50,7 @@ def good_message(schema: Struct, good: Good) -> Message:
     return Message(**{field.name: _good_value(field, good) for field in schema.fields})
 
 
-def _good_value(field: Field, good: Good) -> Any:
+def _good_value(field: StructField, good: Good) -> Any:
     value = good_message(field.type, good) if isinstance(field.type, Struct) else good(field)
     return [value] if field.is_array else value
 
@@ -93,7 +93,7 @@ def _primitives(kafka_type: str) -> list[Any]:
     return BYTES
 
 
-def has_length(field: Field) -> bool:
+def has_length(field: StructField) -> bool:
     return field.is_array or field.type in ("string", "bytes", "records")
 
 

@@ -2,6 +2,8 @@
 
 import io
 import tracemalloc
+import uuid
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +14,7 @@ from kio.serial import entity_reader, entity_writer
 from headwater.broker.dispatch import load_handlers
 from headwater.wire.codec import MAX_ELEMENTS, Cursor, MalformedRequest, Message, struct_reader, struct_writer
 from headwater.wire.messages import read_body, read_header, request_reader, write_response
-from headwater.wire.schema import Struct, newest_version, request_schema, response_schema
+from headwater.wire.schema import Struct, StructField, newest_version, request_schema, response_schema
 
 SERVED = sorted(
     (entry.api.key, version)
@@ -27,7 +29,8 @@ def example(schema: Struct, depth: int = 0) -> Message:
     return Message(**{field.name: _example_value(field, depth) for field in schema.fields})
 
 
-def _example_value(field, depth):
+def _example_value(field: StructField, depth: int) -> Any:
+    value: Any
     if isinstance(field.type, Struct):
         value = example(field.type, depth + 1)
     else:
@@ -36,7 +39,7 @@ def _example_value(field, depth):
             "string": "text",
             "bytes": b"\x00bytes",
             "records": b"",
-            "uuid": __import__("uuid").UUID(int=7),
+            "uuid": uuid.UUID(int=7),
             "float64": 1.5,
         }.get(field.type, 11)
     return [value, value] if field.is_array else value

@@ -5,19 +5,20 @@ import uuid
 from typing import Any
 
 import pytest
-from tests.wire.hostile_messages import UNKNOWN_TWICE, body, doubled_tags, good_message, null_bodies, places
 
-from headwater.broker.dispatch import Api, load_handlers
+from headwater.broker.api import Api
+from headwater.broker.dispatch import load_handlers
 from headwater.wire import fetch, produce
 from headwater.wire.codec import MalformedRequest, Message
 from headwater.wire.messages import read_body, read_header
-from headwater.wire.schema import Field, request_schema
+from headwater.wire.schema import StructField, request_schema
+from tests.wire.hostile_messages import UNKNOWN_TWICE, body, doubled_tags, good_message, null_bodies, places
 
 APIS = sorted((entry.api for entry in load_handlers().values()), key=lambda api: api.key)
 BY_HAND = {produce.KEY: produce.read_request, fetch.KEY: fetch.read_request}
 
 
-def good(field: Field) -> Any:
+def good(field: StructField) -> Any:
     return {"bool": True, "string": "text", "bytes": b"bytes", "records": b"records", "uuid": uuid.UUID(int=7)}.get(
         str(field.type), 11
     )

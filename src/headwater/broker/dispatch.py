@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from headwater.broker import handlers
+from headwater.broker.api import Api, RequestContext, api_ranges
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
 from headwater.wire.codec import MalformedRequest
@@ -35,37 +36,6 @@ from headwater.wire.schema import response_schema
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    key: int
-    name: str
-    min_version: int
-    max_version: int
-    advertised_min_version: int | None = None
-    """What ApiVersions says, where that must differ from what is served."""
-    overlaps: bool = False
-    """Whether requests of this API may be under way at the same time on one connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestContext:
-    header: RequestHeader
-    connection: Connection
-
-    @property
-    def api_version(self) -> int:
-        return self.header.api_version
-
-    @property
-    def client_id(self) -> str:
-        return self.header.client_id or ""
-
-    @property
-    def client_host(self) -> str:
-        """As Kafka writes it: an address behind the name that nobody looked up."""
-        return f"/{self.connection.peer_host}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +129,7 @@ class Dispatcher:
         if isinstance(error, RequestError):
             code, message = error.code, error.message
         else:
-            context.connection.facts.log(
+            context.connection.events.log(
                 "handler_failed", logging.ERROR, error, api=api.name, version=context.api_version
             )
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "The broker made a mistake; its log says more."
@@ -177,15 +147,3 @@ class Dispatcher:
             )
         else:
             metrics.request_finished(api.name, version, time.perf_counter() - started)
-
-
-def api_ranges(apis: list[Api]) -> list[Message]:
-    """What ApiVersions says of each API."""
-    return [
-        Message(
-            api_key=api.key,
-            min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
-            max_version=api.max_version,
-        )
-        for api in apis
-    ]

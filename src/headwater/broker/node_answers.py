@@ -1,7 +1,8 @@
-"""What this node answers when other nodes ask (broker.node_calls): each kind in one place.
+"""What this node does when other nodes call (broker.nodes.node_messages): each kind of call in one place.
 
-Whoever asks has proven that it belongs to the cluster. It may be wrong about who leads what, so that is looked at, and
-nothing is passed on to a third node. Up to the first await the questions of one lane are taken in their order.
+The caller has proven that it belongs to the cluster. It may be wrong about which node leads a partition, so that is
+checked, and no call is passed on to a third node. Up to the first await the calls of one connection class are taken in
+their order.
 """
 
 import asyncio
@@ -10,12 +11,13 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.nodes import node_messages as node_calls
+from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_messages import Kind
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.records.batch import CorruptBatch, InvalidBatch, validate
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 from headwater.transactions.effects import AddAnswer
 from headwater.wire.codec import Cursor, MalformedRequest
 
@@ -26,7 +28,7 @@ ADMISSION_WAIT_S: Final = 0.2
 """How long an admission may wait for the end of the transaction before it. Those behind it wait, too."""
 MAX_READ_BYTES: Final = 8 * 1024 * 1024
 
-Answer: TypeAlias = Callable[[Cursor], Coroutine[Any, Any, bytes]]
+Answer: TypeAlias = Callable[[ByteReader], Coroutine[Any, Any, bytes]]
 
 
 class NodeAnswers:
@@ -55,34 +57,36 @@ class NodeAnswers:
         """Raises RequestError, MalformedRequest."""
         answer = self._answers.get(kind)
         if answer is None:
-            raise MalformedRequest(f"there is no question of kind {kind}")
+            raise MalformedRequest(f"there is no call of kind {kind}")
         try:
-            return await answer(body)
+            return await answer(ByteReader(body.take(body.end - body.position)))
+        except MalformedBytes as error:
+            raise MalformedRequest(str(error)) from error
         except (Unavailable, Unknown) as error:
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The metadata cannot be had: {error}") from error
 
     # Transactions
 
-    async def _mark(self, body: Cursor) -> bytes:
-        committed = self._broker.transactions.markers.receive(node_calls.read_marker(body))
+    async def _mark(self, body: ByteReader) -> bytes:
+        committed = self._broker.transactions.markers.receive(node_messages.read_marker(body))
         if committed is not None:
             await committed
         return b""
 
-    async def _admit(self, body: Cursor) -> bytes:
-        answer = self._broker.transactions.add_partitions(node_calls.read_admission(body))
+    async def _admit(self, body: ByteReader) -> bytes:
+        answer = self._broker.transactions.add_partitions(node_messages.read_admission(body))
         await asyncio.wait([answer], timeout=ADMISSION_WAIT_S)
         if answer.done():
-            return node_calls.admitted(answer.result())
-        return node_calls.admitted(AddAnswer(ErrorCode.CONCURRENT_TRANSACTIONS))
+            return node_messages.admitted(answer.result())
+        return node_messages.admitted(AddAnswer(ErrorCode.CONCURRENT_TRANSACTIONS))
 
     # Records
 
-    async def _append(self, body: Cursor) -> bytes:
-        partition = self._led(node_calls.read_partition(body))
+    async def _append(self, body: ByteReader) -> bytes:
+        partition = self._led(node_messages.read_partition(body))
         if self._broker.catalog.topic_by_id(partition.id.topic_id).is_internal:
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Internal topics are written by their keepers.")
-        batch = bytearray(node_calls.rest(body))
+        batch = bytearray(body.rest())
         try:
             header = validate(batch)
         except (CorruptBatch, InvalidBatch) as error:
@@ -92,88 +96,88 @@ class NodeAnswers:
             await appended.committed
         return b""
 
-    async def _read(self, body: Cursor) -> bytes:
-        partition_id, offset, max_bytes = node_calls.read_read_request(body)
+    async def _read(self, body: ByteReader) -> bytes:
+        partition_id, offset, max_bytes = node_messages.read_read_request(body)
         partition = self._led(partition_id)
         found = await partition.read(max(offset, partition.log_start), min(max_bytes, MAX_READ_BYTES))
-        return node_calls.batches(partition.log_start, partition.high_watermark, bytes(found))
+        return node_messages.batches(partition.log_start, partition.high_watermark, bytes(found))
 
-    async def _positions(self, body: Cursor) -> bytes:
-        index = node_calls.read_number(body)
-        node_calls.end(body)
-        return node_calls.positions(self._broker.groups.positions_at(index))
+    async def _positions(self, body: ByteReader) -> bytes:
+        index = body.int64()
+        body.check_end()
+        return node_messages.positions(self._broker.groups.positions_at(index))
 
     # The state of share groups
 
-    async def _claim(self, body: Cursor) -> bytes:
-        key, epoch = node_calls.read_claim(body)
-        return node_calls.claimed(await self._broker.shares.states.keeper(key).claim(key, epoch))
+    async def _claim(self, body: ByteReader) -> bytes:
+        key, epoch = node_messages.read_claim(body)
+        return node_messages.claimed(await self._broker.shares.states.keeper(key).claim(key, epoch))
 
-    async def _claim_all(self, body: Cursor) -> bytes:
-        index, leaders = node_calls.read_claims(body)
-        return node_calls.all_claimed(await self._broker.shares.states.keeper_at(index).claim_all(leaders))
+    async def _claim_all(self, body: ByteReader) -> bytes:
+        index, leaders = node_messages.read_claims(body)
+        return node_messages.all_claimed(await self._broker.shares.states.keeper_at(index).claim_all(leaders))
 
-    async def _write_state(self, body: Cursor) -> bytes:
-        write = node_calls.read_state_write(body)
+    async def _write_state(self, body: ByteReader) -> bytes:
+        write = node_messages.read_state_write(body)
         await self._broker.shares.states.keeper(write.key).write(write)
         return b""
 
-    async def _forget_state(self, body: Cursor) -> bytes:
-        key, ticket = node_calls.read_key(body), node_calls.read_number(body)
-        node_calls.end(body)
+    async def _forget_state(self, body: ByteReader) -> bytes:
+        key, ticket = node_messages.read_key(body), body.int64()
+        body.check_end()
         await self._broker.shares.states.keeper(key).forget(key, ticket)
         return b""
 
     # Share groups
 
-    async def _share_group(self, body: Cursor) -> bytes:
-        group_id = node_calls.read_text(body)
-        node_calls.end(body)
+    async def _share_group(self, body: ByteReader) -> bytes:
+        group_id = node_messages.read_text(body)
+        body.check_end()
         self._broker.groups.share_group(group_id)
         return b""
 
-    async def _doubt_member(self, body: Cursor) -> bytes:
-        group_id, member_id = node_calls.read_text(body), node_calls.read_text(body)
-        node_calls.end(body)
+    async def _doubt_member(self, body: ByteReader) -> bytes:
+        group_id, member_id = node_messages.read_text(body), node_messages.read_text(body)
+        body.check_end()
         settings = self._broker.group_configs.membership(group_id)
         self._broker.groups.doubt_share_member(group_id, member_id, settings)
         return b""
 
-    async def _share_offsets(self, body: Cursor) -> bytes:
-        group_id = node_calls.read_text(body)
-        node_calls.end(body)
-        return node_calls.share_offsets(await self._broker.share_admin.offsets_here(group_id))
+    async def _share_offsets(self, body: ByteReader) -> bytes:
+        group_id = node_messages.read_text(body)
+        body.check_end()
+        return node_messages.share_offsets(await self._broker.share_admin.offsets_here(group_id))
 
-    async def _reset_share(self, body: Cursor) -> bytes:
-        group_id, partition = node_calls.read_text(body), node_calls.read_partition(body)
-        offset = node_calls.read_number(body)
-        node_calls.end(body)
+    async def _reset_share(self, body: ByteReader) -> bytes:
+        group_id, partition = node_messages.read_text(body), node_messages.read_partition(body)
+        offset = body.int64()
+        body.check_end()
         await self._broker.share_admin.reset_here(group_id, partition, offset)
         return b""
 
-    async def _forget_shares(self, body: Cursor) -> bytes:
-        group_id, topic = node_calls.read_text(body), node_calls.read_text(body)
-        node_calls.end(body)
+    async def _forget_shares(self, body: ByteReader) -> bytes:
+        group_id, topic = node_messages.read_text(body), node_messages.read_text(body)
+        body.check_end()
         try:
             topic_id = uuid.UUID(hex=topic) if topic else None
         except ValueError:
-            raise MalformedRequest(f"{topic[:40]} is no id of a topic") from None
+            raise MalformedBytes(f"{topic[:40]} is no id of a topic") from None
         await self._broker.share_admin.forget_here(group_id, topic_id)
         return b""
 
     # Topics
 
-    async def _follow_topic(self, body: Cursor) -> bytes:
+    async def _follow_topic(self, body: ByteReader) -> bytes:
         """Another node has changed a topic, and wants to say so."""
-        topic_id = uuid.UUID(bytes=bytes(body.take(16)))
-        node_calls.end(body)
+        topic_id = body.uuid()
+        body.check_end()
         if self._broker.catalog.reread is not None:
             await self._broker.catalog.reread([topic_id])
         return b""
 
-    async def _follow_settings(self, body: Cursor) -> bytes:
+    async def _follow_settings(self, body: ByteReader) -> bytes:
         """Another node has altered what holds for all brokers, and wants to say so."""
-        node_calls.end(body)
+        body.check_end()
         await self._broker.settings.refresh()
         return b""
 

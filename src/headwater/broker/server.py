@@ -14,17 +14,17 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from headwater.broker.cluster.cluster_nodes import Neighbours
+from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.cluster.member import ANNOUNCE_S, ClusterMember
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.groups.group_positions import GroupPositions
 from headwater.broker.housekeeping.cleaner import Cleaner
-from headwater.broker.housekeeping.consumed_positions import Subscriptions
+from headwater.broker.housekeeping.consumed_positions import ConsumedPositions
 from headwater.broker.housekeeping.garbage_collector import GarbageCollector
-from headwater.broker.log.node_ports import Environment, OneStore, Stores
-from headwater.broker.log.refused_batches import Refusals
+from headwater.broker.log.node_ports import NodePorts, OneStore, Stores
+from headwater.broker.log.refused_batches import RefusedBatches
 from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.metrics.gauges import watch_broker
 from headwater.broker.metrics.group_health import health_page
@@ -33,9 +33,8 @@ from headwater.broker.metrics.metrics_server import MetricsServer
 from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.node_answers import NodeAnswers
-from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import Kind
-from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.queues.share_admin import ShareAdmin
 from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.broker.settings.broker_config import BrokerConfig
@@ -44,11 +43,13 @@ from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
-from headwater.broker.transactions.transaction_admission import Admissions
+from headwater.broker.transactions.producer_ids import ProducerIds
+from headwater.broker.transactions.transaction_admission import TransactionAdmission
 from headwater.broker.transactions.transaction_coordinator import TransactionCoordinator
 from headwater.broker.transactions.transaction_gate import TransactionGate
 from headwater.broker.validation.schema_follower import SchemaFollower
 from headwater.broker.validation.schema_gate import SchemaGate
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put
@@ -59,7 +60,6 @@ from headwater.model.ids import NodeId, SegmentId, segment_id
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.transport.facts import log_fact
 from headwater.transport.server import Server, ServerLimits, reserve
 from headwater.transport.system_clock import SystemClock
 
@@ -69,10 +69,10 @@ QUIET_WAIT_S = 1.0
 
 
 class Broker:
-    admissions: Admissions
+    admissions: TransactionAdmission
     catalog: Catalog
     garbage: GarbageCollector
-    neighbours: Neighbours
+    cluster_nodes: ClusterNodes
     cleaner: Cleaner
     dispatcher: Dispatcher
     group_configs: GroupConfigs
@@ -83,7 +83,7 @@ class Broker:
     settings: BrokerSettings
     share_admin: ShareAdmin
     shares: ShareCoordinator
-    subscriptions: Subscriptions
+    subscriptions: ConsumedPositions
     tail_cache: TailCache
     transaction_gate: TransactionGate
     transactions: TransactionCoordinator
@@ -93,7 +93,7 @@ class Broker:
         """What is in force: administrators may alter it while the broker runs."""
         self.clock = clock
         self.loggers = BrokerLoggers()
-        self.refusals = Refusals()
+        self.refusals = RefusedBatches()
         self.metrics = Metrics()
         self.fetch_sessions = FetchSessions()
         self.cluster_id = ""
@@ -143,13 +143,20 @@ class Broker:
         self.config = self.settings.current
         self.tail_cache = TailCache(self.config.tail_cache_bytes)
         stores = await self._join(metadata)
-        environment = Environment(
-            self.config.node_id, self._store, stores, self.neighbours.choose, self.clock, self.tail_cache, self.spawn,
-            self._new_segment_id, self.neighbours.is_lost,
-        )  # fmt: skip
+        ports = NodePorts(
+            node_id=self.config.node_id,
+            store=self._store,
+            stores=stores,
+            choose=self.cluster_nodes.choose,
+            clock=self.clock,
+            tail_cache=self.tail_cache,
+            spawn=self.spawn,
+            new_segment_id=self._new_segment_id,
+            is_lost=self.cluster_nodes.is_lost,
+        )
         self.producer_ids = ProducerIds(metadata)
         self.catalog = Catalog(
-            metadata, environment, self.settings.topic_defaults, self._spread, self.config.internal_replication
+            metadata, ports, self.settings.topic_defaults, self._spread, self.config.internal_replication
         )
         await self.catalog.load(is_alone=self.member is None)
         if self.member is not None:
@@ -180,21 +187,21 @@ class Broker:
             self.catalog, self.groups, self.producer_ids, self.config, self.clock, self.spawn, self.nodes
         )
         self.transactions.start()
-        self.admissions = Admissions(self.transactions, self.groups, self.nodes)
+        self.admissions = TransactionAdmission(self.transactions, self.groups, self.nodes)
         self.transaction_gate = TransactionGate(self.admissions)
         self.schema_gate = SchemaGate(SchemaFollower(self.catalog, self.nodes, self.clock, self.spawn))
         collect = GroupPositions(self.groups, self.nodes).collect
-        self.subscriptions = Subscriptions(self.catalog, self.group_configs, [self.shares.positions], collect)
+        self.subscriptions = ConsumedPositions(self.catalog, self.group_configs, [self.shares.positions], collect)
         if self.member is not None:
             self.member.answer(NodeAnswers(self).answer)
-        self.cleaner = Cleaner(environment, self.catalog, self.config, self.subscriptions.survey)
+        self.cleaner = Cleaner(ports, self.catalog, self.config, self.subscriptions.survey)
         self.spawn(self.cleaner.run())
         self.dispatcher = Dispatcher(self)
         self._server = Server(self.dispatcher, self._limits(), self.metrics, self.dispatcher.kind_of)
         self.address = await self._server.listen(*self.config.listen, self._bound)
         if self.member is None:
             host, port = self.advertised
-            self.neighbours.own = replace(self.neighbours.own, host=host, port=port)
+            self.cluster_nodes.own = replace(self.cluster_nodes.own, host=host, port=port)
         self._configure()
         self.settings.watchers.append(self._configure)
         watch_broker(self)
@@ -205,7 +212,7 @@ class Broker:
                 self.groups_page,
                 self.segments_page,
             )
-        log_fact("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
+        log_event("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
     def _configure(self) -> None:
         """Settings may have been altered: each part that keeps some of them gets the new ones."""
@@ -222,7 +229,7 @@ class Broker:
             self.member.configure(config)
 
     async def _announce_settings(self) -> None:
-        await self.nodes.tell_all(Kind.FOLLOW_SETTINGS, b"", Lane.BULK, ANNOUNCE_S)
+        await self.nodes.notify_all(Kind.FOLLOW_SETTINGS, b"", ANNOUNCE_S)
 
     def _limits(self) -> ServerLimits:
         config = self.config
@@ -274,7 +281,7 @@ class Broker:
 
     async def segments_page(self, name: str) -> bytes | None:
         topic = self.catalog.find(name)
-        return await segments_page(topic, self.metadata, self.neighbours.node_of) if topic is not None else None
+        return await segments_page(topic, self.metadata, self.cluster_nodes.node_of) if topic is not None else None
 
     @property
     def server(self) -> Server:
@@ -301,7 +308,7 @@ class Broker:
     @property
     def default_replication_factor(self) -> int:
         """Of a topic whose creator does not say: as many replicas as is usual, or as there are stores."""
-        return max(min(self.config.default_replication_factor, self.neighbours.store_count), 1)
+        return max(min(self.config.default_replication_factor, self.cluster_nodes.store_count), 1)
 
     async def create_on_use(self, name: str) -> Topic:
         """A topic that came into being because somebody named it."""
@@ -337,26 +344,26 @@ class Broker:
         taken now; but nobody is let in before everything is there."""
         if not self.config.is_clustered:
             assert self._store is not None, "the configuration was checked"
-            self.neighbours = self._alone(self._store)
+            self.cluster_nodes = self._alone(self._store)
             return OneStore(self._store)
         self._bound = await reserve(*self.config.listen)
         self.address = self._bound.getsockname()[:2]
         self.member = ClusterMember(self.config, metadata, self._store, self.clock)
         await self.member.start(self.advertised, self.metrics, self.spawn)
-        self.neighbours = self.member.neighbours
+        self.cluster_nodes = self.member.cluster_nodes
         return self.member
 
     def _spread(self, count: int) -> Sequence[NodeId]:
         """Leaders of new partitions."""
         heads = (topic.head(index) for topic in self.catalog for index in range(topic.partition_count))
-        return self.neighbours.spread(count, (head.leader for head in heads if head is not None))
+        return self.cluster_nodes.spread(count, (head.leader for head in heads if head is not None))
 
-    def _alone(self, store: SegmentStore) -> Neighbours:
+    def _alone(self, store: SegmentStore) -> ClusterNodes:
         own = NodeStore(store.store_id, store.free_bytes(), store.capacity_bytes())
         host, port = self.config.listen.host, self.config.listen.port
         node = Node(self.config.node_id, 0, host, port, host, 0, stores=(own,))
         space = lambda: (store.free_bytes(), store.capacity_bytes())  # noqa: E731
-        return Neighbours(node, controller_id=self.config.node_id, own_space=space)
+        return ClusterNodes(node, controller_id=self.config.node_id, own_space=space)
 
     def _new_segment_id(self) -> SegmentId:
         return segment_id(self.clock.now_ms(), secrets.randbits(80))
@@ -370,7 +377,7 @@ class Broker:
         """Something broke that the broker cannot go on without: stop, and let the process say why."""
         if self._failure is None:
             self._failure = error
-            log_fact("broker_failed", logging.ERROR, error=f"{type(error).__name__}: {error}")
+            log_event("broker_failed", logging.ERROR, error=f"{type(error).__name__}: {error}")
             self._ended.set()
 
     async def _wait_until_quiet(self, server: Server) -> None:
@@ -407,7 +414,7 @@ async def _cluster_id(metadata: MetaStore) -> str:
     """The cluster's name for itself, drawn by whoever comes first."""
     found = await metadata.get(keys.CLUSTER)
     if found is None:
-        cluster = keys.Cluster(uuid.uuid4().hex)
+        cluster = keys.ClusterRecord(uuid.uuid4().hex)
         await metadata.txn([Is(keys.CLUSTER, 0)], [Put(keys.CLUSTER, keys.encode(cluster))])
         found = await metadata.get(keys.CLUSTER)
         assert found is not None, "a cluster that was named keeps its name"

@@ -9,11 +9,11 @@ import struct
 from contextlib import suppress
 from typing import TypeAlias
 
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 2.0
-"""For the first bytes of an answer. A broker that needs longer is asked all the same, by the client in its time."""
+"""For the first bytes of an answer. A server that needs longer counts as a broker: the client has its own time-outs."""
 API_VERSIONS = 18
 CLIENT_ID = b"headwater-cli"
 HTTP = b"HTTP/"
@@ -21,12 +21,12 @@ HTTP = b"HTTP/"
 Address: TypeAlias = tuple[str, int]
 
 
-class NoBroker(Problem):
-    """Nothing listens there, or not yet."""
+class NoBroker(CommandFailed):
+    """No address of the bootstrap list accepts connections, perhaps not yet."""
 
 
 def check_bootstrap(bootstrap: str) -> None:
-    """Raise a Problem unless one of the addresses may be a broker's."""
+    """Raises CommandFailed unless at least one address may be that of a broker."""
     speaks_http = False
     for address in addresses(bootstrap):
         with suppress(OSError):
@@ -46,8 +46,8 @@ def no_broker(bootstrap: str) -> NoBroker:
     )
 
 
-def not_kafka(bootstrap: str) -> Problem:
-    return Problem(
+def not_kafka(bootstrap: str) -> CommandFailed:
+    return CommandFailed(
         f"The server at {bootstrap} speaks HTTP, not the Kafka protocol.",
         "Name the address that `headwater serve` shows as `listening on` (127.0.0.1:9092 unless it was given another).",
     )
@@ -56,12 +56,12 @@ def not_kafka(bootstrap: str) -> Problem:
 def _address(text: str, bootstrap: str) -> Address:
     host, separator, port = text.rpartition(":")
     if not separator or not host or not port.isdecimal() or int(port) > 65535:
-        raise Problem(f"--bootstrap {bootstrap!r} is not HOST:PORT.", "For example: 127.0.0.1:9092.", exit_code=2)
+        raise CommandFailed(f"--bootstrap {bootstrap!r} is not HOST:PORT.", "For example: 127.0.0.1:9092.", exit_code=2)
     return host.strip("[]"), int(port)
 
 
 def _speaks_http(address: Address) -> bool:
-    """Raises OSError if nothing listens there. Some servers answer HTTP to anything, others only to HTTP."""
+    """Raises OSError if nothing listens there. Some servers answer anything with HTTP, others only an HTTP request."""
     body = struct.pack(">hhih", API_VERSIONS, 0, 0, len(CLIENT_ID)) + CLIENT_ID
     first = _first_bytes(address, struct.pack(">i", len(body)) + body)
     if first:
@@ -72,7 +72,7 @@ def _speaks_http(address: Address) -> bool:
 
 
 def _first_bytes(address: Address, question: bytes) -> bytes:
-    """None of them if the server is silent, or closes the connection."""
+    """Of the answer; empty if the server does not answer or closes the connection."""
     with socket.create_connection(address, CONNECT_TIMEOUT_S) as connection:
         connection.settimeout(ANSWER_TIMEOUT_S)
         with suppress(OSError):

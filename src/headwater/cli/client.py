@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.bootstrap import check_bootstrap, no_broker
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
@@ -28,7 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
-    """Configuration of any confluent-kafka client, once we know that a broker listens there."""
+    """Of any confluent-kafka client. Raises CommandFailed if no broker listens at the address."""
     check_bootstrap(bootstrap)
     quiet = {"log_level": 0, "client.id": "headwater-cli", "error_cb": _ignore}
     return {"bootstrap.servers": bootstrap, **quiet, **more}
@@ -45,7 +48,7 @@ def admin(bootstrap: str) -> "Iterator[AdminClient]":
 
 @contextmanager
 def kafka_problems(bootstrap: str) -> Iterator[None]:
-    """Turn what Kafka clients raise into a Problem."""
+    """Raise a KafkaException of a client as CommandFailed."""
     from confluent_kafka import KafkaException
 
     try:
@@ -55,10 +58,10 @@ def kafka_problems(bootstrap: str) -> Iterator[None]:
 
 
 def topic_metadata(client: Any, topic: str, bootstrap: str) -> "TopicMetadata":
-    """The topic as the broker knows it. Does not create it; `client` is any confluent-kafka client."""
+    """Of an existing topic; asking does not create it. Raises CommandFailed."""
     from confluent_kafka import KafkaError
 
-    # Asking for all topics, because asking for one by name may create it.
+    # The list of all topics: a request that names a topic may create it.
     topics = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     if topic not in topics:
         raise explain(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), bootstrap, topic=topic)
@@ -68,8 +71,8 @@ def topic_metadata(client: Any, topic: str, bootstrap: str) -> "TopicMetadata":
 
 def explain(
     error: "KafkaError", bootstrap: str, *, topic: str = "", group: str = "", partition: int | None = None
-) -> Problem:
-    """What a Kafka error means for the person who typed the command."""
+) -> CommandFailed:
+    """A Kafka error as a message for the person who typed the command."""
     from confluent_kafka import KafkaError
 
     code = error.code()
@@ -77,46 +80,63 @@ def explain(
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
         return no_broker(bootstrap)
     if code in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._MSG_TIMED_OUT):
-        return Problem(
+        return CommandFailed(
             f"The server at {bootstrap} did not answer in time.", "Is it a Kafka broker, and can it write to its disk?"
         )
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-        return Problem(
+        return CommandFailed(
             f"{subject} does not exist.",
-            "`headwater topic list` shows those that do; `headwater topic create` makes one.",
+            "`headwater topic list` shows the existing topics; `headwater topic create` makes one.",
         )
     if code == KafkaError._UNKNOWN_PARTITION:
-        return Problem(
+        return CommandFailed(
             f"{subject} has no partition {partition}." if partition is not None else f"{subject} lacks a partition.",
-            f"`headwater topic describe {topic or 'TOPIC'}` shows those that it has.",
+            f"`headwater topic describe {topic or 'TOPIC'}` shows its partitions.",
         )
     if code == KafkaError.TOPIC_EXCEPTION and topic:
         return _bad_name(error, topic)
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
-        return Problem(f"{subject} exists already.", "Change it with `headwater topic alter`.")
+        return CommandFailed(f"{subject} exists already.", "Change it with `headwater topic alter`.")
     if code == KafkaError.INCONSISTENT_GROUP_PROTOCOL and group:
-        return Problem(
+        return CommandFailed(
             f"Group {group} is of another kind, or its members share out partitions in another way.",
-            "`headwater group list` shows its type; `headwater queue` is for those of type share.",
+            "`headwater group list` shows its type; `headwater queue` is for groups of type share.",
         )
     if code == KafkaError.GROUP_ID_NOT_FOUND:
-        return Problem(f"{subject} does not exist.", "`headwater group list` shows those that do.")
+        return CommandFailed(f"{subject} does not exist.", "`headwater group list` shows the existing groups.")
     if code in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
-        return Problem(f"{subject} has members that are running.", "Stop them first.")
+        return CommandFailed(f"{subject} has members that are running.", "Stop them first.")
     reason = error.str() or error.name()
-    return Problem(f"{subject + ': ' if topic or group else ''}{reason.rstrip('.')} ({error.name()}).")
+    return CommandFailed(f"{subject + ': ' if topic or group else ''}{reason.rstrip('.')} ({error.name()}).")
 
 
-def _bad_name(error: "KafkaError", topic: str) -> Problem:
-    """A refused produce does not say what is wrong with a name, as a refused creation does."""
+def say_deleted(noun: str, futures: "Mapping[str, Future[Any]]", bootstrap: str) -> None:
+    """Say of each topic or group that it was deleted. Raises CommandFailed for the first that was not."""
+    from confluent_kafka import KafkaException
+
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            names = {noun: name}
+            raise explain(
+                error.args[0], bootstrap, topic=names.get("topic", ""), group=names.get("group", "")
+            ) from error
+        say(f"Deleted {noun} {name}.")
+
+
+def _bad_name(error: "KafkaError", topic: str) -> CommandFailed:
+    """Says what is wrong with a topic's name: the error of a produce, unlike that of a creation, does not."""
     from headwater.broker.settings.topic_name import check_topic_name
     from headwater.model.errors import RequestError
 
     try:
         check_topic_name(topic)
     except RequestError as refused:
-        return Problem(str(refused), "`headwater topic list` shows the names there are.")
-    return Problem(f"Topic {topic}: {error.str().rstrip('.')}.", "`headwater topic list` shows the names there are.")
+        return CommandFailed(str(refused), "`headwater topic list` shows the names there are.")
+    return CommandFailed(
+        f"Topic {topic}: {error.str().rstrip('.')}.", "`headwater topic list` shows the names there are."
+    )
 
 
 def parse_assignments(pairs: list[str], option: str) -> dict[str, str]:
@@ -125,7 +145,7 @@ def parse_assignments(pairs: list[str], option: str) -> dict[str, str]:
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise Problem(f"{option} {pair!r} is not of the form name=value.", exit_code=2)
+            raise CommandFailed(f"{option} {pair!r} is not of the form NAME=VALUE.", exit_code=2)
         parsed[name] = value
     return parsed
 
@@ -135,4 +155,4 @@ def default_bootstrap() -> str:
 
 
 def _ignore(_: object) -> None:
-    """Errors of single connections: librdkafka retries, and the call that matters raises."""
+    """librdkafka reports errors of single connections here and retries; the call that fails in the end raises."""

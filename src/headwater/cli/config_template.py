@@ -1,6 +1,6 @@
 """Every setting of the broker as a TOML file, with what it means and its default: `headwater serve --print-config`.
 
-Each line is commented out, so that a copy changes nothing until somebody edits it.
+Each line is commented out, so that a copy changes nothing until it is edited.
 """
 
 import textwrap
@@ -21,7 +21,7 @@ WITHOUT_DEFAULT = {
     "peer_advertise": '"broker.example.com:9192"',
     "rack": '"room-1"',
 }
-"""What to show for settings that are absent unless given."""
+"""Examples for settings that have no default."""
 TOPIC_EXAMPLE = '"retention.ms" = 604800000'
 
 
@@ -32,7 +32,7 @@ def config_template() -> str:
         names = [name for name, setting in SETTINGS.items() if setting.section == section and name != Section.TOPIC]
         lines = [line for name in names for line in _lines(name, defaults[name])]
         if section == Section.TOPIC:
-            lines = [*_comment(SETTINGS[Section.TOPIC].doc), f"# {TOPIC_EXAMPLE}", ""]
+            lines = [*_comment(SETTINGS[Section.TOPIC].key.doc), f"# {TOPIC_EXAMPLE}", ""]
         parts += [f"[{section.value}]", *lines] if section else lines
     return "\n".join(parts).rstrip() + "\n"
 
@@ -43,7 +43,7 @@ def _lines(name: str, default: Any) -> list[str]:
     known_as = f" Kafka: {kafka_name}." if kafka_name else ""
     if SETTINGS[name].is_fixed:
         known_as += " Read at the start only."
-    return [*_comment(SETTINGS[name].doc + known_as), f"# {name} = {shown}", ""]
+    return [*_comment(SETTINGS[name].key.doc + known_as), f"# {name} = {shown}", ""]
 
 
 def _comment(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """`headwater consume`: records become lines on stdout.
 
-Without a group it reads every partition from where it is told, and leaves no trace on the broker. With a group it
-shares the partitions with the group's other members and commits what it has written to stdout, at least once: the
-position of a record moves only after its line was flushed.
+Without a group it reads every partition from the position `--from`, and leaves no trace on the broker. With a group it
+shares the partitions with the group's other members and commits what it has written to stdout, at least once: an offset
+is committed only after the record's line was flushed.
 """
 
 import signal
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,12 +26,12 @@ from headwater.cli.client import (
     kafka_problems,
     topic_metadata,
 )
-from headwater.cli.output import Problem, note
+from headwater.cli.output import CommandFailed, note
 from headwater.cli.position import HELP, offset_range, parse_position
 from headwater.cli.record_format import DEFAULT_FORMAT, Render, as_json, compile_format
 from headwater.cli.topic import chosen_partitions
 from headwater.gateway.kafka.blocking import poll_some
-from headwater.model.position import Anchor, Position, place_in
+from headwater.model.position import Anchor, Position, offset_in
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -44,6 +45,20 @@ OFFSET_TAIL_BASE = -2000
 
 
 app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeArguments:
+    """The command line of `headwater consume`."""
+
+    topic: str
+    group: str | None
+    start: Position | None
+    partitions: list[int]
+    """Empty: all of them."""
+    max_records: int | None
+    follow: bool
+    bootstrap: str
 
 
 @app.command()
@@ -69,45 +84,51 @@ def consume(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Read records from a topic. Ctrl-C ends."""
-    from confluent_kafka import Consumer
-
     render = as_json if json else compile_format(format)
     position = parse_position(start, time.time_ns() // 1_000_000) if start is not None else None
     if group is not None and partition:
-        raise Problem("A group shares out the partitions itself.", "Leave out --partition or --group.", exit_code=2)
+        raise CommandFailed("A group assigns partitions itself.", "Leave out --partition or --group.", exit_code=2)
     if group is not None and position is not None and position.anchor not in (Anchor.BEGINNING, Anchor.END):
-        raise Problem(
-            f"A group goes on where it was, so --from {start} has no meaning.",
-            f"Move it first: `headwater group reset-offsets {group} --topic {topic} --to {start}`.",
+        raise CommandFailed(
+            f"A group goes on at its committed offset, so --from {start} has no effect.",
+            f"Move the group first: `headwater group reset-offsets {group} --topic {topic} --to {start}`.",
             exit_code=2,
         )
-    config = client_config(bootstrap, **_consumer_config(group, position, follow))
+    arguments = ConsumeArguments(topic, group, position, partition, max_records, follow, bootstrap)
+    config = client_config(bootstrap, **_consumer_config(arguments))
     with kafka_problems(bootstrap):
-        consumer = Consumer(config)
-        try:
-            metadata = topic_metadata(consumer, topic, bootstrap)
-            if group is not None:
-                consumer.subscribe([topic])
-            else:
-                indexes = chosen_partitions(metadata, partition)
-                start_at = position or Position(Anchor.BEGINNING)
-                consumer.assign(_starting_places(consumer, topic, indexes, start_at, bootstrap))
-            if follow and sys.stdout.isatty():
-                note(f"Reading {topic}; Ctrl-C ends.")
-            with stop_signals() as is_stopping:
-                for records in _polls(consumer, max_records, follow, is_stopping, bootstrap, topic, group or ""):
-                    _write(records, render)
-                    if group is not None:
-                        for record in records:
-                            consumer.store_offsets(record)
-        finally:
-            consumer.close()
+        _read(config, arguments, render)
+
+
+def _read(config: dict[str, Any], arguments: ConsumeArguments, render: Render) -> None:
+    from confluent_kafka import Consumer
+
+    topic = arguments.topic
+    consumer = Consumer(config)
+    try:
+        metadata = topic_metadata(consumer, topic, arguments.bootstrap)
+        if arguments.group is not None:
+            consumer.subscribe([topic])
+        else:
+            indexes = chosen_partitions(metadata, arguments.partitions)
+            start = arguments.start or Position(Anchor.BEGINNING)
+            consumer.assign(_starting_offsets(consumer, topic, indexes, start, arguments.bootstrap))
+        if arguments.follow and sys.stdout.isatty():
+            note(f"Reading {topic}; Ctrl-C ends.")
+        with stop_signals() as is_stopping:
+            for records in _polls(consumer, arguments, is_stopping):
+                _write(records, render)
+                if arguments.group is not None:
+                    for record in records:
+                        consumer.store_offsets(record)
+    finally:
+        consumer.close()
 
 
 @contextmanager
 def stop_signals() -> "Iterator[Callable[[], bool]]":
-    """Tells whether SIGINT or SIGTERM came: reading ends between two polls, so that what was written is also committed
-    and a member leaves its group. A second signal interrupts at once."""
+    """Gives a function that says whether SIGINT or SIGTERM came. Reading then ends between two polls, so that what was
+    written is also committed and the member leaves its group. A second signal interrupts at once."""
     came = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -124,37 +145,38 @@ def stop_signals() -> "Iterator[Callable[[], bool]]":
             signal.signal(number, handler)
 
 
-def _consumer_config(group: str | None, position: Position | None, follow: bool) -> dict[str, Any]:
-    # A group without a position begins here. Without a group the places are given, and one that retention takes away
-    # while it is read goes on with the oldest record there is.
-    at_end = group is not None and position is not None and position.anchor is Anchor.END
+def _consumer_config(arguments: ConsumeArguments) -> dict[str, Any]:
+    group, start = arguments.group, arguments.start
+    # Where a group without a committed offset begins. Without a group the offsets are given; an offset that retention
+    # deletes while it is read is replaced by the oldest one that is left.
+    at_end = group is not None and start is not None and start.anchor is Anchor.END
     return {
         # librdkafka wants a group even for reading without one; it is never joined and nothing is committed to it.
         "group.id": group if group is not None else "headwater-cli",
         "enable.auto.commit": group is not None,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        # A partition is known to be at its end when a fetch waited in vain.
-        "fetch.wait.max.ms": FOLLOWING_WAIT_MS if follow else LEAVING_WAIT_MS,
-        # With its queue full librdkafka stops fetching, and looks again only a second later unless told so.
+        # The end of a partition is reported when a fetch waited this long in vain.
+        "fetch.wait.max.ms": FOLLOWING_WAIT_MS if arguments.follow else LEAVING_WAIT_MS,
+        # When its queue is full, librdkafka stops fetching for a second by default.
         "fetch.queue.backoff.ms": FULL_QUEUE_WAIT_MS,
         "auto.offset.reset": "latest" if at_end else "earliest",
         "allow.auto.create.topics": False,
     }
 
 
-def _starting_places(
+def _starting_offsets(
     consumer: "Consumer", topic: str, indexes: list[int], position: Position, bootstrap: str
 ) -> "list[TopicPartition]":
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     if position.anchor is Anchor.TIME:
-        wanted = [TopicPartition(topic, index, position.value) for index in indexes]
-        found = list(consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
-        for place in found:
-            if place.error is not None:
-                raise explain(place.error, bootstrap, topic=topic)
-        return found
+        times = [TopicPartition(topic, index, position.value) for index in indexes]
+        partitions = list(consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S))
+        for partition in partitions:
+            if partition.error is not None:
+                raise explain(partition.error, bootstrap, topic=topic)
+        return partitions
     if position.anchor is Anchor.OFFSET:
         return _at_offset([TopicPartition(topic, index) for index in indexes], position, bootstrap)
     offset = {
@@ -165,13 +187,13 @@ def _starting_places(
     return [TopicPartition(topic, index, offset) for index in indexes]
 
 
-def _at_offset(places: "list[TopicPartition]", position: Position, bootstrap: str) -> "list[TopicPartition]":
-    """The places at one offset, kept within what each partition holds: a consumer that asks for an offset outside of it
-    is sent to the beginning, past the end as well."""
+def _at_offset(partitions: "list[TopicPartition]", position: Position, bootstrap: str) -> "list[TopicPartition]":
+    """One offset in each partition, limited to the offsets that the partition has: a consumer that asks for an offset
+    outside of them is sent to the beginning, even when it asked for one past the end."""
     from confluent_kafka import TopicPartition
 
     with admin(bootstrap) as client:
-        held = offset_range(client, places)
+        held = offset_range(client, partitions)
     shorter = [end for _, end in held.values() if end < position.value]
     if shorter:
         which = f"{len(shorter)} of {len(held)} partitions end" if len(held) > 1 else "The partition ends"
@@ -179,22 +201,16 @@ def _at_offset(places: "list[TopicPartition]", position: Position, bootstrap: st
             f"{which} before offset {position.value}{f', at {max(shorter)}' if len(shorter) == len(held) else ''}: "
             "reading begins at the end."
         )
-    return [TopicPartition(*key, place_in(position, *ends, None)) for key, ends in held.items()]
+    return [TopicPartition(*key, offset_in(position, *ends, None)) for key, ends in held.items()]
 
 
 def _polls(
-    consumer: "Consumer",
-    max_records: int | None,
-    follow: bool,
-    is_stopping: Callable[[], bool],
-    bootstrap: str,
-    topic: str,
-    group: str,
+    consumer: "Consumer", arguments: ConsumeArguments, is_stopping: Callable[[], bool]
 ) -> "Iterator[list[Message]]":
-    """Records as they come, until there are enough, or all partitions are at their end and nobody wants to wait."""
+    """Records as they come, until there are `max_records`, or, without --follow, all partitions are at their end."""
     from confluent_kafka import KafkaError
 
-    left = sys.maxsize if max_records is None else max_records
+    left = sys.maxsize if arguments.max_records is None else arguments.max_records
     at_end: set[int] = set()
     while left and not is_stopping():
         records: list[Message] = []
@@ -206,12 +222,12 @@ def _polls(
             elif error.code() == KafkaError._PARTITION_EOF:
                 at_end.add(message.partition())
             elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-                raise explain(error, bootstrap, topic=topic, group=group)
+                raise explain(error, arguments.bootstrap, topic=arguments.topic, group=arguments.group or "")
         if records:
             left -= len(records)
             yield records
-        if not follow:
-            assigned = {place.partition for place in consumer.assignment()}
+        if not arguments.follow:
+            assigned = {each.partition for each in consumer.assignment()}
             if assigned and assigned <= at_end:
                 return
 

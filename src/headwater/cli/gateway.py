@@ -5,13 +5,17 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.cli.bootstrap import NoBroker, check_bootstrap
 from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap
-from headwater.cli.output import Problem, say
+from headwater.cli.output import CommandFailed, say
+from headwater.cli.process_options import LogJson, LogLevel, prepare_process
+
+if TYPE_CHECKING:
+    from headwater.gateway.config import GatewayConfig
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 
@@ -34,51 +38,58 @@ def gateway(
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Where a broker shows its metrics and pages.")
     ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")] = False,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
 ) -> None:
     """Serve HTTP beside a cluster: REST, push, schema registry and console."""
+    prepare_process(log_level, log_json)
     from headwater.broker.settings.setting import Address, ConfigError
-    from headwater.cli.logs import LEVELS, start_logging
-    from headwater.cli.runtime import new_event_loop, settle_garbage_collector, tune_interpreter
     from headwater.gateway.config import GatewayConfig
-    from headwater.gateway.http.security import BadToken
-    from headwater.gateway.server import GatewayThread, listen
 
-    if log_level not in LEVELS:
-        raise Problem(f"--log-level {log_level!r} is unknown.", f"Use one of: {', '.join(LEVELS)}.", exit_code=2)
-    tune_interpreter()
-    start_logging(log_level, as_json=log_json)
     try:
         host, port = Address.parse(http)
     except ConfigError as error:
-        raise Problem(f"--http {http!r}: {error}.", exit_code=2) from error
+        raise CommandFailed(f"--http {http!r}: {error}.", exit_code=2) from error
     with suppress(NoBroker):  # the gateway waits for one
         check_bootstrap(bootstrap)
-    settings = GatewayConfig(
-        bootstrap=bootstrap,
-        host=host,
-        port=port,
-        broker_pages=metrics,
-        token_file=token_file,
-        allowed_hosts=tuple(allow_host),
-        private_webhooks=private_webhooks,
+    _serve(
+        GatewayConfig(
+            bootstrap=bootstrap,
+            host=host,
+            port=port,
+            broker_pages=metrics,
+            token_file=token_file,
+            allowed_hosts=tuple(allow_host),
+            private_webhooks=private_webhooks,
+        )
     )
+
+
+def _serve(config: "GatewayConfig") -> None:
+    """Until SIGTERM or SIGINT. Raises CommandFailed."""
+    from headwater.broker.settings.setting import Address
+    from headwater.cli.runtime import new_event_loop, tune_garbage_collector
+    from headwater.gateway.http.security import BadToken
+    from headwater.gateway.server import GatewayThread, listen
+
     try:
-        running = GatewayThread(settings, listen(settings), new_event_loop)
+        gateway = GatewayThread(config, listen(config), new_event_loop)
     except OSError as error:
-        raise Problem(f"Cannot listen on {http}: {error.strerror or error}.", "Choose another with --http.") from error
-    stop_asked = threading.Event()
+        address = Address(config.host, config.port)
+        raise CommandFailed(
+            f"Cannot listen on {address}: {error.strerror or error}.", "Choose another with --http."
+        ) from error
+    stop_requested = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop_asked.set())
-    running.start()
+        signal.signal(number, lambda *_: stop_requested.set())
+    gateway.start()
     try:
-        running.wait_until_ready()
-        say(f"Headwater gateway of {bootstrap}\n  {'http':<15}http://{Address(running.host, running.port)}")
+        gateway.wait_until_ready()
+        say(f"Headwater gateway of {config.bootstrap}\n  {'http':<15}http://{Address(gateway.host, gateway.port)}")
         sys.stdout.flush()
-        settle_garbage_collector()
-        stop_asked.wait()
+        tune_garbage_collector()
+        stop_requested.wait()
     except BadToken as error:
-        raise Problem(f"--token-file: {error}.", exit_code=2) from error
+        raise CommandFailed(f"--token-file: {error}.", exit_code=2) from error
     finally:
-        running.stop()
+        gateway.stop()

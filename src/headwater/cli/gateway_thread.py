@@ -1,4 +1,4 @@
-"""The gateway in the process of a broker: it begins when the broker has begun, and ends before it."""
+"""The gateway in the process of a broker: started after the broker, stopped before it."""
 
 from typing import TYPE_CHECKING
 
@@ -8,12 +8,12 @@ if TYPE_CHECKING:
 
 
 def start_gateway(broker: "Broker") -> "GatewayThread | None":
-    """None if there is to be none. Raises OSError if its address cannot be had, BadToken if its token is none."""
+    """None if the setting http is off. Raises OSError if it cannot listen there, BadToken for a bad token file."""
     config = broker.config
     if config.http is None:
         return None
     from headwater.broker.settings.setting import Address
-    from headwater.cli.own_pages import OwnPages
+    from headwater.cli.local_broker_pages import LocalBrokerPages
     from headwater.cli.runtime import new_event_loop
     from headwater.gateway.config import GatewayConfig
     from headwater.gateway.server import GatewayThread, listen
@@ -31,11 +31,11 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
         allowed_hosts=config.http_allowed_hosts,
         private_webhooks=config.http_private_webhooks,
     )
-    gateway = GatewayThread(settings, listen(settings), new_event_loop, OwnPages(broker))
+    gateway = GatewayThread(settings, listen(settings), new_event_loop, LocalBrokerPages(broker))
     gateway.start()
     return gateway
 
 
 def _reachable(host: str) -> str:
-    """How a process of this machine reaches an address that was listened on."""
+    """The address for a client on this machine: a wildcard address cannot be connected to everywhere."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

@@ -1,4 +1,4 @@
-"""`headwater group`: who reads, how far they are, and moving them."""
+"""`headwater group`: consumer groups, how far they have read, and resetting their offsets."""
 
 import time
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from headwater.cli.client import (
     Json,
     admin,
     explain,
+    say_deleted,
     topic_metadata,
 )
-from headwater.cli.departures import DEFAULT_METRICS, departures
-from headwater.cli.group_config import TOPIC
+from headwater.cli.group_departures import DEFAULT_METRICS, read_departures
 from headwater.cli.group_lag import lag_fields, shown_lag
-from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
+from headwater.cli.group_requests import TOPIC, GroupListing, list_groups, no_such_group
+from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, known_offset_range, parse_position, resolve
-from headwater.cli.share_group import ListedGroup, list_groups, no_such_group
 from headwater.cli.topic import chosen_partitions
 from headwater.gateway.kafka.blocking import committed_places, group_configs
-from headwater.model.group_lag import Standing, places_read, standing, total
+from headwater.model.group_lag import PartitionLag, partition_lag, partitions_read, total
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -36,9 +36,9 @@ Name = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a group is in one partition. `lag` counts offsets; before the first commit, from the start of the log. It
-    and the end are not known while no node leads the partition."""
+class PartitionProgress:
+    """How far a group has read one partition. `lag` counts offsets; before the first commit, from the start of the log.
+    It and `end_offset` are None while the partition has no leader."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class Progress:
 
 @app.command("list")
 def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """List the groups. Those of type share are queues: `headwater queue` shows more of them."""
+    """List the groups. Groups of type share are queues: `headwater queue` shows more of them."""
     with admin(bootstrap) as client:
         groups = sorted(list_groups(client).values(), key=lambda group: group.name)
     rows = [{"group": group.name, "state": group.state, "type": group.kind} for group in groups]
@@ -77,7 +77,7 @@ def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOO
         for member in described.members
     ]
     state = word(described.state)
-    lag = total(Standing(row.topic, row.partition, row.committed, row.end_offset, row.lag) for row in progress)
+    lag = total(PartitionLag(row.topic, row.partition, row.committed, row.end_offset, row.lag) for row in progress)
     if json:
         rows = [asdict(row) for row in progress]
         print_json({"group": group, "state": state, **lag_fields(lag), "members": members, "partitions": rows})
@@ -105,8 +105,8 @@ def health(
     ] = DEFAULT_METRICS,
     json: Json = False,
 ) -> None:
-    """Show which members left a group, and why: what the broker remembers since it started."""
-    left = departures(group, metrics)
+    """Show which members left a group, and why, since the broker started."""
+    left = read_departures(group, metrics)
     if json:
         print_json(left)
         return
@@ -121,7 +121,11 @@ def health(
         )
         for each in left
     ]
-    print_table(("left at", "member", "instance", "client", "host", "reason"), rows, empty="Nobody left it.")
+    print_table(
+        ("left at", "member", "instance", "client", "host", "reason"),
+        rows,
+        empty="No member has left since the broker started.",
+    )
 
 
 @app.command()
@@ -131,16 +135,9 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete groups and the offsets they have committed."""
-    from confluent_kafka import KafkaException
-
     with admin(bootstrap) as client:
-        confirm(f"Delete {', '.join(groups)} and what was committed?", yes)
-        for name, future in client.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S).items():
-            try:
-                future.result()
-            except KafkaException as error:
-                raise explain(error.args[0], bootstrap, group=name) from error
-            say(f"Deleted group {name}.")
+        confirm(f"Delete {', '.join(groups)} and the committed offsets?", yes)
+        say_deleted("group", client.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S), bootstrap)
 
 
 @app.command("reset-offsets")
@@ -155,25 +152,27 @@ def reset_offsets(
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Move a group that is not running to another place. A group that does not exist is created there."""
+    """Move a group without running members to other offsets. A group that does not exist is created there."""
     from confluent_kafka import TopicPartition
 
     position = parse_position(to, time.time_ns() // 1_000_000)
     with admin(bootstrap) as client:
         groups = list_groups(client)
         _check_no_queue(groups.get(group))
-        committed = {(place.topic, place.partition): place.offset for place in committed_places(client, group)}
+        committed = _committed(client, group)
         topics = topic or sorted({name for name, _ in committed})
         if not topics:
             if group not in groups:
-                raise Problem(f"Group {group} does not exist.", "To place it before it is used, name a --topic.")
-            raise Problem(f"Group {group} has read no topic yet.", "Name one with --topic.")
-        places = [
+                raise CommandFailed(
+                    f"Group {group} does not exist.", "To set its offsets before it is used, name a --topic."
+                )
+            raise CommandFailed(f"Group {group} has read no topic yet.", "Name one with --topic.")
+        partitions = [
             TopicPartition(name, index)
             for name in topics
             for index in chosen_partitions(topic_metadata(client, name, bootstrap), partition)
         ]
-        targets = resolve(client, places, position)
+        targets = resolve(client, partitions, position)
         if not dry_run:
             commit_offsets(client, group, targets, bootstrap)
     rows = [
@@ -188,9 +187,14 @@ def reset_offsets(
     print_table(("topic", "partition", "from", "to"), [tuple(row.values()) for row in rows])
 
 
-def _check_no_queue(listed: ListedGroup | None) -> None:
+def _committed(client: "AdminClient", group: str) -> dict[tuple[str, int], int]:
+    """Offsets by topic and partition."""
+    return {(each.topic, each.partition): each.offset for each in committed_places(client, group)}
+
+
+def _check_no_queue(listed: GroupListing | None) -> None:
     if listed is not None and listed.is_share:
-        raise Problem(
+        raise CommandFailed(
             f"Group {listed.name} is a queue, and has no committed offsets.",
             "Kafka's tool `kafka-share-groups --reset-offsets` moves it.",
         )
@@ -206,51 +210,53 @@ def describe_group(client: "AdminClient", group: str, bootstrap: str) -> Any:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             raise no_such_group(client, group) from error
         raise explain(error.args[0], bootstrap, group=group) from error
-    # Older versions of the API describe a group that nobody knows as a dead one.
+    # Older versions of the API describe an unknown group as dead.
     if described.state == ConsumerGroupState.DEAD:
         raise no_such_group(client, group)
     return described
 
 
-def progress_of(client: "AdminClient", described: Any) -> list[Progress]:
+def progress_of(client: "AdminClient", described: Any) -> list[PartitionProgress]:
     from confluent_kafka import TopicPartition
 
     owners = {
-        (place.topic, place.partition): member.client_id or member.member_id
+        (each.topic, each.partition): member.client_id or member.member_id
         for member in described.members
-        for place in member.assignment.topic_partitions
+        for each in member.assignment.topic_partitions
     }
     group = described.group_id
-    committed = {(place.topic, place.partition): place.offset for place in committed_places(client, group)}
+    committed = _committed(client, group)
     existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    read = places_read(
+    read = partitions_read(
         committed,
         owners,
         {name: len(topic.partitions) for name, topic in existing.items()},
         is_simple=described.is_simple_consumer_group,
         subscribed=group_configs(client, [group])[group].values.get(TOPIC, ""),
     )
-    ranges = known_offset_range(client, [TopicPartition(*place) for place in read])
-    found = [standing(place, committed.get(place), *ranges.get(place, (None, None))) for place in read]
+    ranges = known_offset_range(client, [TopicPartition(*partition) for partition in read])
+    lags = [
+        partition_lag(partition, committed.get(partition), *ranges.get(partition, (None, None))) for partition in read
+    ]
     return [
-        Progress(each.topic, each.partition, each.position, each.end_offset, each.lag, owners.get(place))
-        for place, each in zip(read, found, strict=True)
+        PartitionProgress(each.topic, each.partition, each.position, each.end_offset, each.lag, owners.get(partition))
+        for partition, each in zip(read, lags, strict=True)
     ]
 
 
 def commit_offsets(client: "AdminClient", group: str, offsets: Mapping[tuple[str, int], int], bootstrap: str) -> None:
-    """Place a group that is not running."""
+    """Set the offsets of a group that has no running members. Raises CommandFailed."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
     if not offsets:
         return
-    wanted = [TopicPartition(topic, index, offset) for (topic, index), offset in offsets.items()]
-    request = [ConsumerGroupTopicPartitions(group, wanted)]
+    partitions = [TopicPartition(topic, index, offset) for (topic, index), offset in offsets.items()]
+    request = [ConsumerGroupTopicPartitions(group, partitions)]
     try:
         (future,) = client.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
-        for place in future.result().topic_partitions:
-            if place.error is not None:
-                raise KafkaException(place.error)
+        for partition in future.result().topic_partitions:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
     except KafkaException as error:
         raise explain(error.args[0], bootstrap, group=group) from error
 

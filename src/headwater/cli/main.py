@@ -12,23 +12,33 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from headwater.cli.output import Problem, note, say
+from headwater.cli.output import CommandFailed, note, say
 
-NOUNS = (
-    "serve", "topic", "subscription", "queue", "group", "transaction", "produce", "consume", "pipeline", "cluster",
-    "gateway",
-)  # fmt: skip
+MODULES = {
+    "serve": "serve",
+    "topic": "topic",
+    "subscription": "subscription",
+    "queue": "queue",
+    "group": "group",
+    "transaction": "transaction",
+    "produce": "produce",
+    "consume": "consume",
+    "pipeline": "pipeline.commands",
+    "cluster": "cluster.commands",
+    "gateway": "gateway",
+}
+"""Each noun, in the order of the help, with the module under `headwater.cli` that has its commands."""
 EXIT_BROKEN_PIPE = 128 + 13
 
 
 class Commands(TyperGroup):
     def list_commands(self, context: Any) -> list[str]:
-        return list(NOUNS)
+        return list(MODULES)
 
     def get_command(self, context: Any, name: str) -> Any:
-        if name not in NOUNS:
+        if name not in MODULES:
             return None
-        command = typer.main.get_command(import_module(f"headwater.cli.{name}").app)
+        command = typer.main.get_command(import_module(f"headwater.cli.{MODULES[name]}").app)
         command.name = name
         return command
 
@@ -37,11 +47,11 @@ class Commands(TyperGroup):
             result = super().invoke(context)
             sys.stdout.flush()
             return result
-        except Problem as problem:
+        except CommandFailed as problem:
             note(f"headwater: {problem}")
             raise typer.Exit(problem.exit_code) from problem
         except BrokenPipeError:
-            # The reader of our pipe has seen enough. Nothing may be written at exit either.
+            # The reader of our pipe is gone (`| head`). What is still buffered must not be written at exit either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_BROKEN_PIPE) from None
 
@@ -56,8 +66,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked_for: bool) -> None:
+    if is_asked_for:
         from importlib.metadata import version
 
         say(f"headwater {version('headwater')}")

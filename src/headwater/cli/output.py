@@ -12,8 +12,8 @@ from typing import Any
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-class Problem(Exception):
-    """Something that the person at the keyboard can act on: what happened, why, and what to do. Ends the command."""
+class CommandFailed(Exception):
+    """Ends the command with a message for the person at the keyboard: what happened, why, and what to do."""
 
     def __init__(self, what: str, advice: str = "", exit_code: int = 1) -> None:
         super().__init__(what)
@@ -26,12 +26,12 @@ class Problem(Exception):
 
 
 def say(text: str) -> None:
-    """One line of result."""
+    """Write one line of the result to stdout."""
     sys.stdout.write(text + "\n")
 
 
 def note(text: str) -> None:
-    """One line about what is going on: not part of the result."""
+    """Write one line that is not part of the result to stderr."""
     sys.stderr.write(text + "\n")
 
 
@@ -40,7 +40,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "") -> None:
-    """Columns whose values are all numbers are aligned to the right. Without rows, say `empty` (to people only)."""
+    """Numbers are aligned to the right. Without rows a terminal shows the text `empty`, and a pipe gets the head."""
     if not rows and empty and sys.stdout.isatty():
         note(empty)
         return
@@ -59,18 +59,22 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is gone for good; without a terminal only `--yes` counts."""
+    """Ask before data is deleted. Without a terminal to ask on, `--yes` is required. Raises CommandFailed."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Problem("This deletes data, and nobody is here to ask.", "Repeat it with --yes.", exit_code=2)
+        raise CommandFailed(
+            "This deletes data, and there is no terminal to ask for a confirmation.",
+            "Repeat it with --yes.",
+            exit_code=2,
+        )
     import typer
 
     typer.confirm(question, abort=True, err=True)
 
 
 def size(size_bytes: int | None) -> str:
-    """Bytes for people: 1536 is 1.5 KiB."""
+    """For people: 1536 is 1.5 KiB; None, not known, is a dash."""
     if size_bytes is None:
         return "-"
     value = float(size_bytes)

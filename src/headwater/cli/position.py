@@ -11,16 +11,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headwater.cli.duration import duration_ms
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.gateway.kafka.blocking import ask_offsets, offsets_of
-from headwater.model.position import ENDS, Anchor, Position, place_in
+from headwater.model.position import ENDS, Anchor, Position, offset_in
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
-PATIENCE_S = 2.0
-"""How long a list waits for the leaders of a few partitions; a command that needs them waits for the time-out."""
+LEADER_WAIT_S = 2.0
+"""How long a list waits for partitions without a leader. A command that needs their offsets waits for the time-out."""
 
 HELP = "beginning, end, an offset (42), so many before the end (-10), a time (2026-01-31T12:00) or an age (15m)"
 
@@ -38,7 +38,7 @@ def parse_position(text: str, now_ms: int) -> Position:
     try:
         return Position(Anchor.TIME, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise Problem(f"{text!r} is not a position.", f"Use {HELP}.", exit_code=2) from None
+        raise CommandFailed(f"{text!r} is not a position.", f"Use {HELP}.", exit_code=2) from None
 
 
 def offset_range(client: "AdminClient", partitions: "list[TopicPartition]") -> "dict[tuple[str, int], tuple[int, int]]":
@@ -53,23 +53,23 @@ def offset_range(client: "AdminClient", partitions: "list[TopicPartition]") -> "
 def known_offset_range(
     client: "AdminClient", partitions: "list[TopicPartition]"
 ) -> "dict[tuple[str, int], tuple[int, int]]":
-    """The same, without the partitions that nobody leads, and those that are gone since they were listed."""
+    """As `offset_range`, without partitions that have no leader or were deleted since they were listed."""
     from confluent_kafka.admin import OffsetSpec
 
-    starts, _ = ask_offsets(client, partitions, OffsetSpec.earliest(), PATIENCE_S)
+    starts, _ = ask_offsets(client, partitions, OffsetSpec.earliest(), LEADER_WAIT_S)
     there = [partition for partition in partitions if (partition.topic, partition.partition) in starts]
-    ends, _ = ask_offsets(client, there, OffsetSpec.latest(), PATIENCE_S)
+    ends, _ = ask_offsets(client, there, OffsetSpec.latest(), LEADER_WAIT_S)
     return {key: (starts[key], ends[key]) for key in ends}
 
 
 def resolve(
     client: "AdminClient", partitions: "list[TopicPartition]", position: Position
 ) -> "dict[tuple[str, int], int]":
-    """The offset that a position means in each partition, never outside of what the partition holds."""
+    """The offset of a position in each partition, limited to the offsets that the partition has."""
     from confluent_kafka.admin import OffsetSpec
 
     held = offset_range(client, partitions)
     at_time = {}
     if position.anchor is Anchor.TIME:
         at_time = offsets_of(client, partitions, OffsetSpec.for_timestamp(position.value))
-    return {key: place_in(position, start, end, at_time.get(key)) for key, (start, end) in held.items()}
+    return {key: offset_in(position, start, end, at_time.get(key)) for key, (start, end) in held.items()}

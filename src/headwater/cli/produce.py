@@ -1,13 +1,13 @@
 """`headwater produce`: lines, arguments or a file become records.
 
-Every record is acknowledged by all replicas before the command ends well; one that is not makes the exit code 1.
-Memory is bounded by librdkafka's queue: when that is full, reading waits.
+The exit code is 0 when all replicas have acknowledged every record, and 1 otherwise. Memory is bounded by librdkafka's
+queue: when that is full, reading waits.
 """
 
 import enum
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
@@ -23,7 +23,7 @@ from headwater.cli.client import (
     kafka_problems,
     parse_assignments,
 )
-from headwater.cli.output import Problem, note, print_json, say, size
+from headwater.cli.output import CommandFailed, note, print_json, say, size
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -34,7 +34,7 @@ MAX_QUEUED_KIB = 256 * 1024
 MAX_REPORTED_FAILURES = 5
 IN_BULK = {"enable.idempotence": True, "linger.ms": 5}
 BY_HAND = {"enable.idempotence": False, "message.send.max.retries": 0, "linger.ms": 0}
-"""Sent once, and a failure is told. Becoming idempotent takes librdkafka up to half a second, too long for a person."""
+"""Sent once; a failure is reported. An idempotent producer needs up to half a second to begin, long for a person."""
 POLL_EVERY_RECORDS = 1_000
 PROGRESS_AFTER_S = 1.0
 
@@ -51,15 +51,35 @@ Record: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecordSource:
+    """The options that say what is written."""
+
+    values: list[str]
+    file: Path | None
+    key: str | None
+    key_separator: str | None
+    empty_is_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    topic: str
+    partition: int
+    """-1: the key's."""
+    headers: Mapping[str, str]
+    """Of every record."""
+
+
 @dataclass(slots=True)
-class Tally:
-    """What became of the records so far."""
+class DeliveryTally:
+    """How many records were acknowledged and how many failed so far."""
 
     delivered: int = 0
     failed: int = 0
     sent_bytes: int = 0
     last_offsets: dict[int, int] = field(default_factory=dict)
-    """The last offset given, by partition."""
+    """The offset of the last acknowledged record, by partition."""
     failures: list["KafkaError"] = field(default_factory=list)
 
     def on_delivery(self, error: "KafkaError | None", message: "Message | None") -> None:
@@ -104,17 +124,9 @@ def produce(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Write records to a topic."""
-    from confluent_kafka import Producer
-
-    if values and file:
-        raise Problem("VALUE and --file both say what to write.", "Give one of them.", exit_code=2)
-    if key is not None and key_separator is not None:
-        raise Problem("--key and --key-separator both say what the key is.", "Give one of them.", exit_code=2)
-    if key_separator == "":
-        raise Problem("--key-separator is empty.", r"For a tab, use --key-separator $'\t'.", exit_code=2)
-    headers = [(name, value.encode()) for name, value in parse_assignments(header, "--header").items()]
-    separator = key_separator.encode() if key_separator is not None else None
-    fixed_key = key.encode() if key is not None else None
+    source = RecordSource(values, file, key, key_separator, empty_is_null)
+    _check(source)
+    target = Target(topic, partition, parse_assignments(header, "--header"))
     config = client_config(
         bootstrap,
         **{
@@ -127,36 +139,53 @@ def produce(
         },
     )
     began = time.monotonic()
-    tally = Tally()
-    lines = _with_progress(_lines(values, file), file)
-    keyed = _split_all(lines, separator) if separator is not None else ((fixed_key, line) for line in lines)
-    records = _with_nulls(keyed) if empty_is_null else keyed
     with kafka_problems(bootstrap):
-        producer = Producer(config)
-        try:
-            _send_all(producer, tally, topic, partition, headers, records)
-        finally:
-            producer.flush(timeout_s + 1)
+        tally = _send_all(config, target, _records(source), timeout_s)
+    _report(tally, target, bootstrap, time.monotonic() - began, json=json, one_line=bool(values))
+
+
+def _check(source: RecordSource) -> None:
+    """Raises CommandFailed for options that contradict each other."""
+    if source.values and source.file:
+        raise CommandFailed("VALUE and --file both name records to write.", "Give one of them.", exit_code=2)
+    if source.key is not None and source.key_separator is not None:
+        raise CommandFailed("--key and --key-separator both set the key.", "Give one of them.", exit_code=2)
+    if source.key_separator == "":
+        raise CommandFailed("--key-separator is empty.", r"For a tab, use --key-separator $'\t'.", exit_code=2)
+
+
+def _records(source: RecordSource) -> Iterator[Record]:
+    lines = _with_progress(_lines(source.values, source.file), source.file)
+    fixed_key = source.key.encode() if source.key is not None else None
+    separator = source.key_separator
+    keyed = _split_all(lines, separator.encode()) if separator is not None else ((fixed_key, line) for line in lines)
+    return _with_nulls(keyed) if source.empty_is_null else iter(keyed)
+
+
+def _send_all(config: Mapping[str, Any], target: Target, records: Iterable[Record], timeout_s: float) -> DeliveryTally:
+    """Return when every record was acknowledged or has failed."""
+    from confluent_kafka import Producer
+
+    tally = DeliveryTally()
+    producer = Producer(config)
+    try:
+        _queue_all(producer, tally, target, records)
+    finally:
+        producer.flush(timeout_s + 1)
     tally.failed += len(producer)
-    _report(tally, topic, partition, bootstrap, time.monotonic() - began, json=json, one_line=bool(values))
+    return tally
 
 
-def _send_all(
-    producer: "Producer",
-    tally: Tally,
-    topic: str,
-    partition: int,
-    headers: list[tuple[str, bytes]],
-    records: Iterable[Record],
-) -> None:
-    """Queue every record. What cannot be queued at all (too large, no such partition) counts as failed."""
+def _queue_all(producer: "Producer", tally: DeliveryTally, target: Target, records: Iterable[Record]) -> None:
+    """Queue every record. A record that cannot be queued (too large, no such partition) counts as failed."""
     from confluent_kafka import KafkaException
 
     on_delivery = tally.on_delivery
+    headers = [(name, value.encode()) for name, value in target.headers.items()]
     for number, (key, value) in enumerate(records, 1):
         while True:
             try:
-                producer.produce(topic, value, key, partition, on_delivery, headers=headers)
+                producer.produce(target.topic, value, key, target.partition, on_delivery, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -169,8 +198,10 @@ def _send_all(
 
 
 def _report(
-    tally: Tally, topic: str, partition: int, bootstrap: str, seconds: float, *, json: bool, one_line: bool
+    tally: DeliveryTally, target: Target, bootstrap: str, seconds: float, *, json: bool, one_line: bool
 ) -> None:
+    """Raises CommandFailed if records were not acknowledged."""
+    topic = target.topic
     if json:
         summary = {"topic": topic, "records": tally.delivered, "failed": tally.failed, "bytes": tally.sent_bytes}
         offsets = {str(index): offset for index, offset in sorted(tally.last_offsets.items())}
@@ -184,9 +215,9 @@ def _report(
     if not tally.failed:
         return
     reasons = dict.fromkeys(
-        str(explain(error, bootstrap, topic=topic, partition=partition)) for error in tally.failures
+        str(explain(error, bootstrap, topic=topic, partition=target.partition)) for error in tally.failures
     )
-    raise Problem(f"{tally.failed} record{'s' * (tally.failed != 1)} not acknowledged.", " ".join(reasons))
+    raise CommandFailed(f"{tally.failed} record{'s' * (tally.failed != 1)} not acknowledged.", " ".join(reasons))
 
 
 def _split_all(lines: Iterable[bytes], separator: bytes) -> Iterator[Record]:
@@ -194,7 +225,7 @@ def _split_all(lines: Iterable[bytes], separator: bytes) -> Iterator[Record]:
         key, found, value = line.partition(separator)
         if not found:
             shown = line[:60].decode(errors="replace")
-            raise Problem(
+            raise CommandFailed(
                 f"This line has no key separator {separator.decode()!r}: {shown!r}.",
                 "Only the lines before it were sent.",
             )
@@ -221,12 +252,15 @@ def _lines(values: list[str], file: Path | None) -> Iterator[bytes]:
 def _lines_of(source: BinaryIO) -> Iterator[bytes]:
     while line := source.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
-            raise Problem(f"A line is longer than {size(MAX_LINE_BYTES)}.", "Records are lines, and need line ends.")
+            raise CommandFailed(
+                f"A line is longer than {size(MAX_LINE_BYTES)}.",
+                "Each line is a record: does the input have line ends?",
+            )
         yield line.removesuffix(b"\n")
 
 
 def _with_progress(lines: Iterable[bytes], file: Path | None) -> Iterator[bytes]:
-    """A progress bar on stderr for people, once the work has taken a while."""
+    """Shows a progress bar on a terminal once the work has taken a while."""
     if not sys.stderr.isatty() or (file is None and sys.stdin.isatty()):
         yield from lines
         return

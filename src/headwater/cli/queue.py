@@ -1,4 +1,4 @@
-"""`headwater queue`: topics read by many workers, record by record, and what those gave up on."""
+"""`headwater queue`: topics that many workers read record by record, and their dead letters."""
 
 import re
 import sys
@@ -19,9 +19,9 @@ from headwater.cli.client import (
 )
 from headwater.cli.consume import stop_signals
 from headwater.cli.group_lag import lag_fields, table_rows
-from headwater.cli.output import Problem, note, print_json, print_table, say
+from headwater.cli.output import CommandFailed, note, print_json, print_table, say
 from headwater.cli.subscription import Name, show_subscription
-from headwater.cli.subscription_facts import QUEUE, readers, subscription
+from headwater.cli.subscription_status import QUEUE, readers, subscription
 from headwater.gateway.redrive.failures import BadFilter, BadTarget, OriginUnknown, RedriveFailed
 from headwater.gateway.redrive.tally import RedriveOptions, Tally
 
@@ -32,7 +32,7 @@ DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 
 @app.command("list")
 def list_queues(
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only those of this topic.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only queues on this topic.")] = None,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -42,14 +42,14 @@ def list_queues(
             topic_metadata(client, topic, bootstrap)
         rows = [
             {
-                "queue": facts.name,
+                "queue": status.name,
                 "topic": each or None,
-                "state": facts.shown_state,
-                **lag_fields(facts.lag(each or None)),
-                "dead_letters": facts.config.values.get(DEAD_LETTERS, ""),
+                "state": status.shown_state,
+                **lag_fields(status.lag(each or None)),
+                "dead_letters": status.config.values.get(DEAD_LETTERS, ""),
             }
-            for facts, each in readers(client, topic)
-            if facts.kind == QUEUE
+            for status, each in readers(client, topic)
+            if status.kind == QUEUE
         ]
     if json:
         print_json(rows)
@@ -63,14 +63,16 @@ def list_queues(
 
 @app.command()
 def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show where a queue is, what is left in it, who works on it, and its settings."""
+    """Show a queue's positions, what is left in it, its workers and its settings."""
     with admin(bootstrap) as client:
-        facts = subscription(client, name)
-        if facts is not None and facts.kind != QUEUE:
-            raise Problem(f"{name} is a stream, not a queue.", f"`headwater subscription describe {name}` shows it.")
-        if facts is None:
-            raise Problem(f"Queue {name} does not exist.", "`headwater queue list` shows those that do.")
-        show_subscription(client, facts, bootstrap, json=json)
+        status = subscription(client, name)
+        if status is not None and status.kind != QUEUE:
+            raise CommandFailed(
+                f"{name} is a stream, not a queue.", f"`headwater subscription describe {name}` shows it."
+            )
+        if status is None:
+            raise CommandFailed(f"Queue {name} does not exist.", "`headwater queue list` shows the existing queues.")
+        show_subscription(client, status, bootstrap, json=json)
 
 
 @app.command()
@@ -81,7 +83,7 @@ def redrive(
     ] = None,
     filter: Annotated[
         str | None,
-        typer.Option("--filter", metavar="EXPR", help="Only those whose key and headers are so; the others stay."),
+        typer.Option("--filter", metavar="EXPR", help="Only letters whose key and headers match; the others stay."),
     ] = None,
     rate: Annotated[str | None, typer.Option("--rate", metavar="N/s", help="At most so many a second.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
@@ -91,8 +93,8 @@ def redrive(
 ) -> None:
     """Send dead letters back to the topics they came from.
 
-    Each is sent once, however often this is repeated; Ctrl-C ends it in order. The letters themselves stay in their
-    topic until its retention takes them. Everybody who reads the original topic sees the records again."""
+    Each is sent once, however often the command is repeated; Ctrl-C ends it in order. The letters themselves stay in
+    their topic until its retention deletes them. All readers of the original topic see the records again."""
     from headwater.gateway.redrive.redrive import Redrive
 
     options = RedriveOptions(topic, to, filter, _rate_per_s(rate), limit, dry_run)
@@ -100,7 +102,7 @@ def redrive(
     with _redrive_problems(), kafka_problems(bootstrap), _progress() as on_progress, stop_signals() as is_stopping:
         tally = Redrive(options, settings, on_progress, is_stopping).run()
     if tally.may_repeat:
-        note("Not everything that was sent before could be looked at: single records may have been sent twice.")
+        note("Not all records that were sent before could be read: some may have been sent twice.")
     if json:
         print_json(
             {
@@ -120,31 +122,31 @@ def redrive(
 def _report(tally: Tally, is_dry_run: bool) -> None:
     count = tally.redriven
     did = "Would redrive" if is_dry_run else "Redrove"
-    places = ", ".join(f"{number} to {target}" for target, number in sorted(tally.targets.items()))
-    say(f"{did} {count} record{'s' * (count != 1)}{': ' if places else ''}{places}.")
+    targets = ", ".join(f"{number} to {target}" for target, number in sorted(tally.targets.items()))
+    say(f"{did} {count} record{'s' * (count != 1)}{': ' if targets else ''}{targets}.")
     if tally.filtered:
         note(f"{tally.filtered} did not match the filter, and stay.")
     if tally.sent_before:
         note(f"{tally.sent_before} had been sent back before.")
     if tally.gone:
-        note(f"{tally.gone} only said where they came from, and what was there is gone.")
+        note(f"{tally.gone} only name the record they came from, and that record is deleted.")
 
 
 @contextmanager
 def _redrive_problems() -> Iterator[None]:
-    """Turn what a redrive raises into a Problem."""
+    """Raise failures of a redrive as CommandFailed."""
     try:
         yield
     except BadFilter as failure:
-        raise Problem(f"--filter {failure}", exit_code=2) from failure
+        raise CommandFailed(f"--filter {failure}", exit_code=2) from failure
     except BadTarget as failure:
-        raise Problem(
-            str(failure), "`headwater topic list` shows those there are; name another with --to."
+        raise CommandFailed(
+            str(failure), "`headwater topic list` shows the existing topics; name another with --to."
         ) from failure
     except OriginUnknown as failure:
-        raise Problem(str(failure), "Name a topic with --to.") from failure
+        raise CommandFailed(str(failure), "Name a topic with --to.") from failure
     except RedriveFailed as failure:
-        raise Problem(str(failure), "What was sent is remembered.") from failure
+        raise CommandFailed(str(failure), "Repeat it: records that were sent are not sent again.") from failure
 
 
 def _rate_per_s(text: str | None) -> int | None:
@@ -152,7 +154,7 @@ def _rate_per_s(text: str | None) -> int | None:
         return None
     match = re.fullmatch(r"(\d{1,9})(/s)?", text, re.ASCII)
     if match is None or not int(match[1]):
-        raise Problem(
+        raise CommandFailed(
             f"--rate {text!r} is not a rate.", "Use a number of records a second, such as 100/s.", exit_code=2
         )
     return int(match[1])
@@ -160,7 +162,7 @@ def _rate_per_s(text: str | None) -> int | None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Tally], None]]:
-    """A count on stderr, for people."""
+    """Counts the dead letters on a terminal."""
     if not sys.stderr.isatty():
         yield _no_progress
         return

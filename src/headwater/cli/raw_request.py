@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.cli.bootstrap import CONNECT_TIMEOUT_S, Address
 from headwater.cli.client import REQUEST_TIMEOUT_S
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -20,12 +20,12 @@ FIND_COORDINATOR = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 
 
-class NoAnswer(Problem):
-    """The broker is not there, or does not know the request."""
+class BrokerDidNotAnswer(CommandFailed):
+    """The connection failed, or the broker does not know the request."""
 
 
 def ask(broker: Address, api_key: int, version: int, **fields: Any) -> "Message":
-    """Ask one broker for one thing. Raises NoAnswer."""
+    """Send one request to one broker. Raises BrokerDidNotAnswer."""
     from headwater.wire.codec import Message
     from headwater.wire.requests import MalformedResponse, read_response, write_request
 
@@ -34,7 +34,7 @@ def ask(broker: Address, api_key: int, version: int, **fields: Any) -> "Message"
         return read_response(_exchange(broker, request), api_key, version, CORRELATION_ID)
     except (OSError, ValueError, MalformedResponse) as error:
         host, port = broker
-        raise NoAnswer(
+        raise BrokerDidNotAnswer(
             f"The broker at {host}:{port} does not answer request {api_key}: {error}.", "Is it older than this command?"
         ) from error
 
@@ -45,42 +45,42 @@ def brokers(client: "AdminClient") -> list[Address]:
 
 
 def coordinator(client: "AdminClient", name: str, key_type: int = GROUP_KEY) -> Address:
-    """The broker to ask about a group, or about a transactional id."""
+    """The broker that coordinates a group, or a transactional id."""
     first, *_ = brokers(client)
     answer = ask(first, FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
     found = answer.coordinators[0]
     if found.error_code:
-        raise Problem(f"The coordinator of {name} is not known now (error {found.error_code}).", "Try it again.")
+        raise CommandFailed(f"The coordinator of {name} is not known now (error {found.error_code}).", "Try it again.")
     return found.host, found.port
 
 
 def check(code: int, reason: str | None, subject: str) -> None:
-    """Raise a Problem for an error in an answer."""
+    """Raises CommandFailed for the error code of a response."""
     if code:
-        raise Problem(*_told(code, reason, subject))
+        raise CommandFailed(*_explanation(code, reason, subject))
 
 
-def _told(code: int, reason: str | None, subject: str) -> tuple[str, str]:
-    """What happened, and what to do. librdkafka has no words for errors of requests that it does not make."""
+def _explanation(code: int, reason: str | None, subject: str) -> tuple[str, str]:
+    """What happened, and what to do. librdkafka has no texts for errors of requests that it does not make."""
     from headwater.model.errors import ErrorCode
 
     if code == ErrorCode.NON_EMPTY_GROUP:
         return f"{subject} has members that are running.", "Stop them first."
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return f"{subject} does not exist.", "`headwater group list` shows those that do."
+        return f"{subject} does not exist.", "`headwater group list` shows the existing groups."
     if code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        return f"{subject} does not exist.", "`headwater transaction list` shows those that do."
+        return f"{subject} does not exist.", "`headwater transaction list` shows the existing ids."
     if code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
         return f"{subject} has no coordinator now.", "Try it again."
     try:
         name = ErrorCode(code).name
     except ValueError:
         name = f"error {code}"
-    return (f"{subject}: {reason.rstrip('.')} ({name})." if reason else f"{subject}: the broker says {name}."), ""
+    return (f"{subject}: {reason.rstrip('.')} ({name})." if reason else f"{subject}: the broker answers {name}."), ""
 
 
 def message(**fields: object) -> object:
-    """A part of a request."""
+    """A struct within a request."""
     from headwater.wire.codec import Message
 
     return Message(**fields)

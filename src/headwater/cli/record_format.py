@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -30,7 +30,7 @@ FIELDS: "dict[str, Render]" = {
 
 
 def compile_format(text: str) -> Render:
-    """A function that renders a record, with a line end. Unknown fields are refused before the first record."""
+    """A function that renders a record, with a line end. Raises CommandFailed for an unknown field."""
     parts: list[bytes | Render] = []
     for token in re.findall(r"%.?|\\.?|[^%\\]+", text, re.DOTALL):
         if token in FIELDS:
@@ -38,7 +38,9 @@ def compile_format(text: str) -> Render:
         elif token in ESCAPES:
             parts.append(ESCAPES[token])
         elif token.startswith("%"):
-            raise Problem(f"--format has no field {token!r}.", f"It knows {', '.join(FIELDS)} and %%.", exit_code=2)
+            raise CommandFailed(
+                f"--format has no field {token!r}.", f"It knows {', '.join(FIELDS)} and %%.", exit_code=2
+            )
         else:
             parts.append(token.encode())
     if parts == [FIELDS["%v"]]:

@@ -1,4 +1,4 @@
-"""How a broker's process is set up around its event loop."""
+"""The interpreter of a process that serves: event loop, thread switches, allocator and garbage collection."""
 
 import asyncio
 import ctypes
@@ -12,12 +12,12 @@ the latency of every request that arrives meanwhile."""
 GC_THRESHOLD = 50_000
 """Objects more than before a young collection. Requests allocate without cycles, so collecting often finds nothing."""
 GC_GENERATIONS = (20, 5)
-"""Young collections before one of the middle, and those before one of all. More often costs a queue that is drained by
-eight consumers a fifth of its throughput: what it lends is a growing number of objects, none of them garbage."""
+"""Young collections before one of the middle generation, and middle ones before one of the oldest. More often
+costs a queue with eight consumers a fifth of its throughput: its leases are many objects, none of them garbage."""
 COLLECT_AFTER_PARTITIONS = 1_000
-"""A partition is a hundred objects in cycles. Those of so many deleted ones are worth a collection of everything."""
+"""A partition is a hundred objects in cycles. So many deleted partitions are worth a collection of everything."""
 COLLECT_SOON_S = 1.0
-"""After the deletion that made it worth while: what is under way may still hold some of them."""
+"""The delay of that collection: requests under way may still hold some of the objects."""
 
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
@@ -38,14 +38,14 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def tune_interpreter() -> None:
-    """Before the broker starts: trade a little memory and CPU for even response times."""
+    """Call it before the broker starts: trade a little memory and CPU for even response times."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _tune_allocator()
     gc.disable()
 
 
-def settle_garbage_collector() -> None:
-    """After the broker has started: what is there now stays, so no later collection needs to look at it.
+def tune_garbage_collector() -> None:
+    """Call it when the broker has started: what is there now stays, so no later collection needs to look at it.
 
     Not even a last collection does: it takes 15 ms, while the first client waits, to find a few hundred objects."""
     gc.freeze()
@@ -54,14 +54,14 @@ def settle_garbage_collector() -> None:
 
 
 class DeletedTopics:
-    """Collects what topics leave behind, when enough of them were deleted."""
+    """Runs a garbage collection when enough partitions were deleted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._partitions = 0
 
     def removed(self, partitions: int) -> None:
-        """A topic of so many partitions is gone."""
+        """A topic with so many partitions was deleted."""
         before, self._partitions = self._partitions, self._partitions + partitions
         if before < COLLECT_AFTER_PARTITIONS <= self._partitions:
             self._loop.call_later(COLLECT_SOON_S, self._collect)

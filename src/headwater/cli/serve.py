@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.output import Problem, say
+from headwater.cli.output import CommandFailed, say
+from headwater.cli.process_options import LogJson, LogLevel, prepare_process
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
 
     from headwater.broker.server import Broker
     from headwater.broker.settings.broker_config import BrokerConfig
@@ -28,77 +30,90 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXIT_AT_ONCE = 130
 
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", envvar="HEADWATER_DATA", metavar="DIR", help="Where records live.", show_default="headwater-data"
+    ),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect.", show_default="127.0.0.1:9092"),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option("--advertise", metavar="HOST:PORT", help="The address that clients are given, if not the same."),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML; options win over them.")
+]
+DurabilityName = Annotated[
+    str | None,
+    typer.Option(
+        "--durability", help="sync: acknowledged is on disk. os: with the system, faster.", show_default="sync"
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option("--metrics", metavar="HOST:PORT|off", help="Prometheus metrics.", show_default="127.0.0.1:9644"),
+]
+Http = Annotated[
+    str | None,
+    typer.Option(
+        "--http", metavar="HOST:PORT|off", help="REST, schema registry and console.", show_default="127.0.0.1:8080"
+    ),
+]
+NodeNumber = Annotated[
+    int | None, typer.Option("--node-id", min=0, help="This node's number in its cluster.", show_default="1")
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        envvar="HEADWATER_METADATA",
+        metavar="URL",
+        help="The cluster's metadata: etcd://host:2379,..., zookeeper://host:2181,..., sqlite:FILE on one host.",
+    ),
+]
+PeerListen = Annotated[
+    str | None,
+    typer.Option("--peer-listen", metavar="HOST:PORT", help="Where other nodes connect: the node joins a cluster."),
+]
+PeerAdvertise = Annotated[
+    str | None,
+    typer.Option(
+        "--peer-advertise", metavar="HOST:PORT", help="The address that other nodes are given, if not the same."
+    ),
+]
+Roles = Annotated[
+    str | None,
+    typer.Option("--roles", help="Of broker, store, controller, with commas between.", show_default="all three"),
+]
+Rack = Annotated[str | None, typer.Option("--rack", help="Where the node stands; replicas are spread over racks.")]
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def serve(
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", envvar="HEADWATER_DATA", metavar="DIR", help="Where records live.", show_default="headwater-data"
-        ),
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect.", show_default="127.0.0.1:9092"),
-    ] = None,
-    advertise: Annotated[
-        str | None,
-        typer.Option("--advertise", metavar="HOST:PORT", help="The address told to clients, if not the same."),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings in TOML; options win over them.")
-    ] = None,
-    durability: Annotated[
-        str | None,
-        typer.Option(
-            "--durability", help="sync: acknowledged is on disk. os: with the system, faster.", show_default="sync"
-        ),
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option("--metrics", metavar="HOST:PORT|off", help="Prometheus metrics.", show_default="127.0.0.1:9644"),
-    ] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            "--http", metavar="HOST:PORT|off", help="REST, schema registry and console.", show_default="127.0.0.1:8080"
-        ),
-    ] = None,
-    node_id: Annotated[
-        int | None, typer.Option("--node-id", min=0, help="This node's number in its cluster.", show_default="1")
-    ] = None,
-    metadata: Annotated[
-        str | None,
-        typer.Option(
-            "--metadata",
-            envvar="HEADWATER_METADATA",
-            metavar="URL",
-            help="The cluster's metadata: etcd://host:2379,..., zookeeper://host:2181,..., sqlite:FILE on one host.",
-        ),
-    ] = None,
-    peer_listen: Annotated[
-        str | None,
-        typer.Option("--peer-listen", metavar="HOST:PORT", help="Where other nodes connect: the node joins a cluster."),
-    ] = None,
-    peer_advertise: Annotated[
-        str | None,
-        typer.Option("--peer-advertise", metavar="HOST:PORT", help="The address told to other nodes, if not the same."),
-    ] = None,
-    roles: Annotated[
-        str | None,
-        typer.Option("--roles", help="Of broker, store, controller, with commas between.", show_default="all three"),
-    ] = None,
-    rack: Annotated[
-        str | None, typer.Option("--rack", help="Where the node stands; replicas are spread over racks.")
-    ] = None,
+    data: Data = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    config: ConfigFile = None,
+    durability: DurabilityName = None,
+    metrics: Metrics = None,
+    http: Http = None,
+    node_id: NodeNumber = None,
+    metadata: Metadata = None,
+    peer_listen: PeerListen = None,
+    peer_advertise: PeerAdvertise = None,
+    roles: Roles = None,
+    rack: Rack = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print every setting with its default, as TOML, and exit.")
     ] = False,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
-    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")] = False,
+    log_level: LogLevel = "info",
+    log_json: LogJson = False,
     parent_fd: Annotated[int | None, typer.Option("--parent-fd", hidden=True)] = None,
 ) -> None:
     """Start a broker."""
@@ -107,29 +122,32 @@ def serve(
 
         say(config_template().rstrip())
         return
-    from headwater.cli.logs import LEVELS, start_logging
-    from headwater.cli.runtime import tune_interpreter
-
-    if log_level not in LEVELS:
-        raise Problem(f"--log-level {log_level!r} is unknown.", f"Use one of: {', '.join(LEVELS)}.", exit_code=2)
-    tune_interpreter()
-    import asyncio
-
-    from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
-    from headwater.cli.runtime import new_event_loop
-
-    start_logging(log_level, as_json=log_json)
-    given: dict[str, Any] = {
+    prepare_process(log_level, log_json)
+    options: dict[str, object] = {
         "data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics,
         "http": http, "node_id": node_id, "metadata": metadata, "peer_listen": peer_listen,
         "peer_advertise": peer_advertise, "roles": roles, "rack": rack,
     }  # fmt: skip
+    _run(_load_config(config, options), parent_fd)
+
+
+def _load_config(file: Path | None, options: "Mapping[str, object]") -> "BrokerConfig":
+    from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
+
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     try:
-        settings = BrokerConfig.load(config, **{name: value for name, value in given.items() if value is not None})
+        return BrokerConfig.load(file, **given)
     except ConfigError as error:
-        raise Problem(str(error), exit_code=2) from error
+        raise CommandFailed(str(error), exit_code=2) from error
+
+
+def _run(config: "BrokerConfig", parent_fd: int | None) -> None:
+    import asyncio
+
+    from headwater.cli.runtime import new_event_loop
+
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(settings, parent_fd))
+        runner.run(_serve(config, parent_fd))
 
 
 async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
@@ -138,13 +156,13 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
 
     from headwater.broker.server import Broker
     from headwater.cli.gateway_thread import start_gateway
-    from headwater.cli.runtime import DeletedTopics, settle_garbage_collector
+    from headwater.cli.runtime import DeletedTopics, tune_garbage_collector
     from headwater.model.replica import StoreFailed
 
-    stop_asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, stop_asked)
+        loop.add_signal_handler(number, _on_signal, stop_requested)
     try:
         broker = await Broker.start(config)
     except Exception as error:
@@ -156,15 +174,15 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
         except (OSError, ValueError) as error:
             raise _explain_gateway(error, config) from error
         if parent_fd is not None:
-            _tell_parent(parent_fd, broker, stop_asked)
+            _report_to_parent(parent_fd, broker, stop_requested)
         say(_banner(broker, gateway))
         sys.stdout.flush()
-        settle_garbage_collector()
+        tune_garbage_collector()
         deleted = DeletedTopics(loop)
         broker.catalog.on_removed.append(lambda topic: deleted.removed(topic.partition_count))
-        await _until_asked(broker, stop_asked)
+        await _until_stop_requested(broker, stop_requested)
     except StoreFailed as error:
-        raise Problem(
+        raise CommandFailed(
             f"The disk under {config.data_dir} failed: {error}.",
             "Nothing that was acknowledged depends on it. Check the disk, then start again: the broker recovers.",
         ) from error
@@ -174,27 +192,27 @@ async def _serve(config: "BrokerConfig", parent_fd: int | None) -> None:
         await broker.stop()
 
 
-async def _until_asked(broker: "Broker", stop_asked: "asyncio.Event") -> None:
-    """Return when somebody wants the broker to stop; raise why it gave up, if it did before."""
+async def _until_stop_requested(broker: "Broker", stop_requested: "asyncio.Event") -> None:
+    """Return when a stop is requested; raise the broker's failure if it ends before that."""
     import asyncio
 
-    asked = asyncio.ensure_future(stop_asked.wait())
-    gave_up = asyncio.ensure_future(broker.wait_stopped())
-    await asyncio.wait((asked, gave_up), return_when=asyncio.FIRST_COMPLETED)
-    if gave_up.done():
-        gave_up.result()
-    asked.cancel()
-    gave_up.cancel()
+    request = asyncio.ensure_future(stop_requested.wait())
+    end = asyncio.ensure_future(broker.wait_stopped())
+    await asyncio.wait((request, end), return_when=asyncio.FIRST_COMPLETED)
+    if end.done():
+        end.result()
+    request.cancel()
+    end.cancel()
 
 
-def _on_signal(stop_asked: "asyncio.Event") -> None:
-    if stop_asked.is_set():
+def _on_signal(stop_requested: "asyncio.Event") -> None:
+    if stop_requested.is_set():
         os._exit(EXIT_AT_ONCE)
-    stop_asked.set()
+    stop_requested.set()
 
 
-def _tell_parent(parent_fd: int, broker: "Broker", stop_asked: "asyncio.Event") -> None:
-    """Whoever started us (headwater.testing) learns the address, and we end when it does."""
+def _report_to_parent(parent_fd: int, broker: "Broker", stop_requested: "asyncio.Event") -> None:
+    """Send the address to the process that started this one (a test, or `cluster up`), and stop when it ends."""
     import asyncio
 
     os.write(parent_fd, f"{_shown(broker.address)}\n".encode())
@@ -202,7 +220,7 @@ def _tell_parent(parent_fd: int, broker: "Broker", stop_asked: "asyncio.Event") 
 
     def on_end() -> None:
         loop.remove_reader(parent_fd)
-        stop_asked.set()
+        stop_requested.set()
 
     loop.add_reader(parent_fd, on_end)
 
@@ -214,7 +232,7 @@ def _banner(broker: "Broker", gateway: "GatewayThread | None") -> str:
     address = _shown(broker.address)
     bootstrap = "" if address == DEFAULT_BOOTSTRAP else f" --bootstrap {address}"
     metrics = broker.metrics_address
-    facts: list[tuple[str, Any]] = [
+    rows: list[tuple[str, object]] = [
         ("listening on", address),
         ("advertised as", _shown(broker.advertised)),
         ("node", config.node_id),
@@ -225,14 +243,14 @@ def _banner(broker: "Broker", gateway: "GatewayThread | None") -> str:
         ("http", f"http://{_shown((gateway.host, gateway.port))}" if gateway is not None else "off"),
     ]
     if broker.member is not None:
-        peers = broker.neighbours.own
-        facts[4:4] = [
+        peers = broker.cluster_nodes.own
+        rows[4:4] = [
             ("roles", ", ".join(config.roles)),
             ("rack", config.rack or "none"),
             ("peers reach it", _shown((peers.peer_host, peers.peer_port))),
-            ("nodes", ", ".join(str(node.node_id) for node in broker.neighbours.alive())),
+            ("nodes", ", ".join(str(node.node_id) for node in broker.cluster_nodes.alive())),
         ]
-    lines = [f"Headwater {version('headwater')}", *(f"  {name:<15}{value}" for name, value in facts)]
+    lines = [f"Headwater {version('headwater')}", *(f"  {name:<15}{value}" for name, value in rows)]
     return "\n".join([*lines, f"  {'try':<15}headwater produce{bootstrap} greetings hello"])
 
 
@@ -242,7 +260,7 @@ def _shown(address: tuple[str, int]) -> str:
 
 
 def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
-    """A start that failed for a reason outside of the program becomes advice; anything else stays what it is."""
+    """Advice for a failure that the operator can repair; any other exception as it is."""
     from headwater.broker.cluster.node_session import NodeIdInUse
     from headwater.metadata.connect import BadMetadataUrl
     from headwater.metadata.store import Unavailable
@@ -250,45 +268,49 @@ def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
     from headwater.storage.files import DirectoryInUse
 
     if isinstance(error, DirectoryInUse):
-        return Problem(
+        return CommandFailed(
             f"Another broker uses the data in {config.data_dir}.", "Stop it, or choose another directory with --data."
         )
     if isinstance(error, NodeIdInUse):
-        return Problem(f"The cluster has this node already: {error}.")
+        return CommandFailed(
+            f"The cluster has this node already: {error}.", "Stop the other node, or choose another --node-id."
+        )
     if isinstance(error, StoreError):
-        return Problem(f"The data in {config.data_dir} cannot be used: {error}.", "Check the disk.")
+        return CommandFailed(f"The data in {config.data_dir} cannot be used: {error}.", "Check the disk under it.")
     if isinstance(error, BadMetadataUrl):
-        return Problem(f"The setting metadata is wrong: {error}.", exit_code=2)
+        return CommandFailed(f"The setting metadata is wrong: {error}.", exit_code=2)
     if isinstance(error, Unavailable):
-        return Problem(f"The metadata store cannot be used: {error}.", "Check the setting metadata, and that store.")
+        return CommandFailed(
+            f"The metadata store cannot be used: {error}.", "Check the setting metadata, and whether that store runs."
+        )
     if not isinstance(error, OSError):
         return error
     if error.errno == errno.ENOSPC:
-        return Problem(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
+        return CommandFailed(f"The disk of {config.data_dir} is full.", "Make room, then start again: nothing is lost.")
     if error.filename is not None:
-        return Problem(f"Cannot use {error.filename}: {error.strerror}.", "Choose another directory with --data.")
+        return CommandFailed(f"Cannot use {error.filename}: {error.strerror}.", "Choose another directory with --data.")
     return _explain_address(error, *_listened(error, config))
 
 
-def _explain_gateway(error: OSError | ValueError, config: "BrokerConfig") -> Problem:
+def _explain_gateway(error: OSError | ValueError, config: "BrokerConfig") -> CommandFailed:
     if isinstance(error, OSError):
         return _explain_address(error, config.http, "--http, or do without (--http off)")
-    return Problem(f"http_token_file: {error}.", exit_code=2)
+    return CommandFailed(f"http_token_file: {error}.", exit_code=2)
 
 
-def _explain_address(error: OSError, address: object, option: str) -> Problem:
+def _explain_address(error: OSError, address: object, option: str) -> CommandFailed:
     if error.errno == errno.EADDRINUSE:
-        return Problem(
+        return CommandFailed(
             f"Another program listens on {address}.",
             f"It may be a broker that runs already. Stop it, or choose another port with {option}.",
         )
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-        return Problem(f"{address} is not an address of this machine.", f"Choose one with {option}.")
-    return Problem(f"Cannot listen on {address}: {error.strerror or error}.", f"Choose another with {option}.")
+        return CommandFailed(f"{address} is not an address of this machine.", f"Choose one with {option}.")
+    return CommandFailed(f"Cannot listen on {address}: {error.strerror or error}.", f"Choose another with {option}.")
 
 
 def _listened(error: OSError, config: "BrokerConfig") -> tuple[object, str]:
-    """Which address it was about: asyncio says it in the message only."""
+    """The address that could not be listened on, and its option: asyncio names it in the error's text only."""
     peer = config.peer_listen
     if peer is not None and peer != config.listen and str(tuple(peer)) in str(error):
         return peer, "--peer-listen"

@@ -1,11 +1,11 @@
 """`headwater subscription`: durable readers of a topic, each with a position, a retention and a way of delivery.
 
-A group is a subscription by being used. Created here it is one from the start: it has its position before its first
-reader comes, keeps it however long nobody reads, and may ask the topic to keep longer what it has not consumed.
+Every group that is used is a subscription. A subscription that is created here has a position before its first reader
+comes, keeps it however long nothing reads, and may have the topic keep records longer until it has consumed them.
 """
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,24 +19,34 @@ from headwater.cli.client import (
     topic_metadata,
 )
 from headwater.cli.duration import HELP as DURATION_HELP
-from headwater.cli.duration import parse_duration_ms, show_duration
+from headwater.cli.duration import duration_option_ms
 from headwater.cli.group import commit_offsets, describe_group
-from headwater.cli.group_config import KIND, OFFSET_RESET, PAUSED, RETENTION, TOPIC, alter_group_config
 from headwater.cli.group_lag import lag_fields, shown_lag, table_rows
-from headwater.cli.output import Problem, confirm, print_json, print_table, say
+from headwater.cli.group_requests import (
+    KIND,
+    OFFSET_RESET,
+    PAUSED,
+    RETENTION,
+    TOPIC,
+    alter_group_config,
+    share_members,
+    start_share_group,
+)
+from headwater.cli.output import CommandFailed, confirm, print_json, print_table, say
 from headwater.cli.position import HELP as POSITION_HELP
 from headwater.cli.position import parse_position, resolve
-from headwater.cli.share_group import share_members, start_share_group
-from headwater.cli.subscription_facts import (
+from headwater.cli.subscription_deletion import delete_subscription
+from headwater.cli.subscription_status import (
     QUEUE,
     STREAM,
     UNUSED,
-    SubscriptionFacts,
+    SubscriptionStatus,
     readers,
     subscription,
 )
 from headwater.cli.topic import topic_config
-from headwater.cli.unsubscribing import unsubscribe
+from headwater.model.durations import format_duration
+from headwater.model.position import Position
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -53,6 +63,21 @@ QUEUE_KEYS = {
 app = typer.Typer(help="Durable readers of a topic: streams and queues.", no_args_is_help=True, add_completion=False)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name: that of its group.")]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """The command line of `headwater subscription create`."""
+
+    topic: str
+    name: str
+    is_queue: bool
+    start: Position
+    is_start_explicit: bool
+    """Otherwise a group that has read the topic keeps its positions."""
+    dead_letter_topic: str | None
+    settings: dict[str, str]
+    """Of its group."""
 
 
 @app.command()
@@ -78,7 +103,7 @@ def create(
         ),
     ] = None,
     filter: Annotated[
-        str | None, typer.Option("--filter", help="Deliver only records whose key and headers are so. Queues only.")
+        str | None, typer.Option("--filter", help="Deliver only records whose key and headers match. Queues only.")
     ] = None,
     dead_letter: Annotated[
         str | None, typer.Option("--dead-letter", metavar="TOPIC", help="Where failed records go. Queues only.")
@@ -90,48 +115,28 @@ def create(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Subscribe to a topic."""
-    from confluent_kafka import TopicPartition
-
-    given = {"filter": filter, "dead-letter": dead_letter, "order": order}
-    settings = {QUEUE_KEYS[option]: value for option, value in given.items() if value is not None}
-    if settings and not queue:
-        option = next(option for option, value in given.items() if value is not None)
-        raise Problem(f"--{option} is for queues: who reads a stream gets every record.", "Add --queue.", exit_code=2)
-    settings |= {TOPIC: topic, KIND: QUEUE if queue else STREAM}
-    if retention is not None:
-        settings[RETENTION] = str(_retention_ms(retention))
-    if queue:
-        # For partitions that the topic gets later: nothing in them came before the subscription.
-        settings[OFFSET_RESET] = "earliest"
-    position = parse_position(start or "latest", time.time_ns() // 1_000_000)
+    options = {"filter": filter, "dead-letter": dead_letter, "order": order}
+    new = NewSubscription(
+        topic,
+        name,
+        is_queue=queue,
+        start=parse_position(start or "latest", time.time_ns() // 1_000_000),
+        is_start_explicit=start is not None,
+        dead_letter_topic=dead_letter,
+        settings=_settings(topic, queue, retention, options),
+    )
     with admin(bootstrap) as client:
-        indexes = set(topic_metadata(client, topic, bootstrap).partitions)
-        existing = subscription(client, name)
-        _check_is_new(existing, name, queue)
-        if dead_letter is not None:
-            _check_takes_letters(client, dead_letter)
-        if existing is not None and start is None:
-            has_position = (place for place in existing.places if place.position is not None)
-            indexes -= {place.partition for place in has_position if place.topic == topic}
-        offsets = resolve(client, [TopicPartition(topic, index) for index in sorted(indexes)], position)
-        if queue:
-            # The settings first: they are what makes a queue that nobody has used yet.
-            alter_group_config(client, name, bootstrap, set=settings)
-            start_share_group(client, name, topic, {index: offset for (_, index), offset in offsets.items()})
-        else:
-            # The position first: should this end in between, it can be repeated.
-            commit_offsets(client, name, offsets, bootstrap)
-            alter_group_config(client, name, bootstrap, set=settings)
-        facts = known(client, name)
+        _create(client, new, bootstrap)
+        status = known(client, name)
     if json:
-        print_json(_as_json(facts, []))
+        print_json(_as_json(status, []))
         return
-    say(f"Subscribed {name} to {topic} as a {settings[KIND]}.")
+    say(f"Subscribed {name} to {topic} as a {status.kind}.")
 
 
 @app.command("list")
 def list_subscriptions(
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only those of this topic.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only subscriptions to this topic.")] = None,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -141,14 +146,14 @@ def list_subscriptions(
             topic_metadata(client, topic, bootstrap)
         rows = [
             {
-                "subscription": facts.name,
+                "subscription": status.name,
                 "topic": each or None,
-                "kind": facts.kind,
-                "state": facts.shown_state,
-                **lag_fields(facts.lag(each or None)),
-                "retention_ms": facts.retention_ms if facts.explicit_topic in ("", each) else 0,
+                "kind": status.kind,
+                "state": status.shown_state,
+                **lag_fields(status.lag(each or None)),
+                "retention_ms": status.retention_ms if status.explicit_topic in ("", each) else 0,
             }
-            for facts, each in readers(client, topic)
+            for status, each in readers(client, topic)
         ]
     if json:
         print_json(rows)
@@ -162,14 +167,14 @@ def list_subscriptions(
 
 @app.command()
 def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show where a subscription is, what it lacks, who reads it, and its settings."""
+    """Show a subscription's positions, its lag, its members and its settings."""
     with admin(bootstrap) as client:
         show_subscription(client, known(client, name), bootstrap, json=json)
 
 
 @app.command()
 def pause(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Hold back the records of a queue. What workers have already, they may finish."""
+    """Hold back the records of a queue. Workers may finish the records that they have."""
     _set_paused(name, True, bootstrap)
     say(f"Paused {name}.")
 
@@ -187,50 +192,91 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Unsubscribe: the position is forgotten, and what was kept for it may go."""
+    """Delete a subscription with its position. Records that the topic kept for it alone may be deleted."""
     with admin(bootstrap) as client:
         known(client, name)
         confirm(f"Delete subscription {name} and its position?", yes)
-        unsubscribe(client, name, bootstrap)
+        delete_subscription(client, name, bootstrap)
     say(f"Deleted subscription {name}.")
 
 
-def known(client: "AdminClient", name: str) -> SubscriptionFacts:
-    facts = subscription(client, name)
-    if facts is None:
-        raise Problem(f"Subscription {name} does not exist.", "`headwater subscription list` shows those that do.")
-    return facts
+def _settings(topic: str, is_queue: bool, retention: str | None, options: dict[str, str | None]) -> dict[str, str]:
+    """Of the group of a new subscription. Raises CommandFailed for an option of queues on a stream."""
+    settings = {QUEUE_KEYS[option]: value for option, value in options.items() if value is not None}
+    if settings and not is_queue:
+        option = next(option for option, value in options.items() if value is not None)
+        raise CommandFailed(f"--{option} is for queues: a stream delivers every record.", "Add --queue.", exit_code=2)
+    settings |= {TOPIC: topic, KIND: QUEUE if is_queue else STREAM}
+    if retention is not None:
+        settings[RETENTION] = str(_retention_ms(retention))
+    if is_queue:
+        # For partitions that the topic gets later: all their records came after the subscription.
+        settings[OFFSET_RESET] = "earliest"
+    return settings
 
 
-def show_subscription(client: "AdminClient", facts: SubscriptionFacts, bootstrap: str, *, json: bool) -> None:
-    members = _members(client, facts, bootstrap)
+def _create(client: "AdminClient", new: NewSubscription, bootstrap: str) -> None:
+    """Raises CommandFailed if there is no such topic, or such a subscription already."""
+    from confluent_kafka import TopicPartition
+
+    indexes = set(topic_metadata(client, new.topic, bootstrap).partitions)
+    existing = subscription(client, new.name)
+    _check_is_new(existing, new.name, new.is_queue)
+    if new.dead_letter_topic is not None:
+        _check_takes_letters(client, new.dead_letter_topic)
+    if existing is not None and not new.is_start_explicit:
+        has_position = (each for each in existing.partitions if each.position is not None)
+        indexes -= {each.partition for each in has_position if each.topic == new.topic}
+    offsets = resolve(client, [TopicPartition(new.topic, index) for index in sorted(indexes)], new.start)
+    if new.is_queue:
+        # The settings first: without them a queue that was never used does not exist.
+        alter_group_config(client, new.name, bootstrap, set=new.settings)
+        start_share_group(client, new.name, new.topic, {index: offset for (_, index), offset in offsets.items()})
+    else:
+        # The position first: if the command fails in between, it can be repeated.
+        commit_offsets(client, new.name, offsets, bootstrap)
+        alter_group_config(client, new.name, bootstrap, set=new.settings)
+
+
+def known(client: "AdminClient", name: str) -> SubscriptionStatus:
+    status = subscription(client, name)
+    if status is None:
+        raise CommandFailed(
+            f"Subscription {name} does not exist.", "`headwater subscription list` shows the existing ones."
+        )
+    return status
+
+
+def show_subscription(client: "AdminClient", status: SubscriptionStatus, bootstrap: str, *, json: bool) -> None:
+    members = _members(client, status, bootstrap)
     if json:
-        print_json(_as_json(facts, members))
+        print_json(_as_json(status, members))
         return
     say(
-        f"Subscription {facts.name} to {', '.join(facts.topics) or 'nothing yet'}: {facts.kind}, {facts.shown_state}, "
-        f"{len(members)} member{'s' * (len(members) != 1)}, lag {shown_lag(lag_fields(facts.lag()))}, "
-        f"retention {_shown_retention(facts.retention_ms)}"
+        f"Subscription {status.name} to {', '.join(status.topics) or 'nothing yet'}: "
+        f"{status.kind}, {status.shown_state}, {len(members)} member{'s' * (len(members) != 1)}, "
+        f"lag {shown_lag(lag_fields(status.lag()))}, "
+        f"retention {_shown_retention(status.retention_ms)}"
     )
     print_table(
         ("topic", "partition", "position", "end", "lag"),
-        [(place.topic, place.partition, place.position, place.end_offset, place.lag) for place in facts.places],
+        [(each.topic, each.partition, each.position, each.end_offset, each.lag) for each in status.partitions],
         empty="It has no position yet.",
     )
     if members:
         say("")
         print_table(tuple(members[0]), [tuple(member.values()) for member in members])
-    if facts.config.own:
+    if status.config.own:
         say("")
-        print_table(("setting", "value"), sorted(facts.config.own.items()))
+        print_table(("setting", "value"), sorted(status.config.own.items()))
 
 
 def _set_paused(name: str, is_paused: bool, bootstrap: str) -> None:
     with admin(bootstrap) as client:
         if known(client, name).kind != QUEUE:
-            raise Problem(
+            raise CommandFailed(
                 f"{name} is a stream, and only queues can be paused.",
-                "Who reads a stream fetches records without saying for which group: stop its consumers instead.",
+                "A consumer of a stream does not say for which group it fetches: stop the consumers instead.",
             )
         if is_paused:
             alter_group_config(client, name, bootstrap, set={KIND: QUEUE, PAUSED: "true"})
@@ -238,58 +284,59 @@ def _set_paused(name: str, is_paused: bool, bootstrap: str) -> None:
             alter_group_config(client, name, bootstrap, delete=[PAUSED])
 
 
-def _check_is_new(facts: SubscriptionFacts | None, name: str, queue: bool) -> None:
-    if facts is None:
+def _check_is_new(status: SubscriptionStatus | None, name: str, queue: bool) -> None:
+    if status is None:
         return
-    if facts.explicit_topic:
-        raise Problem(
+    if status.explicit_topic:
+        raise CommandFailed(
             f"Subscription {name} exists already.",
             f"`headwater subscription describe {name}` shows it.",
         )
-    if (facts.kind == QUEUE) != queue:
-        raise Problem(f"Group {name} exists already, as a {facts.kind}.", "Choose another name.")
+    if (status.kind == QUEUE) != queue:
+        raise CommandFailed(f"Group {name} exists already, as a {status.kind}.", "Choose another name.")
 
 
 def _check_takes_letters(client: "AdminClient", topic: str) -> None:
-    """A topic that does not exist is made for it; one that does must have been given for that (KIP-1191)."""
+    """Raises CommandFailed if the topic exists and does not allow dead letters (KIP-1191). A missing one is created by
+    the broker."""
     if topic not in client.list_topics(timeout=REQUEST_TIMEOUT_S).topics:
         return
     if topic_config(client, topic, everything=True).get(GROUP_ENABLE) != "true":
-        raise Problem(
+        raise CommandFailed(
             f"Topic {topic} exists, and does not take dead letters.",
             f"Allow it: `headwater topic alter {topic} --config {GROUP_ENABLE}=true`.",
         )
 
 
-def _as_json(facts: SubscriptionFacts, members: list[dict[str, object]]) -> dict[str, object]:
+def _as_json(status: SubscriptionStatus, members: list[dict[str, object]]) -> dict[str, object]:
     return {
-        "subscription": facts.name,
-        "topics": facts.topics,
-        "kind": facts.kind,
-        "state": facts.shown_state,
-        **lag_fields(facts.lag()),
-        "retention_ms": facts.retention_ms,
+        "subscription": status.name,
+        "topics": status.topics,
+        "kind": status.kind,
+        "state": status.shown_state,
+        **lag_fields(status.lag()),
+        "retention_ms": status.retention_ms,
         "members": members,
-        "partitions": [asdict(place) for place in facts.places],
-        "config": facts.config.own,
+        "partitions": [asdict(each) for each in status.partitions],
+        "config": status.config.own,
     }
 
 
 def _retention_ms(text: str) -> int:
-    return UNLIMITED if text == AS_LONG_AS_ALLOWED else parse_duration_ms(text, "--retention")
+    return UNLIMITED if text == AS_LONG_AS_ALLOWED else duration_option_ms(text, "--retention")
 
 
 def _shown_retention(retention_ms: int) -> str:
     if retention_ms == UNLIMITED:
         return AS_LONG_AS_ALLOWED
-    return show_duration(retention_ms) if retention_ms else "the topic's"
+    return format_duration(retention_ms) if retention_ms else "the topic's"
 
 
-def _members(client: "AdminClient", facts: SubscriptionFacts, bootstrap: str) -> list[dict[str, object]]:
-    if facts.state == UNUSED:
+def _members(client: "AdminClient", status: SubscriptionStatus, bootstrap: str) -> list[dict[str, object]]:
+    if status.state == UNUSED:
         return []
-    if facts.kind == QUEUE:
-        return [asdict(member) for member in share_members(client, facts.name)]
+    if status.kind == QUEUE:
+        return [asdict(member) for member in share_members(client, status.name)]
     return [
         {
             "member": member.member_id,
@@ -297,5 +344,5 @@ def _members(client: "AdminClient", facts: SubscriptionFacts, bootstrap: str) ->
             "host": member.host,
             "partitions": len(member.assignment.topic_partitions),
         }
-        for member in describe_group(client, facts.name, bootstrap).members
+        for member in describe_group(client, status.name, bootstrap).members
     ]

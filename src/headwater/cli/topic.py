@@ -14,9 +14,10 @@ from headwater.cli.client import (
     admin,
     explain,
     parse_assignments,
+    say_deleted,
     topic_metadata,
 )
-from headwater.cli.output import Problem, confirm, note, print_json, print_table, say, size
+from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say, size
 from headwater.cli.position import known_offset_range, parse_position, resolve
 from headwater.model.position import Anchor
 
@@ -41,7 +42,7 @@ class PartitionSummary:
     replicas: list[int]
     in_sync: list[int]
     start_offset: int | None
-    """None while nobody leads the partition; so is the end."""
+    """This and `end_offset` are None while the partition has no leader."""
     end_offset: int | None
     size_bytes: int | None
 
@@ -63,9 +64,9 @@ def create(
 
     settings = parse_assignments(config, "--config")
     with admin(bootstrap) as client:
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication_factor, config=settings)
+        new_topic = NewTopic(topic, num_partitions=partitions, replication_factor=replication_factor, config=settings)
         try:
-            _result(client.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S))
+            _result(client.create_topics([new_topic], request_timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:
             if not (if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
                 raise explain(error.args[0], bootstrap, topic=topic) from error
@@ -76,7 +77,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Also those of the broker itself.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also the topics of the broker itself.")] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -150,7 +151,7 @@ def alter(
 
     settings = parse_assignments(config, "--config")
     if not settings and not reset and partitions is None:
-        raise Problem("Nothing to change.", "Give --config, --reset or --partitions.", exit_code=2)
+        raise CommandFailed("Nothing to change.", "Give --config, --reset or --partitions.", exit_code=2)
     with admin(bootstrap) as client:
         try:
             if settings or reset:
@@ -172,7 +173,7 @@ def alter(
 def trim(
     topic: Name,
     before: Annotated[
-        str, typer.Option("--before", help="Records before this place go: an offset, a time, an age, or end.")
+        str, typer.Option("--before", help="Delete records before this position: an offset, a time, an age, or end.")
     ],
     partition: Annotated[list[int], typer.Option("--partition", help="Only in this partition. May be repeated.")] = [],  # noqa: B006
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -185,15 +186,15 @@ def trim(
 
     position = parse_position(before, time.time_ns() // 1_000_000)
     if position.anchor is Anchor.BEGINNING:
-        raise Problem("There is nothing before the beginning.", exit_code=2)
+        raise CommandFailed("There are no records before the beginning.", "Choose a later --before.", exit_code=2)
     with admin(bootstrap) as client:
         metadata = topic_metadata(client, topic, bootstrap)
-        wanted = [TopicPartition(topic, index) for index in chosen_partitions(metadata, partition)]
-        limits = resolve(client, wanted, position)
+        partitions = [TopicPartition(topic, index) for index in chosen_partitions(metadata, partition)]
+        limits = resolve(client, partitions, position)
         confirm(f"Delete records of topic {topic} in {len(limits)} partition(s)?", yes)
         targets = [TopicPartition(name, index, offset) for (name, index), offset in limits.items()]
         futures = client.delete_records(targets, request_timeout=REQUEST_TIMEOUT_S)
-        rows = sorted((place.partition, future.result().low_watermark) for place, future in futures.items())
+        rows = sorted((each.partition, future.result().low_watermark) for each, future in futures.items())
     print_table(("partition", "start"), rows)
 
 
@@ -204,16 +205,9 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete topics and all of their records."""
-    from confluent_kafka import KafkaException
-
     with admin(bootstrap) as client:
         confirm(f"Delete {', '.join(topics)} and all of its records?", yes)
-        for name, future in client.delete_topics(topics, request_timeout=REQUEST_TIMEOUT_S).items():
-            try:
-                future.result()
-            except KafkaException as error:
-                raise explain(error.args[0], bootstrap, topic=name) from error
-            say(f"Deleted topic {name}.")
+        say_deleted("topic", client.delete_topics(topics, request_timeout=REQUEST_TIMEOUT_S), bootstrap)
 
 
 def is_internal(name: str) -> bool:
@@ -221,11 +215,12 @@ def is_internal(name: str) -> bool:
 
 
 def chosen_partitions(topic: "TopicMetadata", chosen: list[int]) -> list[int]:
-    """All partitions of a topic, or those that were named, if they exist."""
+    """The chosen partitions, or all of them if none was chosen. Raises CommandFailed if one does not exist."""
     for index in chosen:
         if index not in topic.partitions:
-            raise Problem(
-                f"Topic {topic.topic} has no partition {index}.", f"It has {len(topic.partitions)}, from 0 on."
+            raise CommandFailed(
+                f"Topic {topic.topic} has no partition {index}.",
+                f"Its partitions are 0 to {len(topic.partitions) - 1}.",
             )
     return chosen or sorted(topic.partitions)
 
@@ -238,8 +233,8 @@ def _summaries(
     from headwater.cli.log_dirs import partition_sizes
 
     topics = list(topics)
-    places = [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
-    offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] = known_offset_range(client, places)
+    partitions = [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
+    offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] = known_offset_range(client, partitions)
     sizes = partition_sizes((broker.host, broker.port) for broker in cluster.brokers.values())
     return {
         topic.topic: [
@@ -267,13 +262,13 @@ def topic_config(client: "AdminClient", topic: str, *, everything: bool) -> dict
 
 
 def _result(futures: dict[Any, Any]) -> Any:
-    """The result of a call that was made for one thing."""
+    """The result of an admin call for one resource."""
     (future,) = futures.values()
     return future.result()
 
 
 def _total_offsets(partitions: list[PartitionSummary]) -> int | None:
-    """None if nobody leads any of them."""
+    """None if no partition has a leader."""
     known = [
         p.end_offset - p.start_offset for p in partitions if p.start_offset is not None and p.end_offset is not None
     ]

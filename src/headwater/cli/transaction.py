@@ -1,4 +1,4 @@
-"""`headwater transaction`: which transactions there are, which are stuck, and ending one by hand."""
+"""`headwater transaction`: list and describe transactions, find stuck ones, and abort one by hand."""
 
 import time
 from dataclasses import asdict
@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from headwater.cli.client import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json, admin
-from headwater.cli.duration import parse_duration_ms
-from headwater.cli.output import Problem, confirm, note, print_json, print_table, say
-from headwater.cli.transaction_facts import (
+from headwater.cli.duration import duration_option_ms
+from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
+from headwater.cli.transaction_requests import (
     ANY_DURATION,
     OpenTransaction,
     abort_transaction,
@@ -31,13 +31,14 @@ def list_all(
         list[str] | None, typer.Option("--state", help="Only these states, such as Ongoing. May be repeated.")
     ] = None,
     longer_than: Annotated[
-        str | None, typer.Option("--longer-than", metavar="TIME", help="Only those that run for so long: 30s, 5m.")
+        str | None,
+        typer.Option("--longer-than", metavar="TIME", help="Only transactions that run for so long: 30s, 5m."),
     ] = None,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List the transactional ids and the state of their last transaction."""
-    longer_than_ms = parse_duration_ms(longer_than, "--longer-than") if longer_than is not None else ANY_DURATION
+    longer_than_ms = duration_option_ms(longer_than, "--longer-than") if longer_than is not None else ANY_DURATION
     with admin(bootstrap) as client:
         found = list_transactions(client, state or (), longer_than_ms)
     if json:
@@ -78,7 +79,7 @@ def list_open(
         list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All topics if none is named.")
     ] = None,
     hanging: Annotated[
-        bool, typer.Option("--hanging", help="Only those that no coordinator knows of: nothing will end them.")
+        bool, typer.Option("--hanging", help="Only transactions that no coordinator knows: nothing will end them.")
     ] = False,
     json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -110,9 +111,9 @@ def abort(
             if (each.partition, each.start_offset) == (partition, start_offset)
         ]
         if not found:
-            raise Problem(
+            raise CommandFailed(
                 f"No transaction that began at offset {start_offset} is open in partition {partition} of {topic}.",
-                "`headwater transaction open` shows those that are.",
+                "`headwater transaction open` shows the open ones.",
             )
         confirm(f"Abort the transaction of producer {found[0].producer_id} in partition {partition} of {topic}?", yes)
         abort_transaction(client, found[0])

@@ -20,31 +20,31 @@ def main() -> int:
         import pyspark  # noqa: F401
     except ImportError:
         return _problem('The demo needs PySpark. Install it with `pip install "headwater[spark]"`, or run `make demo`.')
-    from headwater.cli.output import Problem
+    from headwater.cli.output import CommandFailed
     from headwater.demo.report import report
-    from headwater.demo.run import Plan, demo_broker, run_demo
+    from headwater.demo.run import DemoPlan, demo_broker, run_demo
     from headwater.demo.view import demo_view, summary
     from headwater.pipelines.jvm.java import NoJava, find_java
     from headwater.pipelines.run.problems import PipelineFailed
 
-    stop_asked = _stop_on_signals()
+    stop_requested = _stop_on_signals()
     try:
         java = find_java()
-        plan = Plan(arguments.seconds, sessions_per_s=arguments.sessions)
+        plan = DemoPlan(arguments.seconds, sessions_per_s=arguments.sessions)
         with demo_broker() as broker, demo_view(broker.bootstrap) as show:
-            history = run_demo(broker, plan, stop_asked, show)
-    except (NoJava, PipelineFailed, Problem) as error:
+            history = run_demo(broker, plan, stop_requested, show)
+    except (NoJava, PipelineFailed, CommandFailed) as error:
         return _problem(str(error))
     made = f"Made {time.strftime('%Y-%m-%d %H:%M %Z')} with Headwater {version('headwater')}"
     page = report(history, f"{made}, PySpark {version('pyspark')}, {java} and Python {sys.version.split()[0]}.")
     arguments.report.parent.mkdir(parents=True, exist_ok=True)
     arguments.report.write_text(page, encoding="utf-8")
-    told = (
+    lines = (
         summary(history[-1]),
         history[-1].left_over,
         f"Everything has stopped. Report: {arguments.report.resolve()}",
     )
-    sys.stdout.write("".join(f"{line}\n" for line in told if line))
+    sys.stdout.write("".join(f"{line}\n" for line in lines if line))
     return 0
 
 
@@ -76,16 +76,16 @@ def _number(text: str, low: float, high: float) -> float:
 
 def _stop_on_signals() -> threading.Event:
     """The first signal ends the run in order; a second one at once, and what was started ends with this process."""
-    stop_asked = threading.Event()
+    stop_requested = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if stop_asked.is_set():
+        if stop_requested.is_set():
             raise SystemExit(EXIT_AT_ONCE)
-        stop_asked.set()
+        stop_requested.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
-    return stop_asked
+    return stop_requested
 
 
 def _problem(what: str) -> int:

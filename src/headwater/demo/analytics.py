@@ -14,7 +14,7 @@ from headwater.pipelines.jvm.java import find_java
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.run.progress import QueryProgress
 from headwater.pipelines.run.status_topic import StatusTopic
-from headwater.pipelines.templates.catalog import ready_pipeline
+from headwater.pipelines.templates.catalog import pipeline_template
 
 PIPELINE = "ecommerce"
 DATABASE = "shop.db"
@@ -57,11 +57,11 @@ class Results:
 
 
 class Analytics:
-    """Runs in `directory`, as somebody would run it there."""
+    """Runs the pipeline in `directory`, as `headwater pipeline run` would."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self._bootstrap = bootstrap
-        self._file, tables = ready_pipeline(PIPELINE).copy_to(directory)
+        self._file, tables = pipeline_template(PIPELINE).copy_to(directory)
         self._log = directory / LOG
         self._database = directory / DATABASE
         with closing(sqlite3.connect(self._database)) as connection:

@@ -21,7 +21,7 @@ def line_chart(title: str, series: Mapping[str, Sequence[Point]]) -> str:
     ticks = round_ticks(max((y for _, y in points), default=0.0))
     top_y = ticks[-1]
 
-    def place(point: Point) -> str:
+    def coordinates(point: Point) -> str:
         x = LEFT + point[0] / right_x * (WIDTH - LEFT - RIGHT)
         y = HEIGHT - BOTTOM - point[1] / top_y * (HEIGHT - TOP - BOTTOM)
         return f"{x:.1f},{y:.1f}"
@@ -38,10 +38,10 @@ def line_chart(title: str, series: Mapping[str, Sequence[Point]]) -> str:
     legend_x = LEFT
     for colour, (name, each) in zip(COLOURS, series.items(), strict=False):
         if len(each) == 1:  # a line of one point is none
-            at_x, _, at_y = place(each[0]).partition(",")
+            at_x, _, at_y = coordinates(each[0]).partition(",")
             parts.append(f'<circle cx="{at_x}" cy="{at_y}" r="3" fill="{colour}"/>')
         elif each:
-            path = " ".join(map(place, each))
+            path = " ".join(map(coordinates, each))
             parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<rect x="{legend_x}" y="{TOP - 21}" width="10" height="10" fill="{colour}"/>')
         parts.append(f'<text x="{legend_x + 14}" y="{TOP - 12}">{escape(name)}</text>')

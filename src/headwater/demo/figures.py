@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.demo.analytics import Analytics, Results
 from headwater.demo.packers import DEAD_LETTERS, QUEUE, Packed, Packers
 from headwater.demo.shop import CLICKS, ORDERS
-from headwater.demo.traffic import Traffic
+from headwater.demo.traffic import ShopTraffic
 from headwater.pipelines.run.progress import QueryProgress
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class Figures:
 
     @property
     def lag(self) -> int | None:
-        """Records that the slowest query has not read; None until all have told."""
+        """Records that the slowest query has not read; None until all have reported."""
         lags = [query.lag for query in self.queries]
         return max((lag for lag in lags if lag is not None), default=None) if None not in lags else None
 
     @property
-    def is_settled(self) -> bool:
+    def is_worked_off(self) -> bool:
         """Whether everything that was sent has been counted, and packed or given up."""
         is_counted = (
             self.results.orders == self.orders and bool(self.queries) and all(map(self._has_read_all, self.queries))
@@ -56,7 +56,7 @@ class Figures:
     @property
     def left_over(self) -> str:
         """What has not been worked off, in a sentence; empty if all has."""
-        if self.is_settled:
+        if self.is_worked_off:
             return ""
         waiting = []
         if not self.queries:
@@ -71,16 +71,16 @@ class Figures:
         return f"When it was stopped, {' and '.join(waiting)}."
 
     def _has_read_all(self, query: QueryProgress) -> bool:
-        """By its rows: a lag of 0 may be told of a batch that was long, and is over."""
+        """By its rows: a lag of 0 may be reported for a batch that was long, and is over."""
         return query.rows >= (self.clicks if query.query in READ_CLICKS else self.orders)
 
 
-def look(at_s: float, traffic: Traffic, packers: Packers, analytics: Analytics, client: "AdminClient") -> Figures:
-    """Ask everybody. The queue and its dead letters are asked of the broker."""
+def look(at_s: float, traffic: ShopTraffic, packers: Packers, analytics: Analytics, client: "AdminClient") -> Figures:
+    """The figures now, of traffic, packers and Spark; those of the queue and its dead letters come from the broker."""
     from confluent_kafka import TopicPartition
 
     from headwater.cli.position import offset_range
-    from headwater.cli.subscription_facts import subscription
+    from headwater.cli.subscription_status import subscription
 
     queue = subscription(client, QUEUE)
     letters = offset_range(client, [TopicPartition(DEAD_LETTERS, 0)])

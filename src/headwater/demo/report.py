@@ -28,7 +28,7 @@ def report(history: Sequence[Figures], versions: str) -> str:
     """Raises nothing for a run that was cut short: what is not there is not drawn."""
     last = history[-1]
     results = last.results
-    facts = [
+    figures = [
         (f"{last.clicks:,}", "clicks"),
         (f"{last.orders:,}", "orders sent"),
         (f"{results.orders:,}", "orders counted by Spark"),
@@ -62,7 +62,7 @@ def report(history: Sequence[Figures], versions: str) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>
 <h1>A shop on Headwater, for {last.at_s:.0f} seconds</h1>
 <p>{escape(_verdict(last))}</p>
-<ul class="facts">{"".join(f"<li><b>{escape(number)}</b>{escape(what)}</li>" for number, what in facts)}</ul>
+<ul class="facts">{"".join(f"<li><b>{escape(number)}</b>{escape(what)}</li>" for number, what in figures)}</ul>
 <div class="charts">{"".join(f"<div>{chart}</div>" for chart in charts)}</div>
 <h2>Cards that look stolen</h2>
 {f"<table>{FLAG_HEAD}{flags}</table>" if flags else "<p>No card has passed a limit.</p>"}
@@ -72,7 +72,7 @@ def report(history: Sequence[Figures], versions: str) -> str:
 
 
 def _verdict(last: Figures) -> str:
-    if last.is_settled:
+    if last.is_worked_off:
         return (
             f"All {last.orders:,} orders that were sent have been counted by Spark, and each was packed by one of the "
             "queue's workers or is among the dead letters."

@@ -14,21 +14,21 @@ from headwater.demo.analytics import Analytics
 from headwater.demo.figures import Figures, look
 from headwater.demo.packers import DEAD_LETTERS, QUEUE, Packers
 from headwater.demo.shop import CLICKS, ORDERS
-from headwater.demo.traffic import Traffic
+from headwater.demo.traffic import ShopTraffic
 from headwater.demo.view import Show
 from headwater.testing import Broker
 
 LOOK_EVERY_S = 1.0
-SETTLE_TIMEOUT_S = 120.0
+STALL_TIMEOUT_S = 120.0
 """For Spark and the workers to get a little further after the last event: a slow machine may still start Spark."""
-SETTLE_AT_MOST_S = 1_200.0
+WORK_OFF_AT_MOST_S = 1_200.0
 STOP_TIMEOUT_S = 60.0
 REQUEST_TIMEOUT_S = 30.0
 PARTITIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     seconds: float
     """Of traffic; then everything that was sent is worked off."""
     sessions_per_s: float = 40.0
@@ -42,7 +42,7 @@ class Started(Protocol):
     def start(self) -> None: ...
     def stop(self, timeout_s: float) -> None: ...
     def raise_failure(self) -> None:
-        """Why it ended, if it did and nobody asked."""
+        """Why it ended by itself, if it did."""
 
 
 @contextmanager
@@ -66,23 +66,22 @@ def prepare(bootstrap: str) -> None:
     from confluent_kafka.admin import NewTopic
 
     from headwater.cli.client import admin
-    from headwater.cli.group_config import KIND, TOPIC, alter_group_config
-    from headwater.cli.share_group import start_share_group
+    from headwater.cli.group_requests import KIND, TOPIC, alter_group_config, start_share_group
     from headwater.cli.subscription import GROUP_ENABLE, QUEUE_KEYS
-    from headwater.cli.subscription_facts import QUEUE as A_QUEUE
+    from headwater.cli.subscription_status import QUEUE as A_QUEUE
 
-    wanted = [NewTopic(name, PARTITIONS) for name in (CLICKS, ORDERS)]
-    wanted += [NewTopic(f"{name}.bad", 1) for name in (CLICKS, ORDERS)]
-    wanted.append(NewTopic(DEAD_LETTERS, 1, config={GROUP_ENABLE: "true"}))
+    topics = [NewTopic(name, PARTITIONS) for name in (CLICKS, ORDERS)]
+    topics += [NewTopic(f"{name}.bad", 1) for name in (CLICKS, ORDERS)]
+    topics.append(NewTopic(DEAD_LETTERS, 1, config={GROUP_ENABLE: "true"}))
     settings = {TOPIC: ORDERS, KIND: A_QUEUE, QUEUE_KEYS["dead-letter"]: DEAD_LETTERS}
     with admin(bootstrap) as client:
-        for created in client.create_topics(wanted).values():
+        for created in client.create_topics(topics).values():
             created.result(REQUEST_TIMEOUT_S)
         alter_group_config(client, QUEUE, bootstrap, set=settings)
         start_share_group(client, QUEUE, ORDERS, dict.fromkeys(range(PARTITIONS), 0))
 
 
-def run_demo(broker: Broker, plan: Plan, stop_asked: threading.Event, show: Show) -> list[Figures]:
+def run_demo(broker: Broker, plan: DemoPlan, stop_requested: threading.Event, show: Show) -> list[Figures]:
     """The figures of the run, at least one. Everything but the broker has stopped when this returns or raises."""
     from headwater.cli.client import admin
 
@@ -91,7 +90,7 @@ def run_demo(broker: Broker, plan: Plan, stop_asked: threading.Event, show: Show
     prepare(bootstrap)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-demo-")))
-        traffic = Traffic(bootstrap, plan.seed, plan.sessions_per_s)
+        traffic = ShopTraffic(bootstrap, plan.seed, plan.sessions_per_s)
         packers = Packers(bootstrap, plan.workers, plan.seed)
         analytics = Analytics(bootstrap, directory)
         started: list[Started] = [analytics, *packers.backgrounds, traffic.background]
@@ -110,16 +109,16 @@ def run_demo(broker: Broker, plan: Plan, stop_asked: threading.Event, show: Show
 
         for each in started:
             each.start()
-        while time.monotonic() - start_s < plan.seconds and not stop_asked.wait(LOOK_EVERY_S):
+        while time.monotonic() - start_s < plan.seconds and not stop_requested.wait(LOOK_EVERY_S):
             watch(f"live traffic for {plan.seconds:.0f} s")
         traffic.background.stop(STOP_TIMEOUT_S)
         ended_s = moved_s = time.monotonic()
         before = history[-1].progress if history else ()
-        while not (now := watch("working off what was sent")).is_settled:
+        while not (now := watch("working off what was sent")).is_worked_off:
             if now.progress != before:
                 before, moved_s = now.progress, time.monotonic()
-            is_over = time.monotonic() > min(moved_s + SETTLE_TIMEOUT_S, ended_s + SETTLE_AT_MOST_S)
-            if is_over or stop_asked.wait(LOOK_EVERY_S):
+            is_over = time.monotonic() > min(moved_s + STALL_TIMEOUT_S, ended_s + WORK_OFF_AT_MOST_S)
+            if is_over or stop_requested.wait(LOOK_EVERY_S):
                 break
         show("stopping", history)
     return history

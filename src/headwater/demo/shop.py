@@ -1,6 +1,6 @@
 """A shop that does not exist: people look, fill carts and order, and a few do what they should not.
 
-One seed gives the same events for ever. The shop reads no clock: whoever asks says up to when.
+One seed gives the same events for ever. The shop reads no clock: the caller says up to when.
 """
 
 import heapq
@@ -55,7 +55,7 @@ class Shop:
         self._to_come: list[Event] = []
 
     def until(self, at_ms: int) -> Iterator[Event]:
-        """What happens up to then and was not told yet, in the order of time."""
+        """What happens up to then and was not reported yet, in the order of time."""
         while self._next_session_ms <= at_ms:
             self._visit(int(self._next_session_ms))
             self._next_session_ms += self._random.expovariate(self._sessions_per_s) * 1000

@@ -13,7 +13,7 @@ TICK_S = 0.1
 FLUSH_TIMEOUT_S = 10.0
 
 
-class Traffic:
+class ShopTraffic:
     """`sent` counts what the broker has acknowledged, by topic."""
 
     def __init__(self, bootstrap: str, seed: int, sessions_per_s: float) -> None:

@@ -39,13 +39,13 @@ def screen(bootstrap: str, phase: str, history: Sequence[Figures]) -> Renderable
     title = Text.assemble(
         ("Headwater demo", "bold"), f"  {phase}  ", (f"{now.at_s:.0f} s", "bold"), f"  broker {bootstrap}"
     )
-    traffic = _facts(
+    traffic = _pairs(
         ("clicks/s", f"{clicks_per_s:,.0f}"),
         ("orders/s", f"{orders_per_s:,.1f}"),
         ("clicks", f"{now.clicks:,}"),
         ("orders", f"{now.orders:,}"),
     )
-    queue = _facts(
+    queue = _pairs(
         ("waiting", f"{now.queue_depth:,}"),
         ("packed", f"{now.packed.orders:,}"),
         ("given back", f"{now.packed.given_back:,}"),
@@ -72,12 +72,12 @@ def screen(bootstrap: str, phase: str, history: Sequence[Figures]) -> Renderable
     )  # fmt: skip
 
 
-def _facts(*facts: tuple[str, str]) -> Table:
+def _pairs(*pairs: tuple[str, str]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right", style="bold")
-    for fact in facts:
-        table.add_row(*fact)
+    for pair in pairs:
+        table.add_row(*pair)
     return table
 
 

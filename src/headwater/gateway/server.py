@@ -65,7 +65,7 @@ class GatewayThread:
         self._loop_factory = loop_factory
         self._pages = pages
         self._thread = threading.Thread(target=self._run, name="headwater-gateway", daemon=True)
-        self._settled = threading.Event()
+        self._is_ready_or_failed = threading.Event()
         self._stop_asked = threading.Event()
         self._server: uvicorn.Server | None = None
         self.failure: BaseException | None = None
@@ -77,7 +77,7 @@ class GatewayThread:
 
     def wait_until_ready(self) -> None:
         """Raises what kept it from starting."""
-        if not self._settled.wait(START_TIMEOUT_S):
+        if not self._is_ready_or_failed.wait(START_TIMEOUT_S):
             raise TimeoutError(f"the gateway did not start within {START_TIMEOUT_S:.0f} s")
         if self.failure is not None:
             raise self.failure
@@ -101,37 +101,38 @@ class GatewayThread:
             self.failure = error
             log.error("gateway_failed", exc_info=error)
         finally:
-            self._settled.set()
+            self._is_ready_or_failed.set()
 
     async def _serve(self) -> None:
         # Half a second of imports: a broker in this process has begun to serve meanwhile.
         import uvicorn
 
-        from headwater.gateway.app import build
+        from headwater.gateway.app import running_app
         from headwater.gateway.http.protocol import BoundedHttpProtocol, BoundedSocketProtocol
 
-        server = uvicorn.Server(
-            uvicorn.Config(
-                build(self._config, pages=self._pages),
-                http=BoundedHttpProtocol,
-                ws=BoundedSocketProtocol,
-                ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
-                log_config=None,
-                access_log=False,
-                lifespan="on",
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=self._config.max_connections,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=GRACE_S,
-            )
-        )
-        self._server = server
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        serving = asyncio.ensure_future(server.serve(sockets=[self._listener]))
-        while not (server.started or serving.done()):  # noqa: ASYNC110 (uvicorn has no event for it)
-            await asyncio.sleep(0.01)
-        if self._stop_asked.is_set():
-            server.should_exit = True
-        self._settled.set()
-        await serving
+        async with running_app(self._config, self._pages) as app:
+            server = uvicorn.Server(
+                uvicorn.Config(
+                    app,
+                    http=BoundedHttpProtocol,
+                    ws=BoundedSocketProtocol,
+                    ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
+                    log_config=None,
+                    access_log=False,
+                    lifespan="off",
+                    server_header=False,
+                    proxy_headers=False,
+                    limit_concurrency=self._config.max_connections,
+                    timeout_keep_alive=KEEP_ALIVE_S,
+                    timeout_graceful_shutdown=GRACE_S,
+                )
+            )
+            self._server = server
+            serving = asyncio.ensure_future(server.serve(sockets=[self._listener]))
+            while not (server.started or serving.done()):  # noqa: ASYNC110 (uvicorn has no event for it)
+                await asyncio.sleep(0.01)
+            if self._stop_asked.is_set():
+                server.should_exit = True
+            self._is_ready_or_failed.set()
+            await serving

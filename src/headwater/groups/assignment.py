@@ -1,6 +1,6 @@
 """Sets of partitions, by topic: what a member is assigned, gives up, or says it owns.
 
-A topic without partitions is left out, so that equal sets are equal values. Nobody changes one in place.
+A topic without partitions is left out, so that equal sets are equal values. They are never changed in place.
 """
 
 from collections.abc import Callable, Iterable, Mapping

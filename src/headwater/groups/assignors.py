@@ -1,8 +1,8 @@
-"""Who reads which partition: the strategies that the broker offers to consumer groups.
+"""Which member reads which partition: the strategies that the broker offers to consumer groups.
 
     assign(subscribers, partitions, previous) -> what each subscriber gets
 
-- Every partition of a topic with subscribers goes to exactly one of them, and to nobody else.
+- Every partition of a topic with subscribers goes to exactly one of them.
 - `uniform` balances the number of partitions: to within one where all subscribe to the same topics; otherwise so that
   no single move would even it out further. Of all balanced results it takes one that keeps what members had.
 - `range` gives each member a run of consecutive partitions of each topic; topics with the same subscribers and as many
@@ -28,7 +28,7 @@ class Subscriber:
     member_id: str
     instance_id: str | None
     topics: frozenset[TopicId]
-    """Those that exist; each has an entry in `partitions`."""
+    """Topics that exist; each has an entry in `partitions`."""
 
 
 Shares: TypeAlias = dict[str, Assignment]
@@ -51,7 +51,7 @@ def assign_range(
     subscribers: Sequence[Subscriber], partitions: Mapping[TopicId, int], previous: Mapping[str, Assignment]
 ) -> Shares:
     readers: dict[TopicId, list[str]] = {}
-    # A static member keeps its place in the row whatever id it has now.
+    # By instance id: a static member keeps its position in the order whatever member id it has now.
     for subscriber in sorted(subscribers, key=lambda each: (each.instance_id or each.member_id, each.member_id)):
         for topic_id in subscriber.topics:
             readers.setdefault(topic_id, []).append(subscriber.member_id)
@@ -59,8 +59,8 @@ def assign_range(
     for topic_id, member_ids in readers.items():
         each_count, extra = divmod(partitions[topic_id], len(member_ids))
         start = 0
-        for place, member_id in enumerate(member_ids):
-            end = start + each_count + (place < extra)
+        for rank, member_id in enumerate(member_ids):
+            end = start + each_count + (rank < extra)
             if end > start:
                 shares[member_id][topic_id] = frozenset(range(start, end))
             start = end
@@ -72,7 +72,7 @@ ASSIGNORS: Mapping[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_rang
 
 
 class _Shares:
-    """What each member has while an assignment is being made, and what nobody has yet."""
+    """What each member has while an assignment is being made, and which partitions are still free."""
 
     def __init__(
         self, subscribers: Sequence[Subscriber], partitions: Mapping[TopicId, int], previous: Mapping[str, Assignment]
@@ -95,13 +95,13 @@ class _Shares:
         return dict[str, Assignment](shares)
 
     def level(self) -> None:
-        """All subscribe to the same: everyone gets the floor of the average or one more."""
+        """All members subscribe to the same topics: each gets the floor of the average or one more."""
         if not self._members:
             return
         floor, extra = divmod(sum(self._load.values()) + sum(map(len, self._free.values())), len(self._members))
-        # Who has the most already is allowed the one more: nothing has to be taken from it for evenness alone.
+        # Members that have the most already get the extra ones: nothing is taken from them for evenness alone.
         ordered = sorted(self._load, key=lambda member_id: (-self._load[member_id], member_id))
-        quota = {member_id: floor + (place < extra) for place, member_id in enumerate(ordered)}
+        quota = {member_id: floor + (rank < extra) for rank, member_id in enumerate(ordered)}
         for member_id in ordered:
             self._shed(member_id, self._load[member_id] - quota[member_id])
         hungry = iter([member_id for member_id in ordered for _ in range(quota[member_id] - self._load[member_id])])
@@ -111,7 +111,7 @@ class _Shares:
         self._free = {}
 
     def spread(self) -> None:
-        """Everything free goes to the least loaded of its subscribers, topics with few of them first."""
+        """Each free partition goes to the least loaded subscriber of its topic, topics with few subscribers first."""
         readers = self._readers()
         for topic_id in sorted(self._free, key=lambda each: (len(readers[each]), each)):
             heap = [(self._load[member_id], member_id) for member_id in readers[topic_id]]
@@ -123,7 +123,7 @@ class _Shares:
         self._free = {}
 
     def even_out(self) -> None:
-        """Move single partitions from the more to the less loaded until no move would help.
+        """Move single partitions from more to less loaded members until no move would help.
 
         Each move makes the sum of the squares of the loads smaller, so this ends."""
         readers = self._readers()
@@ -155,7 +155,7 @@ class _Shares:
         return readers
 
     def _keep(self, previous: Mapping[str, Assignment]) -> None:
-        """Everyone keeps what it had, as far as it still reads it and nobody before it in the row had it too."""
+        """Each member keeps what it had, unless it stopped reading the topic or a member before it had the same."""
         taken: dict[TopicId, set[int]] = {topic_id: set() for topic_id in self._owned}
         for member in self._members:
             for topic_id, indexes in previous.get(member.member_id, NOTHING).items():
@@ -169,7 +169,7 @@ class _Shares:
             self._free[topic_id] = [index for index in range(self._partitions[topic_id]) if index not in kept]
 
     def _shed(self, member_id: str, surplus: int) -> None:
-        """Take from the topics of which the member has most, so that it keeps a share of each."""
+        """Take partitions of the topics of which the member has most, so that it keeps a share of each topic."""
         if surplus <= 0:
             return
         heap = [

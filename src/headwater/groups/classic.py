@@ -1,4 +1,4 @@
-"""One classic consumer group: what its members may ask for, and what of it is remembered.
+"""One classic group: the requests of its members, and which of their effects are durable.
 
 - `apply` is the only way in which durable state (`stored`) changes; all else is the course of a running rebalance,
   which a restart begins anew. The group is stored when the leader's assignment arrives, when the group becomes
@@ -34,7 +34,7 @@ class ClassicGroup:
         self.stored = event if isinstance(event, GroupStored) else None
 
     def resume(self, now: Moment) -> None:
-        """Take up what was stored: its members have a whole session to be heard of, if nobody waits for them."""
+        """Take up the stored group: without a rebalance, its members have a whole session to send a request."""
         self._recall(now)
         for member in self.members:
             self._rebalance.recall(member, now)
@@ -55,8 +55,8 @@ class ClassicGroup:
         self._rebalance.resume(stored.generation, stored.protocol_type, stored.protocol)
 
     def take_over(self, protocols: Mapping[str, tuple[tuple[str, bytes], ...]], now: Moment) -> Effects:
-        """Go on for a group of the new protocol, which has been stored: with all that its members support, and with a
-        rebalance, for somebody has just left."""
+        """Continue a consumer group, which has been stored as a classic one: with all protocols that its members
+        support, and with a rebalance, because a member has just left."""
         out = Effects()
         self._recall(now)
         for member in self.members:
@@ -65,7 +65,7 @@ class ClassicGroup:
         self._rebalance.prepare(now, out)
         return out
 
-    # What members ask
+    # Requests of members
 
     def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
         """Enter the next generation. `unique` makes a new member id, should one be needed."""
@@ -117,18 +117,18 @@ class ClassicGroup:
     def leave(self, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
         out = Effects()
         answers = [self._leave_one(request, now, out) for request in requests]
-        self._rebalance.settle(now, out)
+        self._rebalance.continue_without_removed(now, out)
         self._store_if_emptied(now, out)
         out.reply(to, answers)
         return out
 
     def check_commit(self, request: CommitRequest, now: Moment, is_transactional: bool = False) -> None:
-        """May this member commit offsets? Raises RequestError if not. A commit is a sign of life. In a transaction it
-        is the producer that commits: it may leave out who reads, and need not wait for a rebalance to end."""
+        """Raise RequestError if this member may not commit offsets. A commit is a sign of life. In a transaction the
+        producer commits: it may leave the member out, and need not wait for a rebalance to end."""
         member_id, instance_id, generation = request.member_id, request.instance_id, request.generation
         if generation < 0 and self.state is GroupState.EMPTY:
             return  # No members, no generation to respect: an administrator, or a consumer that assigns itself.
-        if request.names_nobody:
+        if request.is_anonymous:
             if is_transactional:
                 return
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -140,10 +140,10 @@ class ClassicGroup:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._rebalance.heard_of(member, now)
 
-    # What time does
+    # Time
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` should be called: not after anything falls due, perhaps before."""
+        """When to call `tick`: never after a deadline, perhaps before."""
         return self._rebalance.deadlines.next_ms()
 
     def tick(self, now: Moment) -> Effects:
@@ -163,17 +163,17 @@ class ClassicGroup:
                     self._rebalance.join_time_is_up(now, out)
                 case Timer.SYNC:
                     self._rebalance.sync_time_is_up(now, out)
-            self._rebalance.settle(now, out)
+            self._rebalance.continue_without_removed(now, out)
         self._store_if_emptied(now, out)
         return out
 
     def kill(self, error: ErrorCode) -> Effects:
-        """The group ends here: everyone who waits is answered."""
+        """The group ends: every request that waits is answered with the error."""
         out = Effects()
         self._rebalance.answer_all(error, out)
         return out
 
-    # What others ask about it
+    # Views
 
     @property
     def state(self) -> GroupState:
@@ -206,18 +206,18 @@ class ClassicGroup:
 
     @property
     def size_bytes(self) -> int:
-        """What the members brought along and were assigned."""
+        """Size of the members' metadata and assignments."""
         return self.members.metadata_bytes + self._rebalance.assignment_bytes
 
     @property
     def is_idle(self) -> bool:
-        """No members, and nobody on the way to become one."""
+        """No members, and no member id given out that may still be used to join."""
         return self.state is GroupState.EMPTY and not self._rebalance.pending
 
     # Joining
 
     def _joining_member(self, request: JoinRequest) -> Member | None:
-        """The member that asks, or whose place it takes; None if it is a new one."""
+        """The member that sent the request, or the static member that it replaces; None for a new member."""
         if request.member_id == "":
             member_id = self.members.id_of_instance(request.instance_id) if request.instance_id is not None else None
             return self.members.get(member_id) if member_id is not None else None
@@ -266,8 +266,8 @@ class ClassicGroup:
 
     def _rejoin(self, member: Member, request: JoinRequest, to: ReplyTo, now: Moment, out: Effects) -> None:
         is_leader = member.member_id == self.members.leader
-        is_settled = self.state is GroupState.COMPLETING or (self.state is GroupState.STABLE and not is_leader)
-        if is_settled and member.protocols == request.protocols:
+        keeps_generation = self.state is GroupState.COMPLETING or (self.state is GroupState.STABLE and not is_leader)
+        if keeps_generation and member.protocols == request.protocols:
             # The answer to an earlier join was lost: give it again. A leader's rejoin asks for a new assignment.
             self._rebalance.heard_of(member, now)
             out.reply(to, self._rebalance.joined(member))
@@ -279,7 +279,7 @@ class ClassicGroup:
     def _replace(
         self, member: Member, request: JoinRequest, fresh_id: str, to: ReplyTo, now: Moment, out: Effects
     ) -> None:
-        """A static member came back without its id: it takes its old place, and the old id is fenced (KIP-345)."""
+        """A static member came back without its member id: it gets a new one, and the old id is fenced (KIP-345)."""
         old_id, old_metadata = member.member_id, member.metadata(self.protocol)
         was_leader = old_id == self.members.leader
         self._rebalance.rename(member, fresh_id, now, out)
@@ -295,8 +295,8 @@ class ClassicGroup:
             return
         self._rebalance.heard_of(member, now)
         self._store(now, out)
-        # A leader that cannot skip the assignment would begin one: it is told that its former self leads.
-        is_told_to_lead = was_leader and request.can_skip_assignment
+        # A leader that cannot skip the assignment would begin one: the answer names its former id as leader.
+        leads_again = was_leader and request.can_skip_assignment
         out.reply(
             to,
             JoinAnswer(
@@ -305,9 +305,9 @@ class ClassicGroup:
                 self.generation,
                 self.protocol_type,
                 self.protocol,
-                old_id if was_leader and not is_told_to_lead else self.members.leader or "",
-                skip_assignment=is_told_to_lead,
-                members=self._rebalance.all_joined() if is_told_to_lead else (),
+                old_id if was_leader and not leads_again else self.members.leader or "",
+                skip_assignment=leads_again,
+                members=self._rebalance.all_joined() if leads_again else (),
             ),
         )
 

@@ -9,7 +9,7 @@ def compact_string(text: str | None) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Unsigned."""
+    """An unsigned number, seven bits a byte."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -1,9 +1,8 @@
-"""One group whose members the broker assigns (KIP-848): what they may ask for, and what of it is remembered.
+"""One consumer group, whose members the broker assigns (KIP-848): their requests, and which effects are durable.
 
-- `apply` is the only way in which durable state changes, and all of a group's course is durable: after a restart
-  members go on with the epochs they had. Only the time they have left begins anew.
-- Every request is answered at once; nobody waits for others. A member learns with its next heartbeat what it has to
-  give up or may take.
+- `apply` is the only way in which durable state changes, and all of a group's state is durable except deadlines:
+  after a restart members go on with the epochs they had, and their deadlines begin anew.
+- Every request is answered at once. A member learns with its next heartbeat what it has to give up or may take.
 - A request of another epoch or of an unknown member changes nothing, and neither does a method that raises
   RequestError.
 
@@ -22,7 +21,7 @@ from headwater.groups.consumer_events import (
     CurrentStored,
     MemberState,
 )
-from headwater.groups.consumer_membership import Membership
+from headwater.groups.consumer_membership import ConsumerMembership
 from headwater.groups.consumer_requests import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -47,10 +46,10 @@ WAITING_HEARTBEAT_INTERVAL_MS = 200
 class ConsumerGroup:
     def __init__(self, group_id: str, settings: GroupSettings, topics: TopicTable) -> None:
         self.group_id = group_id
-        self.membership = Membership(group_id, settings, topics)
+        self.membership = ConsumerMembership(group_id, settings, topics)
         self.stored = self.membership.stored
         self.emptied_ms = 0
-        """When the last member went, as far as this process knows."""
+        """When the last member left, as far as this process knows."""
         self._settings = settings
         self._classic = ClassicMembers(self.membership)
 
@@ -62,10 +61,10 @@ class ConsumerGroup:
     def resume(self, now: Moment) -> None:
         self.membership.resume(now)
 
-    # Members of the new protocol
+    # Members that send ConsumerGroupHeartbeat
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> Effects:
-        """Join (epoch 0), stay (the epoch that was given), or leave (-1, and -2 for a while). `request` was checked."""
+        """Join (epoch 0), stay (the member's epoch), leave (-1), or leave for a while (-2). `request` was checked."""
         out = Effects()
         if request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             self._leave_by_heartbeat(request, now, out)
@@ -77,13 +76,13 @@ class ConsumerGroup:
         member = _described(self.group_id, request, before)
         held = self.stored.current(request.member_id)
         self.membership.update(member, before, now, out)
-        current = self.membership.settle(member, request.owned, now, out)
+        current = self.membership.reconcile(member, request.owned, now, out)
         tells_all = (
             request.epoch == JOIN_EPOCH
             or request.is_full
             or request.epoch != held.epoch
             or held.assigned != current.assigned
-            or request.owned not in (None, current.assigned)  # It may have missed what it was told.
+            or request.owned not in (None, current.assigned)  # It may have missed an answer.
         )
         out.reply(
             to,
@@ -97,7 +96,7 @@ class ConsumerGroup:
         return out
 
     def _heartbeat_interval_ms(self, current: CurrentStored) -> int:
-        """A member that waits for partitions of others learns with a heartbeat that they are free: it asks sooner."""
+        """Shorter for a member that waits for partitions of others: it learns with a heartbeat that they are free."""
         interval_ms = self._settings.consumer_times(self.group_id).heartbeat_interval_ms
         if current.state is MemberState.UNRELEASED_PARTITIONS:
             return min(interval_ms, WAITING_HEARTBEAT_INTERVAL_MS)
@@ -115,7 +114,7 @@ class ConsumerGroup:
         return self._classic.heartbeat(member_id, instance_id, generation, now)
 
     def leave(self, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
-        """Members may be named by instance alone, whichever protocol they speak: an administrator removes them."""
+        """An administrator may name members of either protocol by instance id alone."""
         out = Effects()
         answers = [self._leave_one(request, now, out) for request in requests]
         if out.events:
@@ -126,11 +125,11 @@ class ConsumerGroup:
     # Offsets
 
     def check_commit(self, request: CommitRequest, now: Moment, is_transactional: bool = False) -> None:
-        """May this member commit offsets? Raises RequestError if not. In a transaction it is the producer that commits,
-        and may leave out who reads."""
+        """Raise RequestError if this member may not commit offsets. In a transaction the producer commits, and may
+        leave the member out."""
         if request.generation < 0 and not self.stored.members:
             return
-        if is_transactional and request.names_nobody:
+        if is_transactional and request.is_anonymous:
             return
         member = self.membership.known(request.member_id, request.instance_id)
         if member.classic is None and not request.knows_member_epochs:
@@ -140,12 +139,12 @@ class ConsumerGroup:
             self.membership.heard_of(member, now)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """May this member ask for offsets? Who is no member at all may."""
+        """Raise RequestError if this member may not fetch offsets. A request without a member may."""
         if not member_id and epoch < 0:
             return
         self._check_same_epoch(self.membership.known(member_id or "", None), epoch)
 
-    # What time does
+    # Time
 
     def next_deadline_ms(self) -> int | None:
         return self.membership.deadlines.next_ms()
@@ -159,10 +158,10 @@ class ConsumerGroup:
         return out
 
     def kill(self, error: ErrorCode) -> Effects:
-        """Nobody ever waits."""
+        """Nothing to answer: no request ever waits."""
         return Effects()
 
-    # What others ask about it
+    # Views
 
     @property
     def state(self) -> GroupState:
@@ -196,14 +195,14 @@ class ConsumerGroup:
 
     @property
     def is_to_be_classic(self) -> bool:
-        """Nobody is left who needs the new protocol, and the group may go back."""
+        """All members are classic, and the migration policy allows the downgrade."""
         is_all_classic = 0 < self.stored.classic_members == len(self.stored.members)
         return is_all_classic and self._settings.migration_policy.allows_downgrade
 
     # Inside
 
     def _joining(self, request: ConsumerHeartbeat) -> ConsumerMemberStored | None:
-        """The member that joins again, or whose place it takes; None if it is a new one."""
+        """The member that joins again, or the static member that it replaces; None for a new member."""
         holder = self.membership.holder(request.instance_id)
         present = self.stored.members.get(request.member_id)
         if holder is None or holder is present:
@@ -260,7 +259,7 @@ class ConsumerGroup:
 
     def _lost_members(self, now: Moment, out: Effects) -> None:
         if self.is_to_be_classic:
-            return  # The shard makes a classic group of it, in the epoch that its members know.
+            return  # The shard downgrades the group, in the epoch that its members know.
         self.membership.lost_members(out)
         if not self.stored.members:
             self.emptied_ms = now.wall_ms
@@ -277,7 +276,7 @@ class ConsumerGroup:
 
 
 def _described(group_id: str, request: ConsumerHeartbeat, before: ConsumerMemberStored | None) -> ConsumerMemberStored:
-    """The member as it is now: what the request leaves out is as it was. Most requests leave out everything."""
+    """The member with the request's changes: omitted fields stay as they were. Most requests omit all."""
     if before is not None and request.says_nothing and before.classic is None and before.client_id == request.client_id:
         return before
     if before is None:
@@ -286,7 +285,7 @@ def _described(group_id: str, request: ConsumerHeartbeat, before: ConsumerMember
         )  # fmt: skip
     elif request.epoch == JOIN_EPOCH:
         before = replace(before, rack_id=None, topic_names=(), topic_regex=None, server_assignor=None)
-    told_timeout = request.rebalance_timeout_ms != UNCHANGED_MS
+    has_timeout = request.rebalance_timeout_ms != UNCHANGED_MS
     return replace(
         before,
         member_id=request.member_id,
@@ -295,7 +294,7 @@ def _described(group_id: str, request: ConsumerHeartbeat, before: ConsumerMember
         client_host=request.client_host,
         topic_names=before.topic_names if request.topic_names is None else request.topic_names,
         topic_regex=before.topic_regex if request.topic_regex is None else request.topic_regex or None,
-        rebalance_timeout_ms=request.rebalance_timeout_ms if told_timeout else before.rebalance_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else before.rebalance_timeout_ms,
         server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
         classic=None,
     )

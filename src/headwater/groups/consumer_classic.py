@@ -1,4 +1,4 @@
-"""Members of a group of the new protocol that still speak JoinGroup, SyncGroup and Heartbeat.
+"""Classic members of a consumer group: they still send JoinGroup, SyncGroup and Heartbeat.
 
 To such a member the broker is a leader that needs no SyncGroup of others: a join is answered at once with the member's
 epoch for a generation, and a sync with what the member has. A heartbeat tells it to join again when the target has
@@ -7,8 +7,8 @@ owns, which is nothing for those that give everything up before they join.
 """
 
 from headwater.groups.consumer_events import ClassicPart, ConsumerMemberStored, CurrentStored, MemberState
-from headwater.groups.consumer_membership import ConsumerTimer, Membership
-from headwater.groups.consumer_protocol import Subscription, read_subscription, with_ids, write_assignment
+from headwater.groups.consumer_membership import ConsumerMembership, ConsumerTimer
+from headwater.groups.consumer_protocol import ConsumerSubscription, read_subscription, with_ids, write_assignment
 from headwater.groups.effects import Effects, JoinAnswer, ReplyTo, SyncAnswer
 from headwater.groups.requests import JoinRequest, SyncRequest
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
@@ -16,15 +16,15 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment
 
 MAX_GIVEN_OUT = 1_000
-"""Member ids that are remembered before they are used; whoever has an older one asks for another."""
+"""Member ids that are remembered before they are used; a client with an older one has to get another."""
 
 
 class ClassicMembers:
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: ConsumerMembership) -> None:
         self._membership = membership
         self._stored = membership.stored
         self._given_out: dict[str, None] = {}
-        """Ids with which nobody came back yet (KIP-394), the oldest first."""
+        """Member ids that no client has joined with yet (KIP-394), the oldest first."""
 
     def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
         request.check(self._membership.settings)
@@ -53,7 +53,7 @@ class ClassicMembers:
         self._given_out.pop(member.member_id, None)
         self._membership.update(member, before, now, out)
         owned = with_ids(subscription.owned, self._membership.topics)
-        current = self._membership.settle(member, owned, now, out)
+        current = self._membership.reconcile(member, owned, now, out)
         self._membership.unwatch(ConsumerTimer.REJOIN, member.member_id)
         self._membership.watch(ConsumerTimer.SYNC, member, member.rebalance_timeout_ms, now)
         out.reply(to, JoinAnswer(ErrorCode.NONE, member.member_id, current.epoch, CONSUMER_PROTOCOL_TYPE, protocol))
@@ -84,7 +84,7 @@ class ClassicMembers:
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     def shared_protocol(self, protocols: tuple[tuple[str, bytes], ...], besides: ConsumerMemberStored | None) -> str:
-        """The first of these that all other members of the classic protocol support, too."""
+        """The first of these protocols that all other classic members support, too."""
         others = [
             {name for name, _ in member.classic.protocols}
             for member in self._stored.members.values()
@@ -101,7 +101,7 @@ class ClassicMembers:
             del self._given_out[next(iter(self._given_out))]
 
     def _joining(self, request: JoinRequest) -> ConsumerMemberStored | None:
-        """The member that asks, or whose place it takes; None if it is a new one."""
+        """The member that sent the request, or the static member that it replaces; None for a new member."""
         if request.member_id != "":
             present = self._stored.members.get(request.member_id)
             if present is not None or request.instance_id is not None:
@@ -115,8 +115,8 @@ class ClassicMembers:
         self._membership.check_room()
         return None
 
-    def _subscription(self, request: JoinRequest) -> Subscription:
-        """Only consumers can be assigned by the broker: the metadata of others says nothing to it."""
+    def _subscription(self, request: JoinRequest) -> ConsumerSubscription:
+        """The subscription in the metadata. Only members of type `consumer` can be assigned by the broker."""
         subscription = read_subscription(request.protocols[0].metadata)
         if request.protocol_type != CONSUMER_PROTOCOL_TYPE or subscription is None:
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -139,7 +139,7 @@ class ClassicMembers:
         return current.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(current)
 
     def _waits_for_others(self, current: CurrentStored) -> bool:
-        """Whether nothing of what the member lacks has come free."""
+        """Whether every partition that the member lacks is still owned by another member."""
         for topic_id, indexes in self._stored.target(current.member_id).items():
             for index in indexes - current.assigned.get(topic_id, frozenset()):
                 if self._stored.owner(topic_id, index) is None:

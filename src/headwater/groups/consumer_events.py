@@ -1,4 +1,4 @@
-"""What the log remembers of a group whose members the broker assigns (KIP-848).
+"""What the log remembers of a consumer group (KIP-848).
 
 Five kinds of keys: the group's epoch, each member as it described itself, the epoch of the target, each member's
 target, and what each member has now. Each event replaces its key whole, and keys do not depend on each other's order.
@@ -15,22 +15,22 @@ LEFT_STATIC_EPOCH = -2
 
 
 class MemberState(enum.IntEnum):
-    """How far a member is on its way to the target; the numbers are those of the log."""
+    """How far a member is on its way to its target; the numbers are those of the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has been told to give up partitions, and has not said yet that it did."""
+    """It has to give up partitions, and has not said yet that it did."""
     UNRELEASED_PARTITIONS = 2
     """It waits for partitions that others still have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicPart:
-    """What a member that speaks JoinGroup brought along."""
+    """What a classic member said in JoinGroup."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Names and metadata of the strategies that it supports, the preferred one first."""
+    """Names and metadata of the assignment protocols that it supports, the preferred one first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ConsumerGroupStored:
     group_id: str
     epoch: int
     metadata_hash: int
-    """Of the topics that the group reads, as they were when the epoch began."""
+    """Hash of the topics that the group reads, as they were when the epoch began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ class CurrentStored:
     member_id: str
     epoch: int = 0
     previous_epoch: int = 0
-    """What the member may still say if it missed the answer that gave it the present one."""
+    """Still accepted from the member: it may have missed the answer that raised its epoch."""
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=lambda: NOTHING)
     revoking: Assignment = field(default_factory=lambda: NOTHING)
-    """Told to give up, and not given up yet."""
+    """Partitions that the member has to give up, and has not given up yet."""
 
 
 @dataclass(frozen=True, slots=True)

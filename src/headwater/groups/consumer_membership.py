@@ -1,9 +1,9 @@
-"""The members of a group of the new protocol, whichever protocol they speak: they come, change, advance, and go.
+"""The members of a consumer group, consumer and classic ones alike: they come, change, advance, and go.
 
 - The group's epoch rises when a member comes or goes, when a subscription changes, and when a topic that the group
-  reads does. The target is made anew at the next word of any member, and each member then walks towards it
-  (`reconciliation`).
-- A member that is not heard of, or does not do in time what the walk asks of it, is removed; why is noted.
+  reads does. The target is computed at the next request of any member, and each member then moves towards it
+    (`reconciliation`).
+  - A member that sends nothing, or does not give up partitions or rejoin in time, is removed; the reason is noted.
 """
 
 import enum
@@ -40,13 +40,13 @@ MAX_EPOCH = 2**31 - 1
 
 class ConsumerTimer(enum.Enum):
     SESSION = enum.auto()
-    """A member that is not heard of is removed."""
+    """A member that sends nothing until then is removed."""
     REVOCATION = enum.auto()
-    """A member was told to give partitions up, and others wait for them."""
+    """A member has to give partitions up, and others wait for them."""
     REJOIN = enum.auto()
-    """A member of the classic protocol was told to join again."""
+    """A classic member has to join again."""
     SYNC = enum.auto()
-    """A member of the classic protocol joined, and has to ask for its assignment."""
+    """A classic member joined, and has to send SyncGroup."""
 
 
 _REASONS = {
@@ -57,7 +57,7 @@ _REASONS = {
 }
 
 
-class Membership:
+class ConsumerMembership:
     def __init__(self, group_id: str, settings: GroupSettings, topics: TopicTable) -> None:
         self.group_id = group_id
         self.settings = settings
@@ -68,7 +68,7 @@ class Membership:
         self.deadlines: Deadlines[tuple[ConsumerTimer, str]] = Deadlines()
 
     def resume(self, now: Moment) -> None:
-        """Take up what was stored: everyone has a whole session to be heard of, and whole time to give up."""
+        """After a replay: each member gets a whole session, and the whole time to give up partitions."""
         for member in self.stored.members.values():
             self.heard_of(member, now)
             self._watch_revocation(member, self.stored.current(member.member_id), now)
@@ -102,17 +102,17 @@ class Membership:
     def update(
         self, member: ConsumerMemberStored, before: ConsumerMemberStored | None, now: Moment, out: Effects
     ) -> None:
-        """Store a member as it describes itself now. `before` is what it was, or whose place it takes, if anyone's."""
+        """Store a member as it describes itself now. `before` is its former state, or the member that it replaces."""
         if before is not None and before.member_id != member.member_id:
             self._replace(before, member, now, out)
         elif member is not before and member != before:
             self.log(member, out)
         self._advance(before is None or _subscription(before) != _subscription(member), out)
 
-    def settle(
+    def reconcile(
         self, member: ConsumerMemberStored, owned: Assignment | None, now: Moment, out: Effects
     ) -> CurrentStored:
-        """Let the member take its next step, and have its time run anew."""
+        """Move the member one step towards its target, and begin its session anew."""
         member_id = member.member_id
 
         def is_free(topic_id: TopicId, index: int) -> bool:
@@ -137,13 +137,13 @@ class Membership:
     def remove(
         self, member: ConsumerMemberStored, reason: DepartureReason, explanation: str, now: Moment, out: Effects
     ) -> None:
-        """Take a member out. Whoever calls this calls `lost_members` when done."""
+        """Take a member out. The caller then calls `lost_members`, once for all that it removed."""
         self._depart(member, reason, explanation, now, out)
         for event in list(self.stored.member_deletions(member.member_id)):
             self.log(event, out)
 
     def let_away(self, member: ConsumerMemberStored, now: Moment, out: Effects) -> None:
-        """A static member goes for a while: what it had to give up is given up, and the rest waits for it."""
+        """A static member leaves for a while: what it had to give up is given up, and the rest is kept for it."""
         current = self.stored.current(member.member_id)
         self.log(
             replace(
@@ -159,11 +159,11 @@ class Membership:
         self.heard_of(member, now)
 
     def lost_members(self, out: Effects) -> None:
-        """What the lost ones had is assigned anew when the next member is heard."""
+        """Begin an epoch: the partitions of removed members are assigned with the next request of any member."""
         self._begin_epoch(self.reads.hash() if self.stored.members else 0, out)
 
     def due(self, now: Moment) -> Iterator[tuple[ConsumerMemberStored, DepartureReason]]:
-        """The members whose time is up, and for what."""
+        """The members whose deadlines have passed, and the reason to remove each."""
         while (due := self.deadlines.take_due(now.monotonic_ms)) is not None:
             timer, member_id = due
             yield self.stored.members[member_id], _REASONS[timer]
@@ -179,7 +179,7 @@ class Membership:
         self.stored.apply(event)
 
     def assignor(self) -> str:
-        """What most members ask for; what they do not ask for is left to the default."""
+        """The assignor that most members ask for; the default if none asks for one."""
         votes = Counter(
             member.server_assignor for member in self.stored.members.values() if member.server_assignor in ASSIGNORS
         )
@@ -188,7 +188,7 @@ class Membership:
     # Inside
 
     def _replace(self, before: ConsumerMemberStored, member: ConsumerMemberStored, now: Moment, out: Effects) -> None:
-        """An instance has a new member id: it takes the old one's place, from epoch 0 on."""
+        """An instance has a new member id, which takes over the old one's target and assignment, from epoch 0 on."""
         target, current = self.stored.target(before.member_id), self.stored.current(before.member_id)
         self.remove(before, DepartureReason.FENCED, "", now, out)
         self.log(member, out)
@@ -196,7 +196,7 @@ class Membership:
         self.log(CurrentStored(self.group_id, member.member_id, assigned=current.assigned), out)
 
     def _advance(self, has_new_subscription: bool, out: Effects) -> None:
-        """A new epoch if anything happened that makes another target, and then that target."""
+        """Begin an epoch if subscriptions or topics changed, and compute its target."""
         if self.reads.may_have_changed() or has_new_subscription:
             metadata_hash = self.reads.hash()
             if has_new_subscription or metadata_hash != self.stored.metadata_hash:

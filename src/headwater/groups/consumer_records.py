@@ -21,7 +21,6 @@ To change a format: add a version, keep reading the old ones.
 import struct
 
 from headwater.groups.assignment import Assignment
-from headwater.groups.byte_reader import ByteReader, Malformed
 from headwater.groups.compact_bytes import compact_string, varint
 from headwater.groups.consumer_events import (
     ClassicPart,
@@ -38,6 +37,7 @@ from headwater.groups.consumer_events import (
     TargetEpochStored,
     TargetStored,
 )
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 
 GROUP_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY = 3, 5, 6, 7, 8
 KEYS = (GROUP_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY)
@@ -85,7 +85,7 @@ def encode(event: ConsumerEvent) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: int, reader: ByteReader, value: bytes | None) -> ConsumerEvent:
-    """The event of a record whose key has been read up to its number. Raises Malformed."""
+    """The event of a record whose key has been read up to its number. Raises MalformedBytes."""
     group_id = reader.string()
     member_id = reader.string() if key in (MEMBER_KEY, TARGET_KEY, CURRENT_KEY) else ""
     if value is None:
@@ -93,7 +93,7 @@ def decode(key: int, reader: ByteReader, value: bytes | None) -> ConsumerEvent:
     fields = ByteReader(value)
     version = fields.int16()
     if version != _VERSION:
-        raise Malformed(f"version {version} of a record of kind {key} is not known")
+        raise MalformedBytes(f"version {version} of a record of kind {key} is not known")
     match key:
         case 3:
             epoch = fields.int32()
@@ -108,7 +108,7 @@ def decode(key: int, reader: ByteReader, value: bytes | None) -> ConsumerEvent:
         case _:
             epoch, previous, state = fields.int32(), fields.int32(), fields.int8()
             if state not in list(MemberState):
-                raise Malformed(f"state {state} of a member is not known")
+                raise MalformedBytes(f"state {state} of a member is not known")
             assigned, revoking = _read_partitions(fields), _read_partitions(fields)
             return CurrentStored(group_id, member_id, epoch, previous, MemberState(state), assigned, revoking)
 

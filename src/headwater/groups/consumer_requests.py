@@ -1,4 +1,4 @@
-"""What a member of the new protocol asks with a heartbeat, freed of wire versions."""
+"""ConsumerGroupHeartbeat without its wire versions."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
 UNCHANGED_MS = -1
-"""A rebalance time-out that is as it was."""
+"""The rebalance timeout has not changed."""
 MAX_TOPICS = 10_000
 """Names that one member may subscribe to."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
-    """None, and a time-out of -1, mean: as said before."""
+    """None, and a timeout of -1, mean: unchanged."""
 
     member_id: str
     epoch: int
@@ -36,13 +36,13 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """The member says everything, and wants to be told everything."""
+        """The member describes itself completely, and expects its whole assignment in the answer."""
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != UNCHANGED_MS and has_subscription and self.owned is not None
 
     @property
     def says_nothing(self) -> bool:
-        """The member is alive, and that is all."""
+        """The member changes nothing: the heartbeat is a sign of life only."""
         return (
             self.epoch != JOIN_EPOCH
             and self.rebalance_timeout_ms == UNCHANGED_MS

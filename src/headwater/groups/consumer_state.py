@@ -1,7 +1,7 @@
-"""Everything that a group of the new protocol remembers: `apply` changes it, and a replay of the log gives it back.
+"""The durable state of a consumer group: `apply` changes it, and a replay of the log gives it back.
 
-Beside the events themselves it keeps what can be told from them and is asked for often: who owns a partition, which
-instance is which member, how many read a topic.
+Beside the events themselves it keeps what follows from them and is looked up often: which member owns a partition,
+which instance is which member, how many members name a topic.
 """
 
 from collections import Counter
@@ -39,13 +39,13 @@ class ConsumerState:
         self.topic_regexes: Counter[str] = Counter()
         self.classic_members = 0
         self.size_bytes = 0
-        """What the members brought along."""
+        """Size of what the members said of themselves."""
         self._currents: dict[str, CurrentStored] = {}
         self._by_instance: dict[str, str] = {}
         self._owners: dict[TopicId, dict[int, str]] = {}
 
     def current(self, member_id: str) -> CurrentStored:
-        """A member that was never given anything is at epoch 0."""
+        """What the member has; a member that was never assigned anything is at epoch 0."""
         return self._currents.get(member_id) or CurrentStored(self.group_id, member_id)
 
     def target(self, member_id: str) -> Assignment:
@@ -55,11 +55,11 @@ class ConsumerState:
         return self._by_instance.get(instance_id)
 
     def owner(self, topic_id: TopicId, index: int) -> str | None:
-        """Who reads the partition, or has not said yet that it stopped."""
+        """The member that has the partition, or has not yet confirmed that it gave it up."""
         return self._owners.get(topic_id, {}).get(index)
 
     def durable(self) -> tuple[Any, ...]:
-        """What a replay of the log must bring back."""
+        """The state that a replay of the log must bring back, for comparison."""
         return self.epoch, self.metadata_hash, self.target_epoch, self.members, self.targets, self._currents
 
     def apply(self, event: ConsumerEvent) -> None:

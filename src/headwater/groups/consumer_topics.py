@@ -1,7 +1,7 @@
-"""Which topics a group of the new protocol reads: those its members name, and those its patterns match.
+"""Which topics a consumer group reads: those its members name, and those its patterns match.
 
-Patterns are matched against each topic once, when either of them is new. Nothing here is durable: what was matched is
-found again, and the hash that the group stores tells whether topics changed meanwhile.
+A pattern is matched against each topic once, when either of them is new. Nothing here is durable: matches are
+computed again, and the hash that the group stores tells whether topics changed meanwhile.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ class ConsumerTopics:
         return frozenset(names)
 
     def hash(self) -> int:
-        """Of the topics that the group reads, as they are now; 0 if none of them exists."""
+        """Hash of the topics that the group reads, as they are now; 0 if none of them exists."""
         digest = hashlib.blake2b(digest_size=_HASH_BYTES)
         is_empty = True
         for name in sorted(self.of_group()):
@@ -75,7 +75,8 @@ class ConsumerTopics:
 
 
 def _compiled(regex: str) -> TopicPattern | None:
-    """Patterns are checked when members join; one that is stored and yet none is not ours, and matches nothing."""
+    """The compiled pattern. Patterns are checked when members join: an invalid one in the log was written by another
+    program, and matches nothing."""
     try:
         return TopicPattern(regex)
     except RequestError:

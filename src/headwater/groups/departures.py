@@ -1,4 +1,4 @@
-"""Why members left a group: the first question when a group will not settle."""
+"""Why members left a group: the first question when a group keeps rebalancing."""
 
 import enum
 from collections import deque
@@ -15,7 +15,7 @@ class DepartureReason(enum.Enum):
     SESSION_EXPIRED = "session expired"
     REBALANCE_TIMEOUT = "did not rejoin in time"
     REVOCATION_TIMEOUT = "did not give up its partitions in time"
-    """Of the new protocol: its application did not poll within max.poll.interval.ms."""
+    """Consumer groups only: the application did not poll within max.poll.interval.ms."""
     SYNC_TIMEOUT = "did not sync in time"
     NOT_BACK = "did not come back after its coordinator began"
     FENCED = "replaced by a new member with the same instance id"
@@ -31,11 +31,11 @@ class Departure:
     client_host: str
     reason: DepartureReason
     explanation: str = ""
-    """In the client's own words, when it gave any."""
+    """The client's own words, if it sent any."""
 
 
 class Departures:
-    """The last MAX_DEPARTURES of them, oldest first. In memory only: a restart forgets."""
+    """The last MAX_DEPARTURES departures, oldest first. In memory only: a restart forgets them."""
 
     def __init__(self) -> None:
         self._departures: deque[Departure] = deque(maxlen=MAX_DEPARTURES)
@@ -50,5 +50,5 @@ class Departures:
         self._departures.append(departure)
 
     def take_over(self, earlier: "Departures") -> None:
-        """A group that changed its kind remembers who left it before."""
+        """Prepend the departures of the group that this one replaces."""
         self._departures.extendleft(reversed(earlier._departures))

@@ -1,6 +1,6 @@
 """What a decision asks for: events to log, and replies to give once they are logged.
 
-`ReplyTo` is the caller's own token for a request that waits; the core only hands it back. Every token given to the
+`ReplyTo` is the caller's own token for a request that waits; the core only hands it back. Every token passed to the
 core comes back exactly once, unless the whole shard is dropped.
 """
 
@@ -11,8 +11,8 @@ from typing import TypeAlias
 from headwater.groups.assignment import Assignment
 from headwater.groups.departures import Departure
 from headwater.groups.events import Event
-from headwater.groups.share_assignor import TopicPartition
 from headwater.model.errors import ErrorCode
+from headwater.model.ids import PartitionName
 
 ReplyTo: TypeAlias = object
 
@@ -34,7 +34,7 @@ class JoinAnswer:
     leader: str = ""
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
-    """All members of the generation, for its leader; nothing for the others."""
+    """All members of the generation in the leader's answer; empty in the others'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +64,19 @@ class ShareHeartbeatAnswer:
     member_id: str
     epoch: int
     heartbeat_interval_ms: int
-    assignment: frozenset[TopicPartition] | None = None
-    """None: the one that the member has."""
+    assignment: frozenset[PartitionName] | None = None
+    """None: unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerAnswer:
-    """To a heartbeat of the new protocol."""
+    """The answer to ConsumerGroupHeartbeat."""
 
     member_id: str
     epoch: int
     heartbeat_interval_ms: int
     assigned: Assignment | None = None
-    """None: as told before."""
+    """None: as in the last answer that had one."""
 
 
 Answer: TypeAlias = (
@@ -101,7 +101,7 @@ class Effects:
     events: list[Event] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
-    """Members that went, for whoever keeps an eye on groups."""
+    """Members that left, for logs and metrics."""
 
     def reply(self, to: ReplyTo, answer: Answer) -> None:
         self.replies.append(Reply(to, answer))

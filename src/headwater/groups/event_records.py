@@ -13,18 +13,17 @@
            pending  int16 0, int16 producer epoch, then as an offset
            none     the key is deleted
 
-Keys of groups of the new protocol are in `consumer_records`, those of share groups in `share_records`. Keys from 1000
-on are our own: Kafka writes the offsets of a transaction as ordinary ones of its producer, and a marker behind them;
-here their end is an event like any other.
+Keys of consumer groups are in `consumer_records`, those of share groups in `share_records`. Keys from 1000 on are our
+own: Kafka writes the offsets of a transaction as ordinary ones of its producer, and a marker behind them; here their
+end is an event like any other.
 
-Older versions are read too. A key that is not known is not for us; a new value version of a known key cannot be read.
+Older versions are read too. An unknown key is skipped; an unknown value version of a known key cannot be read.
 To change a format: add a version, keep reading the old ones.
 """
 
 import struct
 
 from headwater.groups import consumer_records, share_records
-from headwater.groups.byte_reader import ByteReader, Malformed
 from headwater.groups.events import (
     CommittedOffset,
     Event,
@@ -40,6 +39,7 @@ from headwater.groups.events import (
     ShareMemberStored,
     StoredMember,
 )
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 
 _OFFSET_KEYS = (0, 1)
 _GROUP_KEY = 2
@@ -82,7 +82,7 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> Event | None:
-    """The event of a record; None if it is of a kind that is not for us. Raises Malformed."""
+    """The event of a record; None if it is of a kind that is not for us. Raises MalformedBytes."""
     reader = ByteReader(key)
     version = reader.int16()
     if version in _OFFSET_KEYS:
@@ -127,7 +127,7 @@ def _offset_value(committed: CommittedOffset) -> bytes:
 def _read_offset(reader: ByteReader) -> CommittedOffset:
     version = reader.int16()
     if not 0 <= version <= _OFFSET_VALUE:
-        raise Malformed(f"version {version} of an offset is not known")
+        raise MalformedBytes(f"version {version} of an offset is not known")
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
     metadata = reader.string()
@@ -149,7 +149,7 @@ def _read_pending(key: ByteReader, value: bytes | None) -> PendingOffsetStored |
     reader = ByteReader(value)
     version = reader.int16()
     if version != _PENDING_VALUE:
-        raise Malformed(f"version {version} of an offset inside a transaction is not known")
+        raise MalformedBytes(f"version {version} of an offset inside a transaction is not known")
     return PendingOffsetStored(producer_id, reader.int16(), group_id, topic, partition, _read_offset(reader))
 
 
@@ -182,7 +182,7 @@ def _group_value(group: GroupStored) -> bytes:
 def _read_group(group_id: str, reader: ByteReader) -> GroupStored:
     version = reader.int16()
     if not 0 <= version <= _GROUP_VALUE:
-        raise Malformed(f"version {version} of a group is not known")
+        raise MalformedBytes(f"version {version} of a group is not known")
     protocol_type, generation = reader.string(), reader.int32()
     protocol, leader = reader.nullable_string(), reader.nullable_string()
     state_timestamp_ms = reader.int64() if version >= 2 else -1

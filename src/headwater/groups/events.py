@@ -33,7 +33,7 @@ class GroupStored:
     protocol: str | None
     leader: str | None
     state_timestamp_ms: int
-    """When the group entered the state that is stored. Of an empty group: when it became empty."""
+    """When the group entered the stored state; for an empty group, when it became empty."""
     members: tuple[StoredMember, ...]
 
 
@@ -49,7 +49,7 @@ class CommittedOffset:
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Set only by old clients, which ask for a retention of their own (OffsetCommit 2 to 4)."""
+    """Set only by old clients, which may choose the retention themselves (OffsetCommit 2 to 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class PendingOffsetStored:
 
 @dataclass(frozen=True, slots=True)
 class PendingOffsetDeleted:
-    """The transaction has ended, or what it committed here can no longer count."""
+    """The transaction has ended, or a later commit has replaced its offset."""
 
     producer_id: int
     group_id: str

@@ -1,7 +1,7 @@
-"""The groups of one shard as they are remembered, and how they are seen: the shard decides, this keeps.
+"""The groups of one shard and their views: the shard decides, this table keeps the state.
 
-A group is of one kind at a time. An event of another kind puts a group of that kind into its place, so that a log in
-which a group changed its kind ends with the last.
+A group is of one kind at a time. An event of another kind replaces it by a group of that kind, so that a log in which
+a group changed its kind ends with the last.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,9 @@ from headwater.groups.events import (
     ShareMemberStored,
 )
 from headwater.groups.offset_table import OffsetTable
-from headwater.groups.pending_offsets import Place
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import GroupSettings
-from headwater.groups.share_groups import ShareGroups
+from headwater.groups.share_groups import ShareGroupTable
 from headwater.groups.topics import TopicTable
 from headwater.groups.views import (
     CLASSIC,
@@ -42,12 +41,13 @@ from headwater.groups.views import (
     describe_consumer,
 )
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionName
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup
 DurableState: TypeAlias = tuple[
     dict[str, Any],
-    dict[str, dict[Place, CommittedOffset]],
-    dict[tuple[str, Place], tuple[PendingOffsetStored, ...]],
+    dict[str, dict[PartitionName, CommittedOffset]],
+    dict[tuple[str, PartitionName], tuple[PendingOffsetStored, ...]],
 ]
 
 
@@ -57,8 +57,9 @@ class GroupTable:
         self._topics = topics
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable(settings)
-        """Apart from the groups, for they outlive a group's kind, and a consumer that assigns itself has no group."""
-        self.share = ShareGroups()
+        """Kept apart from the groups: offsets outlive a group's kind, and a consumer that assigns itself has no
+        group."""
+        self.share = ShareGroupTable()
 
     def apply(self, event: Event) -> None:
         match event:
@@ -97,7 +98,7 @@ class GroupTable:
         return group
 
     def durable_state(self) -> DurableState:
-        """What a replay of the log would bring back: of each group, of its offsets, and of those that are pending."""
+        """What a replay of the log would bring back: groups, committed offsets, pending offsets."""
         stored: dict[str, Any] = {}
         for group_id, group in self.groups.items():
             if isinstance(group, ConsumerGroup):
@@ -105,13 +106,13 @@ class GroupTable:
             elif group.stored is not None:
                 stored[group_id] = group.stored
         committed = {
-            group_id: {(topic, partition): each for topic, partition, each in self.offsets.settled(group_id)}
+            group_id: {(topic, partition): each for topic, partition, each in self.offsets.committed(group_id)}
             for group_id in self.offsets
         }
         pending = {
-            (group_id, place): tuple(self.offsets.pending.at(group_id, *place))
+            (group_id, partition): tuple(self.offsets.pending.at(group_id, *partition))
             for group_id in self.offsets.pending.group_ids()
-            for place in self.offsets.pending.places(group_id)
+            for partition in self.offsets.pending.partitions(group_id)
         }
         return stored, committed, pending
 
@@ -130,7 +131,7 @@ class GroupTable:
             yield ListedGroup(share.group_id, SHARE, share.state, SHARE)
 
     def described(self, group_id: str) -> DescribedGroup:
-        """A group that is not known, or not a classic one, is described as dead."""
+        """A classic group; one that is unknown, or of another kind, is described as dead."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
             return describe(group)
@@ -138,7 +139,7 @@ class GroupTable:
         return DescribedGroup(group_id, GroupState.EMPTY if is_simple else GroupState.DEAD)
 
     def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
-        """Raises RequestError for what is no group of the new protocol."""
+        """A consumer group. Raises RequestError if it is none."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return describe_consumer(group, self._topics)
@@ -147,7 +148,7 @@ class GroupTable:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
 
     def departures(self) -> Iterator[Departure]:
-        """Who left the groups, and why; group by group, the oldest first."""
+        """The departures of all groups, group by group, the oldest first."""
         for group in self.groups.values():
             yield from group.departures
         for share_group in self.share:

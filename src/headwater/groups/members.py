@@ -1,4 +1,4 @@
-"""The members of a classic group: who they are, what they can do, who leads them, and which of them wait.
+"""The members of a classic group: their protocols, their leader, and which of them wait for an answer.
 
 The roster keeps counts beside its members, so that "have all of them joined" and "which protocols do all of them
 support" cost the same for ten members and for ten thousand.
@@ -13,7 +13,7 @@ from headwater.groups.effects import ReplyTo
 
 @dataclass(frozen=True, slots=True)
 class MemberProtocol:
-    """One way of assignment that a member supports, with what it has to tell the leader under it."""
+    """An assignment protocol that a member supports, with the member's metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -23,7 +23,7 @@ class MemberProtocol:
 class Member:
     member_id: str
     instance_id: str | None
-    """Set for a static member (KIP-345): its place outlives its member id."""
+    """Set for a static member (KIP-345), which keeps its assignment when it gets a new member id."""
     client_id: str
     client_host: str
     session_timeout_ms: int
@@ -31,7 +31,7 @@ class Member:
     protocols: tuple[MemberProtocol, ...]
     assignment: bytes = b""
     is_new: bool = True
-    """Has not been in any generation yet."""
+    """The member has not been in any generation yet."""
     joining: ReplyTo | None = None
     """The JoinGroup that waits for the rebalance. Change it through the roster, which counts."""
     syncing: ReplyTo | None = None
@@ -51,7 +51,7 @@ class Roster:
         self._supporters: Counter[str] = Counter()
         self._joining = 0
         self.metadata_bytes = 0
-        """What all members have to tell, under all their protocols."""
+        """Size of the metadata of all members, for all their protocols."""
         self.leader: str | None = None
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class Roster:
             self.leader = next(iter(self._members), None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member's place, and its leadership, to a new member id."""
+        """Replace the member id of a static member; it stays leader if it was."""
         assert member.instance_id is not None, "only a static member changes its id"
         del self._members[member.member_id]
         if self.leader == member.member_id:
@@ -107,7 +107,7 @@ class Roster:
         self._note_protocols(member)
 
     def set_joining(self, member: Member, to: ReplyTo | None) -> ReplyTo | None:
-        """Who waited for this member's join before."""
+        """Set the waiting JoinGroup; return the one that waited before."""
         before, member.joining = member.joining, to
         self._joining += (to is not None) - (before is not None)
         return before
@@ -117,19 +117,19 @@ class Roster:
         return self._joining
 
     def supports_any(self, protocols: tuple[MemberProtocol, ...], besides: Member | None) -> bool:
-        """Is there a protocol among these that every member supports, leaving `besides` out of the count?"""
+        """Whether all members, leaving out `besides`, support one of these protocols."""
         others = len(self._members) - (besides is not None)
         own = {protocol.name for protocol in besides.protocols} if besides is not None else set()
         return any(self._supporters[each.name] - (each.name in own) == others for each in protocols)
 
     def elect_joined_leader(self) -> None:
-        """A leader that did not come back to the rebalance is replaced by one that did."""
+        """Replace a leader that did not rejoin by a member that did."""
         leader = self._members.get(self.leader) if self.leader is not None else None
         if leader is None or leader.joining is None:
             self.leader = next(member.member_id for member in self if member.joining is not None)
 
     def vote(self) -> str | None:
-        """Each member votes for the first of its protocols that all support. The leader's order settles a tie."""
+        """Each member votes for the first of its protocols that all support. The leader's order decides a tie."""
         candidates = {name for name, count in self._supporters.items() if count == len(self._members)}
         votes: Counter[str] = Counter()
         for member in self:

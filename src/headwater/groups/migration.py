@@ -1,6 +1,6 @@
-"""A live group from the classic protocol to the new one, and back (KIP-848).
+"""A live group from classic to consumer group, and back (KIP-848).
 
-Both ways keep who is a member, what each has, and the number that members call generation or epoch, so that those who
+Both ways keep the members, what each has, and the number that members call generation or epoch, so that members that
 do not know of it go on with their next heartbeat.
 """
 
@@ -29,7 +29,7 @@ from headwater.model.moment import Moment
 
 
 def can_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
-    """Only what consumers tell each other can be read, and so be taken over."""
+    """Whether the policy allows it, and the metadata of all members can be read: only consumers' can."""
     return (
         settings.migration_policy.allows_upgrade
         and group.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -39,7 +39,7 @@ def can_upgrade(group: ClassicGroup, settings: GroupSettings) -> bool:
 
 
 def upgraded(group: ClassicGroup, topics: TopicTable) -> Iterator[ConsumerEvent]:
-    """What to log for the new group, after the classic one was deleted."""
+    """What to log for the consumer group, after the classic group was deleted."""
     group_id, epoch = group.group_id, group.generation
     taken: set[tuple[TopicId, int]] = set()
     for member in group.members:
@@ -52,7 +52,7 @@ def upgraded(group: ClassicGroup, topics: TopicTable) -> Iterator[ConsumerEvent]
 
 
 def downgraded(group: ConsumerGroup, topics: TopicTable, now: Moment) -> GroupStored:
-    """What to log for the classic group, after the new one was deleted. All members speak the classic protocol."""
+    """What to log for the classic group, after the consumer group was deleted. All members are classic."""
     stored = group.stored
     protocol = _shared_protocol(group)
     members = []
@@ -82,12 +82,12 @@ def downgraded(group: ConsumerGroup, topics: TopicTable, now: Moment) -> GroupSt
 
 
 def emptied(group: ConsumerGroup, now: Moment) -> GroupStored:
-    """What to log for the classic group that takes the place of an empty one: its generations go on from the epoch."""
+    """What to log for a classic group that replaces an empty consumer group: its generations go on from the epoch."""
     return GroupStored(group.group_id, "", group.stored.epoch, None, None, now.wall_ms, ())
 
 
 def protocols_of(group: ConsumerGroup) -> dict[str, tuple[tuple[str, bytes], ...]]:
-    """All that each member supports: the record of a classic group has only the one that was chosen."""
+    """All protocols of each member: the record of a classic group has the metadata of the chosen one only."""
     return {
         member_id: member.classic.protocols
         for member_id, member in group.stored.members.items()
@@ -115,7 +115,7 @@ def _consumer_member(group_id: str, member: Member) -> ConsumerMemberStored:
 
 
 def _first_claims(assigned: Assignment, taken: set[tuple[TopicId, int]]) -> Assignment:
-    """A leader may have assigned a partition twice; here it has one owner."""
+    """The partitions that no earlier member has: a leader may have assigned one twice, here it has one owner."""
     pairs = {(topic_id, index) for topic_id, indexes in assigned.items() for index in indexes} - taken
     taken |= pairs
     return of_partitions(pairs)
@@ -124,4 +124,4 @@ def _first_claims(assigned: Assignment, taken: set[tuple[TopicId, int]]) -> Assi
 def _shared_protocol(group: ConsumerGroup) -> str:
     offers = list(protocols_of(group).values())
     shared = [name for name, _ in offers[0] if all(name in dict(each) for each in offers[1:])]
-    return next(iter(shared), "")  # Who joins supports what the others do, but these bytes may not be ours.
+    return next(iter(shared), "")  # A join checks that there is one, but another program may have written these bytes.

@@ -1,14 +1,13 @@
-"""The offsets of all groups of one shard: those that count, and those that wait for the end of a transaction.
+"""The offsets of all groups of one shard: committed ones, and those that wait for the end of a transaction.
 
-The same contract as the shard's: decisions are applied already when their effects are returned. Whether a member may
-commit is for its group to say, before.
+The same contract as the shard's: decisions are applied already when their effects are returned. The group has checked
+before that the member may commit.
 
 Events of one decision may be torn apart by a crash; their order makes that harmless. What counts is written first, then
 what that makes too old is deleted, from the oldest on, and at last what was pending itself. A transaction's outcome is
-known to its coordinator, which repeats `settle` until it is answered, and finds what is still to do by what is still
-pending. A plain commit that was torn was not answered: it may give way to a transaction that was under way, as if it
-had come before it.
-"""
+known to its coordinator, which repeats `end_transaction` until it is answered, and finds what is still to do by what is
+still pending. A plain commit that was torn was not answered: it may give way to a transaction that was under way, as if
+it had come before it."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,10 +22,11 @@ from headwater.groups.events import (
     PendingOffsetStored,
 )
 from headwater.groups.offsets import GroupOffsets
-from headwater.groups.pending_offsets import PendingOffsets, Place, deleted
+from headwater.groups.pending_offsets import PendingOffsets, deleted
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionName
 from headwater.model.moment import Moment
 
 MAX_TIMESTAMP_MS = 2**63 - 1
@@ -34,13 +34,13 @@ MAX_TIMESTAMP_MS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """What is known of one partition. `committed` is what counts now; None is nothing."""
+    """The offset of one partition. `committed` is None if there is none."""
 
     topic: str
     partition: int
     committed: CommittedOffset | None
     is_pending: bool = False
-    """A transaction that is under way may change it."""
+    """An open transaction may change it."""
 
 
 class OffsetTable:
@@ -61,21 +61,21 @@ class OffsetTable:
     def __len__(self) -> int:
         return len(self._groups) + sum(group_id not in self._groups for group_id in self.pending.group_ids())
 
-    def settled(self, group_id: str) -> GroupOffsets:
-        """What counts, for reading. An unknown group has committed nothing."""
+    def committed(self, group_id: str) -> GroupOffsets:
+        """The offsets that count, for reading. An unknown group has none."""
         return self._groups.get(group_id) or GroupOffsets(group_id)
 
     def topics(self) -> set[str]:
-        """In which any group has an offset, be it pending."""
+        """The topics in which any group has an offset, committed or pending."""
         committed = {topic for offsets in self._groups.values() for topic in offsets.topics()}
         return committed | {pending.topic for pending in self.pending}
 
-    def found(self, group_id: str, wanted: Iterable[Place] | None) -> list[FoundOffset]:
-        """What is known of the wanted partitions; or of all, also those in which everything is pending."""
-        offsets = self.settled(group_id)
-        if wanted is None:
+    def find(self, group_id: str, partitions: Iterable[PartitionName] | None) -> list[FoundOffset]:
+        """What is known of the partitions; None: of all, also of those in which everything is pending."""
+        offsets = self.committed(group_id)
+        if partitions is None:
             committed = [(topic, partition) for topic, partition, _ in offsets]
-            wanted = dict.fromkeys([*committed, *self.pending.places(group_id)])
+            partitions = dict.fromkeys([*committed, *self.pending.partitions(group_id)])
         return [
             FoundOffset(
                 topic,
@@ -83,7 +83,7 @@ class OffsetTable:
                 offsets.get(topic, partition),
                 self.pending.is_pending(group_id, topic, partition),
             )
-            for topic, partition in wanted
+            for topic, partition in partitions
         ]
 
     def apply(self, event: OffsetEvent) -> None:
@@ -102,7 +102,7 @@ class OffsetTable:
     # Commits
 
     def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> Effects:
-        """Commit what can be committed, and tell of each offset whether it was."""
+        """Commit the valid offsets; the answer has an error code for each."""
         effects, answers = Effects(), []
         expire_timestamp_ms = None
         if request.retention_ms is not None:
@@ -127,8 +127,9 @@ class OffsetTable:
         to: ReplyTo,
         now: Moment,
     ) -> Effects:
-        """Commit for the case that the producer's transaction commits. The transaction's coordinator has said that the
-        producer has one in this epoch; offsets of an earlier epoch belong to none any more."""
+        """Store offsets that count if the producer's transaction commits. The transaction's coordinator has confirmed
+        that the producer has one in this epoch; pending offsets of an earlier epoch belong to none any more, and are
+        dropped."""
         if producer_epoch < self.pending.epoch(producer_id):
             raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "A newer instance of the producer has taken over.")
         if len(self.pending) + len(request.offsets) > self._settings.max_pending_offsets:
@@ -149,9 +150,9 @@ class OffsetTable:
         effects.reply(to, answers)
         return effects
 
-    def settle(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> Effects:
-        """The producer's transaction has ended: what it committed counts from now on, or vanishes. The epoch is that of
-        the transaction or a later one. Doing it again does nothing."""
+    def end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> Effects:
+        """The producer's transaction has ended: its pending offsets count from now on, or vanish. The epoch is that of
+        the transaction or a later one. A second call does nothing."""
         if producer_epoch < self.pending.epoch(producer_id):
             raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "The producer has a newer transaction.")
         effects = Effects()
@@ -166,16 +167,16 @@ class OffsetTable:
     # The end of offsets
 
     def delete(
-        self, group_id: str, places: Iterable[Place], subscribed: Collection[str] | None, to: ReplyTo
+        self, group_id: str, partitions: Iterable[PartitionName], subscribed: Collection[str] | None, to: ReplyTo
     ) -> Effects:
-        """Forget offsets, but none of topics that the group reads; None: it may read any."""
+        """Delete offsets, but none of `subscribed` topics; None: the group may read any topic."""
         effects, answers = Effects(), []
-        for topic, partition in places:
+        for topic, partition in partitions:
             error = ErrorCode.NONE
             if subscribed is None or topic in subscribed:
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
-                if self.settled(group_id).get(topic, partition) is not None:
+                if self.committed(group_id).get(topic, partition) is not None:
                     self._log(OffsetDeleted(group_id, topic, partition), effects)
                 self._drop(self.pending.at(group_id, topic, partition), effects)
             answers.append(OffsetAnswer(error, topic, partition))
@@ -183,7 +184,7 @@ class OffsetTable:
         return effects
 
     def forget_topic(self, topic: str) -> Effects:
-        """The topic was deleted, and with it every position in it."""
+        """The topic was deleted: delete every offset in it."""
         effects = Effects()
         for offsets in list(self._groups.values()):
             self._log_all(offsets.deleted(topic), effects)
@@ -192,15 +193,15 @@ class OffsetTable:
 
     def forget_group(self, group_id: str) -> Effects:
         effects = Effects()
-        self._log_all(self.settled(group_id).deleted(), effects)
+        self._log_all(self.committed(group_id).deleted(), effects)
         self._drop(list(self.pending.of_group(group_id)), effects)
         return effects
 
     def expire(self, group_id: str, now: Moment, unused_since_ms: int, still_read: frozenset[str]) -> Effects:
-        """Forget offsets that outlived their retention. Where a transaction may still commit, nothing has."""
+        """Delete offsets that outlived their retention, except where a transaction has one pending."""
         effects = Effects()
         retention_ms = self._settings.offsets_retention_ms
-        for event in self.settled(group_id).expired(now.wall_ms, retention_ms, unused_since_ms, still_read):
+        for event in self.committed(group_id).expired(now.wall_ms, retention_ms, unused_since_ms, still_read):
             if not self.pending.is_pending(group_id, event.topic, event.partition):
                 self._log(event, effects)
         return effects

@@ -1,4 +1,4 @@
-"""How far a group has read: its committed offsets, whatever kind of group it is.
+"""The committed offsets of a group of any kind.
 
 `apply` alone changes them. A commit replaces what was there, also with a smaller offset: going back is a client's
 right (seek, reset), and the order of the log is the order of the commits.
@@ -46,7 +46,7 @@ class GroupOffsets:
     def expired(
         self, now_ms: int, retention_ms: int, unused_since_ms: int, still_read: frozenset[str]
     ) -> list[OffsetDeleted]:
-        """Offsets that nobody will ask for again (KIP-211).
+        """The deletion of offsets that outlived their retention (KIP-211).
 
         Retention counts from the commit, or from when the group stopped reading if that was later. What the group
         still reads does not expire. A time that the client set itself when it committed goes before both."""
@@ -57,7 +57,7 @@ class GroupOffsets:
         ]
 
     def deleted(self, topic: str | None = None) -> list[OffsetDeleted]:
-        """What to log to forget everything, or everything about one topic."""
+        """What to log to delete all offsets, or all of one topic."""
         topics = self.topics() if topic is None else [topic]
         return [OffsetDeleted(self.group_id, each, partition) for each in topics for partition in self.partitions(each)]
 

@@ -8,26 +8,23 @@ is older than the one which counts has lost, however its transaction ends, and i
     a plain commit           deletes all that are pending in its partition
     a transaction's commit   deletes those of other transactions that are older than its own
 
-So what is pending is newer than what counts. Among themselves the pending offsets of a partition have the order in
-which they were applied, which compaction keeps.
+So pending offsets are newer than the committed one. Among themselves the pending offsets of a partition have the order
+in which they were applied, which compaction keeps.
 """
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from headwater.groups.events import PendingEvent, PendingOffsetDeleted, PendingOffsetStored
+from headwater.model.ids import PartitionName
 
 NO_EPOCH = -1
-
-Place: TypeAlias = tuple[str, int]
-"""Topic and partition."""
 
 
 class PendingOffsets:
     def __init__(self) -> None:
-        self._groups: dict[str, dict[Place, dict[int, PendingOffsetStored]]] = {}
-        """By group, partition and producer; of one partition, the oldest first."""
-        self._producers: dict[int, dict[tuple[str, Place], PendingOffsetStored]] = {}
+        self._groups: dict[str, dict[PartitionName, dict[int, PendingOffsetStored]]] = {}
+        """By group, partition and producer; those of one partition from the oldest on."""
+        self._producers: dict[int, dict[tuple[str, PartitionName], PendingOffsetStored]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -43,8 +40,8 @@ class PendingOffsets:
     def group_ids(self) -> list[str]:
         return list(self._groups)
 
-    def places(self, group_id: str) -> list[Place]:
-        """Where the group has something pending."""
+    def partitions(self, group_id: str) -> list[PartitionName]:
+        """The partitions in which the group has pending offsets."""
         return list(self._groups.get(group_id, ()))
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
@@ -58,44 +55,44 @@ class PendingOffsets:
         return list(self._producers.get(producer_id, {}).values())
 
     def epoch(self, producer_id: int) -> int:
-        """The newest in which the producer has something pending."""
+        """The newest epoch in which the producer has pending offsets."""
         found = self._producers.get(producer_id, {})
         return max((each.producer_epoch for each in found.values()), default=NO_EPOCH)
 
     def at(self, group_id: str, topic: str, partition: int) -> list[PendingOffsetStored]:
-        """The oldest first."""
+        """The pending offsets of one partition, the oldest first."""
         return list(self._groups.get(group_id, {}).get((topic, partition), {}).values())
 
     def older_than(self, pending: PendingOffsetStored) -> list[PendingOffsetStored]:
-        """Those of other transactions in the same partition that were committed before."""
+        """The pending offsets of the same partition that were committed before this one."""
         found = self.at(pending.group_id, pending.topic, pending.partition)
         return found[: found.index(pending)]
 
     def apply(self, event: PendingEvent) -> None:
         self._remove(event)
         if isinstance(event, PendingOffsetStored):
-            place = (event.topic, event.partition)
-            self._groups.setdefault(event.group_id, {}).setdefault(place, {})[event.producer_id] = event
-            self._producers.setdefault(event.producer_id, {})[event.group_id, place] = event
+            partition = (event.topic, event.partition)
+            self._groups.setdefault(event.group_id, {}).setdefault(partition, {})[event.producer_id] = event
+            self._producers.setdefault(event.producer_id, {})[event.group_id, partition] = event
             self._count += 1
 
     def _remove(self, event: PendingEvent) -> None:
-        """Also what is replaced goes first: it takes its place behind the others again."""
-        producer_id, group_id, place = event.producer_id, event.group_id, (event.topic, event.partition)
+        """Remove an offset. A replaced one is removed first, too, so that the new one is the last of its partition."""
+        producer_id, group_id, partition = event.producer_id, event.group_id, (event.topic, event.partition)
         of_producer = self._producers.get(producer_id, {})
-        if of_producer.pop((group_id, place), None) is None:
+        if of_producer.pop((group_id, partition), None) is None:
             return
         self._count -= 1
         if not of_producer:
             del self._producers[producer_id]
-        places = self._groups[group_id]
-        del places[place][producer_id]
-        if not places[place]:
-            del places[place]
-        if not places:
+        partitions = self._groups[group_id]
+        del partitions[partition][producer_id]
+        if not partitions[partition]:
+            del partitions[partition]
+        if not partitions:
             del self._groups[group_id]
 
 
 def deleted(pending: PendingOffsetStored) -> PendingOffsetDeleted:
-    """What to log to forget it."""
+    """What to log to delete a pending offset."""
     return PendingOffsetDeleted(pending.producer_id, pending.group_id, pending.topic, pending.partition)

@@ -1,8 +1,8 @@
-"""From one generation of a classic group to the next: who joins, when to wait no longer, who assigns, who is told.
+"""From one generation of a classic group to the next: joins, deadlines, the leader's assignment, and the answers.
 
     EMPTY ──join──▶ PREPARING ──all joined, or time is up──▶ COMPLETING ──leader's assignment──▶ STABLE
       ▲                ▲  │                                      │                                 │
-      └──nobody left───┼──┘                                      │                                 │
+      └──no members────┼──┘                                      │                                 │
                        └────────a member joins, leaves, expires, or changes its protocols──────────┘
 
 - The generation only grows, and one that has lost a member is over.
@@ -23,7 +23,7 @@ from headwater.model.errors import ErrorCode
 from headwater.model.moment import Moment
 
 MIN_POSTPONEMENT_MS = 1_000
-"""How soon a rebalance to which nobody came is looked at again, at the earliest."""
+"""The shortest wait before a rebalance that no member joined is tried again."""
 _MAX_GENERATION = 2**31 - 1
 
 
@@ -32,22 +32,22 @@ class GroupState(enum.Enum):
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
     ASSIGNING = "Assigning"
-    """Of the new protocol: the target is not made yet."""
+    """Consumer groups only: the target is not computed yet."""
     RECONCILING = "Reconciling"
-    """Of the new protocol: members are on their way to the target."""
+    """Consumer groups only: members are on their way to the target."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class Timer(enum.Enum):
     SESSION = enum.auto()
-    """A member that is not heard of is removed."""
+    """A member that sends nothing until then is removed."""
     PENDING = enum.auto()
-    """An id was given out, and nobody came back with it."""
+    """A member id that no client has joined with is forgotten."""
     JOIN = enum.auto()
     """The rebalance goes on with the members that have joined."""
     SYNC = enum.auto()
-    """Members that joined, but did not ask for their assignment, are removed."""
+    """Members that joined, but did not send SyncGroup, are removed."""
 
 
 class Rebalance:
@@ -58,7 +58,7 @@ class Rebalance:
         self.protocol: str | None = None
         self.members = Roster()
         self.pending: set[str] = set()
-        """Ids given out and not used yet (KIP-394)."""
+        """Member ids that no client has joined with yet (KIP-394)."""
         self.departures = Departures()
         self.unheard = Unheard()
         self.deadlines: Deadlines[tuple[Timer, str]] = Deadlines()
@@ -70,7 +70,7 @@ class Rebalance:
         self._generation_size = 0
         self._unsynced: set[str] = set()
         self._initial_delay_left_ms: int | None = None
-        """Set while an empty group waits for its first members: by how much that may still be extended."""
+        """Set while an empty group waits for its first members: how much longer it may wait in all."""
         self._joined_in_delay = False
 
     def resume(self, generation: int, protocol_type: str, protocol: str | None) -> None:
@@ -84,7 +84,8 @@ class Rebalance:
     # One member
 
     def recall(self, member: Member, now: Moment) -> None:
-        """It was read from the log, and has a whole session to be heard of, unless somebody waits for it."""
+        """A member was read from the log: it has a whole session to send a request, less if a rebalance waits for
+        it."""
         self.heard_of(member, now)
         self.unheard.recall(member, now.monotonic_ms)
 
@@ -94,7 +95,7 @@ class Rebalance:
             self.deadlines.set((Timer.SESSION, member.member_id), now.monotonic_ms + member.session_timeout_ms)
 
     def came(self, newcomer: Member, now: Moment) -> None:
-        """It has never been a member, by its id."""
+        """A new member joined; its former self, if it is known from the log, is waited for no longer than needed."""
         former = self.unheard.came(newcomer)
         if former is not None:
             self.deadlines.set((Timer.SESSION, former[0]), max(former[1], now.monotonic_ms))
@@ -123,13 +124,13 @@ class Rebalance:
             self.deadlines.clear((Timer.SYNC, ""))
 
     def remove(self, member: Member, reason: DepartureReason, explanation: str, now: Moment, out: Effects) -> None:
-        """Take a member out. Whoever calls this calls `settle` when done."""
+        """Take a member out. The caller then calls `continue_without_removed`, once for all that it removed."""
         self._depart(member, reason, explanation, ErrorCode.UNKNOWN_MEMBER_ID, now, out)
         self.synced(member)
         self.members.remove(member)
 
     def rename(self, member: Member, member_id: str, now: Moment, out: Effects) -> None:
-        """Give a static member's place to a new member id; the old id is fenced."""
+        """Replace the member id of a static member; the old id is fenced."""
         old_id = member.member_id
         self._depart(member, DepartureReason.FENCED, "", ErrorCode.FENCED_INSTANCE_ID, now, out)
         self.members.rename(member, member_id)
@@ -144,7 +145,7 @@ class Rebalance:
     # All members
 
     def prepare(self, now: Moment, out: Effects) -> None:
-        """Ask everyone to join again, unless that is under way; go on at once if nobody is missing."""
+        """Begin a rebalance, unless one is under way; complete it at once if all members have joined."""
         if self.state is GroupState.PREPARING:
             self._try_complete_join(now, out)
             return
@@ -163,15 +164,16 @@ class Rebalance:
         self.deadlines.set((Timer.JOIN, ""), now.monotonic_ms + timeout_ms)
         self._try_complete_join(now, out)
 
-    def settle(self, now: Moment, out: Effects) -> None:
-        """After members were removed: a generation that lost one is over, and a rebalance may have its last one."""
+    def continue_without_removed(self, now: Moment, out: Effects) -> None:
+        """After members were removed: end a generation that lost one; complete a rebalance that waited for them
+        alone."""
         if self.state is GroupState.PREPARING:
             self._try_complete_join(now, out)
         elif self.state is not GroupState.EMPTY and len(self.members) != self._generation_size:
             self.prepare(now, out)
 
     def assign(self, assignments: dict[str, bytes], now: Moment, out: Effects) -> bool:
-        """The leader's word. If it is taken, the caller stores the group, then `tell_assignments`."""
+        """Take the leader's assignment. If True, the caller stores the group, then calls `tell_assignments`."""
         assignment_bytes = sum(len(assignments.get(member.member_id, b"")) for member in self.members)
         if assignment_bytes + self.members.metadata_bytes > self._settings.max_group_bytes:
             self._end_sync_phase(ErrorCode.UNKNOWN_SERVER_ERROR, now, out)
@@ -191,7 +193,7 @@ class Rebalance:
                 self.heard_of(member, now)
 
     def answer_all(self, error: ErrorCode, out: Effects) -> None:
-        """The group ends here: nobody may be left waiting."""
+        """The group ends: answer every request that waits."""
         for member in self.members:
             self._answer_waiting(member, error, out)
         self.state = GroupState.DEAD
@@ -213,7 +215,7 @@ class Rebalance:
     def sync_time_is_up(self, now: Moment, out: Effects) -> None:
         for member_id in sorted(self._unsynced):
             member = self.members.get(member_id)
-            assert member is not None, "who has not synced is a member"
+            assert member is not None, "only members are waited for"
             self.remove(member, DepartureReason.SYNC_TIMEOUT, "", now, out)
 
     # Answers
@@ -241,12 +243,12 @@ class Rebalance:
     # Inside
 
     def _try_complete_join(self, now: Moment, out: Effects) -> None:
-        everyone_joined = self.members.joining == len(self.members) and not self.pending
-        if everyone_joined and self._initial_delay_left_ms is None:
+        have_all_joined = self.members.joining == len(self.members) and not self.pending
+        if have_all_joined and self._initial_delay_left_ms is None:
             self._complete_join(now, out)
 
     def _complete_join(self, now: Moment, out: Effects) -> None:
-        """Begin a generation with those who joined. Static members keep their place until their session ends."""
+        """Begin a generation with the members that joined. Static members stay until their session ends."""
         for member in [each for each in self.members if each.joining is None and each.instance_id is None]:
             self.remove(member, DepartureReason.REBALANCE_TIMEOUT, "", now, out)
         self._initial_delay_left_ms = None
@@ -290,7 +292,7 @@ class Rebalance:
     def _depart(
         self, member: Member, reason: DepartureReason, explanation: str, error: ErrorCode, now: Moment, out: Effects
     ) -> None:
-        """The end of a member id: remembered, answered, and no longer timed."""
+        """End a member id: note its departure, answer its requests, clear its deadline."""
         self._answer_waiting(member, error, out)
         self.deadlines.clear((Timer.SESSION, member.member_id))
         self.unheard.heard_of(member.member_id)

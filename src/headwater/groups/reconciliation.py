@@ -3,12 +3,12 @@
     STABLE ── the target moved ──▶ something to give up? ── yes ──▶ UNREVOKED ── the member says it did ──┐
        ▲                                   │ no                                                           │
        │                                   ▼                                                              │
-       └──── nobody else holds any ── takes what is free ◀────────────────────────────────────────────────┘
+       └──── all of them are free ─── takes what is free ◀────────────────────────────────────────────────┘
                                            │ others still hold some
                                            ▼
                                       UNRELEASED ── asks again with each heartbeat
 
-- A partition is given only when nobody else is assigned it or has still to give it up: no two own one at once.
+- A partition is assigned only when no other member has it or has still to give it up: no two own one at once.
 - The epoch of the target is reached only after everything was given up that the target does not contain.
 """
 
@@ -27,7 +27,7 @@ def reconcile(
     owned: Assignment | None,
     is_free: Callable[[TopicId, int], bool],
 ) -> CurrentStored:
-    """Where the member stands after it was heard. `owned` is what it says it has, if it said so."""
+    """The member's state after a request. `owned` is what it says it has; None if it did not say."""
     if current.state is MemberState.STABLE and current.epoch == target_epoch:
         return current
     if current.state is MemberState.UNREVOKED_PARTITIONS and _holds(owned, current.revoking):
@@ -54,5 +54,5 @@ def reconcile(
 
 
 def _holds(owned: Assignment | None, partitions: Assignment) -> bool:
-    """A member that does not say what it owns is taken to own what it did before."""
+    """Whether the member still has some of the partitions; one that does not say has kept them."""
     return owned is None or overlap(owned, partitions)

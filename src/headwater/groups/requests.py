@@ -1,4 +1,4 @@
-"""What members ask of a classic group, freed of wire versions: what a version leaves out is filled in."""
+"""Requests of members of a classic group, without wire versions: fields that a version lacks are filled in."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class JoinRequest:
     protocol_type: str
     protocols: tuple[MemberProtocol, ...]
     needs_known_id: bool = True
-    """The client can be told to come back with an id that it was given (KIP-394, JoinGroup 4)."""
+    """The client understands MEMBER_ID_REQUIRED and comes back with the id in it (KIP-394, JoinGroup 4)."""
     can_skip_assignment: bool = True
     """A static leader that comes back understands that nothing has to be assigned (KIP-814, JoinGroup 9)."""
 
@@ -32,7 +32,7 @@ class JoinRequest:
 
     @property
     def asks_for_id(self) -> bool:
-        """It has no id yet, and can be told to come back with one."""
+        """It has no member id yet, and understands MEMBER_ID_REQUIRED."""
         return self.member_id == "" and self.instance_id is None and self.needs_known_id
 
     def check(self, settings: GroupSettings) -> None:
@@ -65,7 +65,7 @@ class SyncRequest:
     protocol_type: str | None
     protocol: str | None
     assignments: dict[str, bytes]
-    """By member id; filled in by the leader."""
+    """By member id; only the leader sends any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ class CommitRequest:
     generation: int
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int | None = None
-    """Asked for by old clients only; None is the broker's own retention."""
+    """Set by old clients only; None: the broker's retention."""
     knows_member_epochs: bool = True
-    """Said in a version in which members of the new protocol can commit (OffsetCommit 9)."""
+    """The request's version has member epochs, so that members of a consumer group can commit (OffsetCommit 9)."""
 
     @property
-    def names_nobody(self) -> bool:
-        """It does not say who commits."""
+    def is_anonymous(self) -> bool:
+        """It names neither member, instance nor generation."""
         return self.generation < 0 and self.member_id == "" and self.instance_id is None
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 MAX_STRING_BYTES = 32_767
 """Strings are stored with a 16-bit length; a group's name may have all of it, as in Kafka."""
 MAX_NAME_CHARS = 255
-"""Instance, client and protocol names: members carry them along wherever they go."""
+"""Instance, client and protocol names: they are kept with each member and in each departure."""
 MAX_PROTOCOLS = 64
 """Assignment strategies that one member may offer."""
 MAX_DEPARTURES = 50
-"""How many members that left a group remembers."""
+"""How many departures a group remembers."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""A member that has never completed a join sends no heartbeats: it is given this long to be let in."""
+"""How long a new member may wait for its first join: it sends no heartbeats before that is answered."""
 
 
 class MigrationPolicy(enum.Enum):
@@ -35,7 +35,7 @@ class MigrationPolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTimes:
-    """What members of the new protocol are promised, and asked for."""
+    """Session timeout and heartbeat interval of a consumer group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -47,8 +47,8 @@ def _nothing_said(group_id: str) -> ConsumerTimes | None:
 
 @dataclass(slots=True)
 class GroupSettings:
-    """One object for all groups of a coordinator. The operator may change values while it runs: decisions look at them,
-    events that were decided do not."""
+    """One object for all groups of a coordinator. The operator may change values while it runs: they apply to later
+    decisions, not to logged events."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -61,21 +61,21 @@ class GroupSettings:
     max_member_metadata_bytes: int = 262_144
     """All protocols of one member together."""
     max_group_bytes: int = 4_194_304
-    """What the members of one group bring along, and the record that subscriptions and assignments make."""
+    """The metadata of all members of one group, and the record of subscriptions and assignments."""
     max_shard_bytes: int = 134_217_728
-    """What the members of all groups of one shard bring along and were assigned."""
+    """The metadata and assignments of the members of all groups of one shard."""
     max_offset_metadata_bytes: int = 4_096
     max_pending_offsets: int = 100_000
     """Offsets in open transactions, of all groups of one shard."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     consumer_session_timeout_ms: int = 45_000
-    """Of members of the new protocol."""
+    """For members of consumer groups."""
     consumer_heartbeat_interval_ms: int = 5_000
-    """How often they are asked to be heard."""
+    """The heartbeat interval that members of consumer groups are asked to keep."""
     consumer_max_members: int = 10_000
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     own_times: Callable[[str], ConsumerTimes | None] = _nothing_said
-    """Of a group that says something else itself."""
+    """The times of a group that has its own configuration; None: it has none."""
 
     def consumer_times(self, group_id: str) -> ConsumerTimes:
         said = self.own_times(group_id)

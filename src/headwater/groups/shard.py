@@ -1,8 +1,8 @@
 """The groups whose state lives in one partition of the internal topic: finds the group, asks it, keeps its deadlines.
 
 Decide, log, apply: a decision returns the events to log and has applied them already, in the order in which they
-are to be logged. Whoever runs the shard must not let a reply out before the events decided up to then are
-durable; if they cannot be made durable, it must drop the shard and replay the log into a new one.
+are to be logged. The runtime must not let a reply out before the events decided up to then are durable; if they cannot
+be made durable, it must drop the shard and replay the log into a new one.
 
     shard = GroupShard(settings, topics)
     for event in log: shard.apply(event)
@@ -22,7 +22,6 @@ from headwater.groups.group_table import DurableState, Group, GroupTable
 from headwater.groups.migration import can_upgrade, downgraded, emptied, protocols_of, upgraded
 from headwater.groups.offset_table import FoundOffset
 from headwater.groups.offsets import GroupOffsets
-from headwater.groups.pending_offsets import Place
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest, fits_string
 from headwater.groups.settings import GroupSettings
@@ -36,6 +35,7 @@ from headwater.groups.views import (
 )
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import PartitionName
 from headwater.model.moment import Moment
 
 
@@ -59,17 +59,17 @@ class GroupShard:
             self._forget(event.group_id)
 
     def resume(self, now: Moment) -> None:
-        """The log has been replayed: take up the groups that it told of."""
+        """The log has been replayed: take up its groups."""
         for group in self._groups.values():
             group.resume(now)
             self._note(group)
         self.share.resume(now)
 
     def durable_state(self) -> DurableState:
-        """What a replay of the log would bring back: of each group, of its offsets, and of those that are pending."""
+        """What a replay of the log would bring back: groups, committed offsets, pending offsets."""
         return self._table.durable_state()
 
-    # What members ask
+    # Requests of members
 
     def join(self, group_id: str, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
         check_group_id(group_id)
@@ -81,7 +81,7 @@ class GroupShard:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
         if group is not None and not (isinstance(group, ConsumerGroup) and group.is_idle):
             effects = group.join(request, unique, to, now)
-            self._settle(group, now, effects)
+            self._downgrade_if_due(group, now, effects)
             return effects
         if request.member_id != "":
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -102,7 +102,7 @@ class GroupShard:
         return effects
 
     def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> Effects:
-        """A member of the new protocol joins, stays or leaves. A classic group that it joins is taken over."""
+        """A member of a consumer group joins, stays or leaves. A classic group that it joins is upgraded."""
         check_group_id(group_id)
         request.check(self._settings)
         if group_id in self.share:
@@ -112,7 +112,7 @@ class GroupShard:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
         if isinstance(group, ConsumerGroup):
             effects = group.consumer_heartbeat(request, to, now)
-            self._settle(group, now, effects)
+            self._downgrade_if_due(group, now, effects)
             return effects
         if request.epoch != JOIN_EPOCH:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} has no such member.")
@@ -128,7 +128,7 @@ class GroupShard:
         group = self._known(group_id)
         error = group.heartbeat(member_id, instance_id, generation, now)
         if error is not ErrorCode.NONE:
-            self._note(group)  # A heartbeat alone moves deadlines later; being told to join again begins one.
+            self._note(group)  # A heartbeat alone moves deadlines later; the answer "join again" begins one.
         return error
 
     def leave(self, group_id: str, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
@@ -140,7 +140,7 @@ class GroupShard:
             effects.reply(to, [LeaveAnswer(unknown, each.member_id, each.instance_id) for each in requests])
             return effects
         effects = group.leave(requests, to, now)
-        self._settle(group, now, effects)
+        self._downgrade_if_due(group, now, effects)
         return effects
 
     def share_heartbeat(
@@ -159,7 +159,7 @@ class GroupShard:
         return self.share.heartbeat(group_id, request, settings, topics, to, now)
 
     def create_share_group(self, group_id: str, to: ReplyTo) -> Effects:
-        """A share group without members, unless there is one."""
+        """Create a share group without members, unless it exists."""
         check_group_id(group_id)
         self._check_share_group(group_id)
         return self.share.create(group_id, to)
@@ -167,7 +167,7 @@ class GroupShard:
     # Offsets
 
     def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> Effects:
-        """Commit what can be committed, and tell of each offset whether it was."""
+        """Commit the valid offsets; the answer has an error code for each."""
         self._check_commit(group_id, request, now)
         return self._offsets.commit(group_id, request, to, now)
 
@@ -180,35 +180,35 @@ class GroupShard:
         to: ReplyTo,
         now: Moment,
     ) -> Effects:
-        """Like `commit`, for the case that the producer's transaction commits; until then nobody sees it."""
+        """Like `commit`, but the offsets are pending until the producer's transaction ends."""
         self._check_commit(group_id, request, now, is_transactional=True)
         return self._offsets.commit_in_transaction(group_id, request, producer_id, producer_epoch, to, now)
 
-    def settle(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> Effects:
-        """The producer's transaction has ended, and so has the waiting of what it committed to any group. Doing it
-        again does nothing. Raises INVALID_PRODUCER_EPOCH if the producer has a newer transaction here."""
-        return self._offsets.settle(producer_id, producer_epoch, is_commit, to)
+    def end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> Effects:
+        """The producer's transaction has ended: its pending offsets of all groups count or vanish. A second call does
+        nothing. Raises INVALID_PRODUCER_EPOCH if the producer has a newer transaction here."""
+        return self._offsets.end_transaction(producer_id, producer_epoch, is_commit, to)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """May this member ask for offsets? Only groups of the new protocol mind who asks. Raises RequestError."""
+        """Raise RequestError if this member may not fetch offsets. Only consumer groups check that."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.check_fetch(member_id, epoch)
 
     def offsets(self, group_id: str) -> GroupOffsets:
-        """What counts, for reading. An unknown group has committed nothing."""
-        return self._offsets.settled(group_id)
+        """The offsets that count, for reading. An unknown group has none."""
+        return self._offsets.committed(group_id)
 
-    def found_offsets(self, group_id: str, wanted: Iterable[Place] | None) -> list[FoundOffset]:
-        """What is known of the wanted partitions; or of all, also those in which everything is pending."""
-        return self._offsets.found(group_id, wanted)
+    def found_offsets(self, group_id: str, partitions: Iterable[PartitionName] | None) -> list[FoundOffset]:
+        """What is known of the partitions; None: of all, also of those in which everything is pending."""
+        return self._offsets.find(group_id, partitions)
 
     def offset_topics(self) -> set[str]:
-        """In which any group has an offset, be it pending."""
+        """The topics in which any group has an offset, committed or pending."""
         return self._offsets.topics()
 
-    def delete_offsets(self, group_id: str, partitions: Iterable[Place], to: ReplyTo) -> Effects:
-        """Forget offsets of topics that the group does not read."""
+    def delete_offsets(self, group_id: str, partitions: Iterable[PartitionName], to: ReplyTo) -> Effects:
+        """Delete offsets of topics that the group does not read."""
         group = self._groups.get(group_id)
         if group is None and group_id not in self._offsets:
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -219,13 +219,13 @@ class GroupShard:
         return self._offsets.delete(group_id, partitions, subscribed, to)
 
     def topics_read(self, group_id: str) -> frozenset[str]:
-        """What the members of a group are subscribed to; nothing if there are none, or it cannot be known."""
+        """The topics that the members of a group subscribe to; empty without members, or if unknown."""
         group = self._groups.get(group_id)
         subscribed = group.subscribed_topics if group is not None and not group.is_idle else None
         return subscribed or frozenset()
 
     def forget_topic(self, topic: str) -> Effects:
-        """The topic was deleted, and with it every position in it."""
+        """The topic was deleted: delete every offset in it."""
         return self._offsets.forget_topic(topic)
 
     # The life of groups
@@ -244,7 +244,7 @@ class GroupShard:
         return effects
 
     def expire(self, group_id: str, now: Moment) -> Effects:
-        """Forget offsets that outlived their retention; with the last of them, an empty group."""
+        """Delete offsets that outlived their retention, and an empty group with the last of them."""
         group = self._groups.get(group_id)
         effects = self._expire_offsets(group_id, group, now)
         if group is not None and group.is_idle and group_id not in self._offsets:
@@ -260,12 +260,12 @@ class GroupShard:
         while (group_id := self._deadlines.take_due(now.monotonic_ms)) is not None:
             group = self._groups[group_id]
             effects.add(group.tick(now))
-            self._settle(group, now, effects)
+            self._downgrade_if_due(group, now, effects)
         effects.add(self.share.tick(now))
         return effects
 
     def kill(self, error: ErrorCode) -> Effects:
-        """This shard is no longer ours to run: answer everyone who waits."""
+        """Another node has the shard: answer every request that waits with the error."""
         effects = Effects()
         for group in self._groups.values():
             effects.add(group.kill(error))
@@ -280,15 +280,15 @@ class GroupShard:
         return self._table.listed()
 
     def described(self, group_id: str) -> DescribedGroup:
-        """A group that is not known, or not a classic one, is described as dead."""
+        """A classic group; one that is unknown, or of another kind, is described as dead."""
         return self._table.described(group_id)
 
     def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
-        """Raises RequestError for what is no group of the new protocol."""
+        """A consumer group. Raises RequestError if it is none."""
         return self._table.described_consumer(group_id)
 
     def departures(self) -> Iterator[Departure]:
-        """Who left the groups, and why; group by group, the oldest first."""
+        """The departures of all groups, group by group, the oldest first."""
         return self._table.departures()
 
     # Inside
@@ -314,7 +314,7 @@ class GroupShard:
             self._check_group_count(group_id)
 
     def _check_share_group(self, group_id: str) -> None:
-        """Whether the group is, or may become, a share group."""
+        """Raise RequestError unless the group is a share group, or may become one."""
         if group_id in self.share:
             return
         if group_id in self._groups or group_id in self._offsets:
@@ -327,7 +327,7 @@ class GroupShard:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of groups.")
 
     def _upgraded(self, group_id: str, group: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, Effects]:
-        """A new group, or what a classic one would become, not in its place yet: the join may still be refused."""
+        """A new consumer group, or what a classic group would become. Not in the table yet: the join may be refused."""
         new, effects = ConsumerGroup(group_id, self._settings, self._topics), Effects()
         if group is not None and len(group.members) and not can_upgrade(group, self._settings):
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
@@ -339,7 +339,7 @@ class GroupShard:
         return new, effects
 
     def _replace(self, group: Group | None, new: Group, effects: Effects) -> Effects:
-        """Put a group of another kind, for which all was decided, into the place of one that may be there."""
+        """Put a new group into the table, and delete the group of another kind that had its name."""
         before = Effects()
         if group is not None:
             new.departures.take_over(group.departures)
@@ -350,8 +350,8 @@ class GroupShard:
         self._note(new)
         return before
 
-    def _settle(self, group: Group, now: Moment, effects: Effects) -> None:
-        """After members came or went: a group that nobody needs to be of the new protocol goes back."""
+    def _downgrade_if_due(self, group: Group, now: Moment, effects: Effects) -> None:
+        """After members came or went: a consumer group in which all members are classic becomes a classic group."""
         if isinstance(group, ConsumerGroup) and group.is_to_be_classic:
             stored, protocols = downgraded(group, self._topics, now), protocols_of(group)
             for event in list(group.stored.deletions()):
@@ -400,7 +400,7 @@ class GroupShard:
         self.apply(event)
 
     def _note(self, group: Group) -> None:
-        """Bring the shard's own figures up to date after anything happened to a group."""
+        """Update the shard's size and deadlines after a group has changed."""
         self._size_bytes += group.size_bytes - self._group_bytes.get(group.group_id, 0)
         self._group_bytes[group.group_id] = group.size_bytes
         at_ms = group.next_deadline_ms()
@@ -411,6 +411,6 @@ class GroupShard:
 
 
 def check_group_id(group_id: str) -> None:
-    """What clients that join or commit may call a group."""
+    """Raise RequestError for a name that no group may have."""
     if not group_id or not fits_string(group_id):
         raise RequestError(ErrorCode.INVALID_GROUP_ID)

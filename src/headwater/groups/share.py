@@ -1,9 +1,9 @@
-"""One share group: who its members are, and which partitions each of them reads (KIP-932).
+"""One share group: its members, and which partitions each of them reads (KIP-932).
 
-The server alone assigns, and nobody has to give anything up before somebody else gets it: partitions are shared. So a
-member is always told the newest assignment, and its epoch is the epoch of the group when it was.
+The server alone assigns, and no member has to give a partition up before another gets it: partitions are shared. So a
+member always gets the newest assignment, and its epoch is the epoch of the group at that moment.
 
-- The group's epoch rises whenever a member comes, goes, subscribes anew, or a topic that it reads changes.
+- The group's epoch rises whenever a member comes, goes, changes its subscription, or a topic that it reads changes.
 - A member that names neither its own epoch nor the one before is fenced, and joins again with epoch 0.
 - Only members and the epoch are logged. The assignment follows from them; after a restart it is made anew, and the
   members' epochs are taken from what they say, as far as the group has had such an epoch.
@@ -20,10 +20,9 @@ from headwater.groups.effects import Effects, ShareHeartbeatAnswer
 from headwater.groups.events import ShareGroupDeleted, ShareGroupStored, ShareMemberDeleted, ShareMemberStored
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import MAX_NAME_CHARS
-from headwater.groups.share_assignor import TopicPartition
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import TopicId
+from headwater.model.ids import PartitionName, TopicId
 from headwater.model.moment import Moment
 
 JOIN_EPOCH = 0
@@ -37,7 +36,7 @@ TopicView: TypeAlias = Callable[[str], tuple[TopicId, int] | None]
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """What one share group may, by its own configuration or the broker's."""
+    """The limits of one share group, from its own configuration or the broker's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -50,7 +49,7 @@ class ShareHeartbeat:
     epoch: int
     rack_id: str | None
     topics: tuple[str, ...] | None
-    """None: as said before."""
+    """None: unchanged."""
     client_id: str
     client_host: str
 
@@ -75,7 +74,7 @@ class ShareHeartbeat:
 class ShareMember:
     stored: ShareMemberStored
     epoch: int | None = None
-    """None: not heard of since the start."""
+    """None: the member has sent nothing since the coordinator started."""
     previous_epoch: int = -1
 
     @property
@@ -93,7 +92,7 @@ class ShareGroup:
         self._assigned_epoch = -1
         self._seen_topics: dict[str, tuple[TopicId, int]] | None = None
         self._subscribed: Counter[str] = Counter()
-        """By how many members. Kept beside them, because every heartbeat asks."""
+        """How many members subscribe to each topic. Kept beside the members, because every heartbeat needs it."""
         self.size_bytes = 0
         self.departures = Departures()
 
@@ -118,11 +117,11 @@ class ShareGroup:
                 self._sessions.clear(member_id)
 
     def resume(self, now: Moment) -> None:
-        """The log has been replayed: give everyone a whole session to be heard of."""
+        """The log has been replayed: each member gets a whole session."""
         for member_id in self.members:
             self._sessions.set(member_id, now.monotonic_ms + ShareSettings().session_timeout_ms)
 
-    # What members ask
+    # Requests of members
 
     def heartbeat(
         self, request: ShareHeartbeat, settings: ShareSettings, topics: TopicView, now: Moment
@@ -138,8 +137,8 @@ class ShareGroup:
         if member.epoch != self.epoch:
             member.previous_epoch = request.epoch if member.epoch is None else member.epoch
             member.epoch = self.epoch
-        told = assignment if is_news or request.topics is not None else None
-        return ShareHeartbeatAnswer(member.member_id, self.epoch, settings.heartbeat_interval_ms, told), effects
+        news = assignment if is_news or request.topics is not None else None
+        return ShareHeartbeatAnswer(member.member_id, self.epoch, settings.heartbeat_interval_ms, news), effects
 
     def doubt(self, member_id: str, settings: ShareSettings, now: Moment) -> None:
         """The member's connection was lost. If it lives, its next heartbeat comes in time; otherwise there is no need
@@ -148,7 +147,7 @@ class ShareGroup:
             overdue_ms = now.monotonic_ms + settings.heartbeat_interval_ms * 3 // 2
             self._sessions.set(member_id, min(overdue_ms, now.monotonic_ms + settings.session_timeout_ms))
 
-    def assigned(self, member_id: str) -> frozenset[TopicPartition]:
+    def assigned(self, member_id: str) -> frozenset[PartitionName]:
         """What the member reads, by the newest assignment."""
         if self._assigned_epoch != self.epoch:
             subscriptions = {each: frozenset(member.stored.topics) for each, member in self.members.items()}
@@ -161,7 +160,7 @@ class ShareGroup:
         return self._sessions.next_ms()
 
     def tick(self, now: Moment) -> tuple[list[str], Effects]:
-        """Remove members that were not heard of, and tell who they were."""
+        """Remove the members whose session has ended, and return their ids."""
         effects = Effects()
         gone = []
         while (member_id := self._sessions.take_due(now.monotonic_ms)) is not None:
@@ -244,7 +243,7 @@ class ShareGroup:
         effects.departures.append(departure)
 
     def _look_at_topics(self, topics: TopicView, effects: Effects) -> None:
-        """A topic that came, went or grew makes another assignment."""
+        """Begin an epoch if a subscribed topic was created, deleted or got more partitions."""
         found = {name: view for name in self._subscribed if (view := topics(name)) is not None}
         if found != self._seen_topics:
             if self._seen_topics is not None and self._assigned_epoch == self.epoch:

@@ -12,20 +12,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from headwater.model.ids import PartitionName
+
 NAME = "simple"
 
-TopicPartition: TypeAlias = tuple[str, int]
-Assignment: TypeAlias = dict[str, frozenset[TopicPartition]]
+
+Assignment: TypeAlias = dict[str, frozenset[PartitionName]]
 
 
 def assign(
     subscriptions: Mapping[str, frozenset[str]],
     partitions: Mapping[str, int],
-    previous: Mapping[str, frozenset[TopicPartition]],
+    previous: Mapping[str, frozenset[PartitionName]],
 ) -> Assignment:
     """Which partitions each member reads. `partitions` has the topics that exist, with how many they have."""
-    wanted = {topic for topics in subscriptions.values() for topic in topics if topic in partitions}
-    every = [(topic, index) for topic in sorted(wanted) for index in range(partitions[topic])]
+    read = {topic for topics in subscriptions.values() for topic in topics if topic in partitions}
+    every = [(topic, index) for topic in sorted(read) for index in range(partitions[topic])]
     readers = _Readers(subscriptions, every)
     had = _holders(previous, subscriptions)
     homeless = [partition for partition in every if not readers.keep(partition, had.get(partition, ()))]
@@ -36,17 +38,17 @@ def assign(
 
 
 class _Readers:
-    """Who reads what so far, with the least busy member of each kind of subscription at hand."""
+    """The partitions of each member so far, and a heap of members by load for each different subscription."""
 
-    def __init__(self, subscriptions: Mapping[str, frozenset[str]], every: list[TopicPartition]) -> None:
-        self.assigned: dict[str, set[TopicPartition]] = {member: set() for member in subscriptions}
+    def __init__(self, subscriptions: Mapping[str, frozenset[str]], every: list[PartitionName]) -> None:
+        self.assigned: dict[str, set[PartitionName]] = {member: set() for member in subscriptions}
         self._fair, self._with_one_more = divmod(len(every), max(len(subscriptions), 1))
         self._idle: dict[frozenset[str], list[tuple[int, str]]] = defaultdict(list)
         for member in sorted(subscriptions):
             self._idle[subscriptions[member]].append((0, member))
 
-    def keep(self, partition: TopicPartition, holders: Iterable[str]) -> bool:
-        """Leave the partition with one of those who had it, if one has room."""
+    def keep(self, partition: PartitionName, holders: Iterable[str]) -> bool:
+        """Leave the partition with the least busy of its former readers, if that one has room."""
         least = min(holders, key=lambda member: (len(self.assigned[member]), member), default=None)
         if least is None or len(self.assigned[least]) > self._fair:
             return False
@@ -57,8 +59,8 @@ class _Readers:
         self.assigned[least].add(partition)
         return True
 
-    def give(self, partition: TopicPartition) -> None:
-        """To the least busy member that subscribes to it."""
+    def give(self, partition: PartitionName) -> None:
+        """Assign the partition to the least busy member that subscribes to its topic."""
         best: list[tuple[int, str]] | None = None
         for topics, idle in self._idle.items():
             if partition[0] in topics:
@@ -71,7 +73,7 @@ class _Readers:
         heapq.heapreplace(best, (load + 1, member))
 
     def _freshen(self, idle: list[tuple[int, str]]) -> None:
-        """Loads in the heap may be too small, never too large: bring the first up to date."""
+        """Loads in the heap may be too small, never too large: update the first until it is right."""
         while (load := len(self.assigned[idle[0][1]])) != idle[0][0]:
             heapq.heapreplace(idle, (load, idle[0][1]))
 
@@ -80,10 +82,10 @@ def _share(
     readers: _Readers,
     subscriptions: Mapping[str, frozenset[str]],
     partitions: Mapping[str, int],
-    previous: Mapping[str, frozenset[TopicPartition]],
+    previous: Mapping[str, frozenset[PartitionName]],
 ) -> None:
-    """Members that were left with nothing join those who read the least shared partitions."""
-    counts: Counter[TopicPartition] = Counter(each for held in readers.assigned.values() for each in held)
+    """Assign the least shared partitions to members that have none yet."""
+    counts: Counter[PartitionName] = Counter(each for held in readers.assigned.values() for each in held)
     left_out = [member for member in sorted(subscriptions) if not readers.assigned[member]]
     fair, with_one_more = divmod(len(subscriptions), max(len(counts), 1))
     homeless = []
@@ -96,7 +98,7 @@ def _share(
         with_one_more -= counts[kept] == fair
         readers.assigned[member].add(kept)
         counts[kept] += 1
-    heaps: dict[frozenset[str], list[tuple[int, TopicPartition]]] = {}
+    heaps: dict[frozenset[str], list[tuple[int, PartitionName]]] = {}
     for member in homeless:
         topics = subscriptions[member]
         heap = heaps.get(topics)
@@ -114,9 +116,9 @@ def _share(
 
 
 def _holders(
-    previous: Mapping[str, frozenset[TopicPartition]], subscriptions: Mapping[str, frozenset[str]]
-) -> dict[TopicPartition, list[str]]:
-    holders: dict[TopicPartition, list[str]] = defaultdict(list)
+    previous: Mapping[str, frozenset[PartitionName]], subscriptions: Mapping[str, frozenset[str]]
+) -> dict[PartitionName, list[str]]:
+    holders: dict[PartitionName, list[str]] = defaultdict(list)
     for member, held in previous.items():
         for partition in held:
             if partition[0] in subscriptions.get(member, ()):

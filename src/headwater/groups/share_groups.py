@@ -14,10 +14,10 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment
 
 MAX_DEPARTED = 100_000
-"""Members that went and whose records nobody has asked to release yet; more are left to their leases."""
+"""Departed members whose records are still to be released; records of more wait for the end of their leases."""
 
 
-class ShareGroups:
+class ShareGroupTable:
     def __init__(self) -> None:
         self._groups: dict[str, ShareGroup] = {}
         self._deadlines: Deadlines[str] = Deadlines()
@@ -77,7 +77,7 @@ class ShareGroups:
         return effects
 
     def create(self, group_id: str, to: ReplyTo) -> Effects:
-        """A group without members, unless there is one."""
+        """Create a group without members, unless it exists."""
         effects = Effects()
         if group_id not in self._groups:
             event = ShareGroupStored(group_id, 0)
@@ -118,7 +118,7 @@ class ShareGroups:
         return effects
 
     def take_departed(self) -> list[tuple[str, str]]:
-        """Members, each with its group, that went since the last call."""
+        """The (group, member) pairs that departed since the last call."""
         departed, self._departed = self._departed, []
         return departed
 

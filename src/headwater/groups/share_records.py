@@ -14,7 +14,6 @@ other.
 
 import struct
 
-from headwater.groups.byte_reader import ByteReader, Malformed
 from headwater.groups.compact_bytes import compact_string, varint
 from headwater.groups.events import (
     ShareEvent,
@@ -23,6 +22,7 @@ from headwater.groups.events import (
     ShareMemberDeleted,
     ShareMemberStored,
 )
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 
 MEMBER_KEY = 10
 GROUP_KEY = 11
@@ -52,7 +52,7 @@ def encode(event: ShareEvent) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: int, reader: ByteReader, value: bytes | None) -> ShareEvent:
-    """The event of a record whose key has been read up to its number. Raises Malformed."""
+    """The event of a record whose key has been read up to its number. Raises MalformedBytes."""
     group_id = reader.string()
     if key == GROUP_KEY:
         return ShareGroupDeleted(group_id) if value is None else _read_group(group_id, value)
@@ -61,7 +61,7 @@ def decode(key: int, reader: ByteReader, value: bytes | None) -> ShareEvent:
         return ShareMemberDeleted(group_id, member_id)
     try:
         return _read_member(group_id, member_id, _open(value))
-    except Malformed:
+    except MalformedBytes:
         return _read_old_member(group_id, member_id, _open(value))
 
 
@@ -95,7 +95,7 @@ def _open(value: bytes) -> ByteReader:
     reader = ByteReader(value)
     version = reader.int16()
     if version != _VERSION:
-        raise Malformed(f"version {version} of a share group's record is not known")
+        raise MalformedBytes(f"version {version} of a share group's record is not known")
     return reader
 
 

@@ -1,7 +1,7 @@
 """Topic names by regular expression, in the syntax of RE2 (KIP-848).
 
-A pattern comes from anybody who may join a group. RE2 matches in time linear to the name, whatever the pattern, and
-has neither look-around nor back-references; what it compiles to is bounded here.
+Any client that may join a group can send a pattern. RE2 matches in time linear to the name, whatever the pattern, and
+has neither look-around nor back-references; the size of what it compiles to is limited here.
 """
 
 from headwater.model.errors import ErrorCode, RequestError
@@ -11,7 +11,7 @@ MAX_COMPILED_BYTES = 1024 * 1024
 
 
 class TopicPattern:
-    """Matches whole names. Raises RequestError for what is no pattern."""
+    """Matches whole names. Raises RequestError for an invalid pattern."""
 
     def __init__(self, text: str) -> None:
         # Most brokers never meet a pattern; they need not load the engine.

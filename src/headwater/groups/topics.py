@@ -1,7 +1,7 @@
 """What groups know of the topics: their names, ids and how many partitions they have.
 
-Whoever owns the topics writes here; groups only look. `version` rises with each change, so that a group sees by one
-comparison that nothing happened, and `changed_since` tells what did.
+The catalog of topics writes here; groups only read. `version` rises with each change, so that a group sees by one
+comparison that nothing changed, and `changed_since` names what did.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from itertools import islice
 from headwater.model.ids import TopicId
 
 MAX_REMEMBERED_CHANGES = 1_000
-"""Whoever missed more than this looks at all topics again."""
+"""A group that missed more changes looks at all topics again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class TopicTable:
         return self._by_id.get(topic_id)
 
     def put(self, topic: TopicInfo) -> None:
-        """A topic came, or grew."""
+        """Add a topic, or replace it after its partitions changed."""
         self._drop(topic.name)
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._note(topic.name)
@@ -49,7 +49,7 @@ class TopicTable:
         self._note(name)
 
     def changed_since(self, version: int) -> frozenset[str] | None:
-        """The names of topics that changed after that version; None if that is too long ago to tell."""
+        """The names of topics that changed after that version; None if it is too long ago to know."""
         missed = self.version - version
         if missed > len(self._changed):
             return None

@@ -1,4 +1,4 @@
-"""The ends of transactions, as far as commits that are under way must know of them.
+"""The ends of transactions, for the offset commits that are under way meanwhile.
 
 Offsets are taken into a transaction after its coordinator said that there is one. Between that and the commit the
 transaction may end, and what comes after its end would stay pending for ever (KIP-890: a hanging transaction). So a
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from headwater.model.errors import ErrorCode, RequestError
 
 MAX_COORDINATORS = 10_000
-"""Producers of which it is remembered who coordinates them. The one that was not heard of for longest is forgotten."""
+"""Producers whose coordinator epoch is remembered. The one whose transaction ended longest ago is forgotten first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +44,7 @@ class TransactionEnds:
 
     @contextmanager
     def announced(self, producer_id: int, producer_epoch: int, version: int) -> Iterator[AnnouncedCommit]:
-        """A commit that is going to be made, until the end of the block."""
+        """Announce a commit that is made within the block."""
         commit = AnnouncedCommit(producer_epoch, version)
         commits = self._announced.setdefault(producer_id, set())
         commits.add(commit)
@@ -56,7 +56,8 @@ class TransactionEnds:
                 del self._announced[producer_id]
 
     def ended(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """A transaction has ended in this epoch. Raises TRANSACTION_COORDINATOR_FENCED."""
+        """A transaction has ended in this epoch. Raises TRANSACTION_COORDINATOR_FENCED if a newer coordinator is
+        known."""
         newest = self._coordinators.pop(producer_id, coordinator_epoch)
         self._coordinators[producer_id] = max(newest, coordinator_epoch)
         if coordinator_epoch < newest:
@@ -66,7 +67,7 @@ class TransactionEnds:
         self.refuse(producer_id, producer_epoch)
 
     def refuse(self, producer_id: int, producer_epoch: int) -> None:
-        """A transaction has ended in this epoch: what was announced for it must not be done any more."""
+        """A transaction has ended in this epoch: the commits that were announced for it fail."""
         for commit in self._announced.get(producer_id, ()):
             first = commit.producer_epoch if commit.version == 1 else commit.producer_epoch + 1
             if producer_epoch >= first:

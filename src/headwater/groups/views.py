@@ -1,4 +1,4 @@
-"""What administrators see of groups: plain values, cut loose from the state machines."""
+"""Descriptions of groups for administrators: plain values, independent of the state machines."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ class DescribedPartitions:
 
 @dataclass(frozen=True, slots=True)
 class DescribedConsumer:
-    """A member of a group of the new protocol."""
+    """A member of a consumer group."""
 
     member_id: str
     instance_id: str | None
@@ -80,7 +80,7 @@ class DescribedConsumerGroup:
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Metadata and assignments are shown of a stable group only: before that they belong to no generation."""
+    """Metadata and assignments are shown for a stable group only: before that they belong to no generation."""
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group.group_id,
@@ -132,7 +132,7 @@ def describe_consumer(group: ConsumerGroup, topics: TopicTable) -> DescribedCons
 
 
 def _partitions(assignment: Assignment, topics: TopicTable) -> tuple[DescribedPartitions, ...]:
-    """Topics that are gone have no name to show, and are left out."""
+    """Deleted topics have no name to show, and are left out."""
     known = [topic for topic in map(topics.find_id, assignment) if topic is not None]
     return tuple(
         DescribedPartitions(topic.topic_id, topic.name, tuple(sorted(assignment[topic.topic_id]))) for topic in known

@@ -1,13 +1,13 @@
-"""What lies under which key, and in which shape (REPLICATION.md, 1.2). Values are JSON objects.
+"""What lies under which key, and in which shape (docs/replication.md, 2). Values are JSON objects.
 
-    cluster                           Cluster
+    cluster                           ClusterRecord
     secret                            what nodes prove to each other that they know
     ids/<kind>                        next free number of a counter (producer ids, node epochs)
-    ctl/epoch                         Controller: the last one elected; its version fences the ones before
-    ctl/leader                        Controller: the present one, as long as its session lives
+    ctl/epoch                         ControllerRecord: the last one elected; its version fences the ones before
+    ctl/leader                        ControllerRecord: the present one, as long as its session lives
     nodes/<node_id>-<node_epoch>      Node, as long as its session lives
     stores/<store_id>                 StoreRecord
-    topics/<topic_id>                 Topic
+    topics/<topic_id>                 TopicRecord
     names/<topic name>                the topic id
     p/<topic_id>.<index>              Head: who leads a partition, and its open segment
     s/<topic_id>.<index>/<seg>        SealedSegment
@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from headwater.model.cluster import Controller, Node, NodeStore, Reassignment, Role, StoreRecord, StoreState
-from headwater.model.cluster import Topic as Topic
+from headwater.model.cluster import ControllerRecord, Node, NodeStore, Reassignment, Role, StoreRecord, StoreState
+from headwater.model.cluster import TopicRecord as TopicRecord
 from headwater.model.ids import NodeId, PartitionId, SegmentId, StoreId, TopicId
 from headwater.model.segments import Head as Head
 from headwater.model.segments import OpenSegment as OpenSegment
@@ -100,13 +100,22 @@ def config_key(kind: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterRecord:
     cluster_id: str
     format: int = FORMAT
 
 
 Value: TypeAlias = (
-    Cluster | Topic | Head | SealedSegment | Node | NodeStore | StoreRecord | Controller | Reassignment | OpenSegment
+    ClusterRecord
+    | TopicRecord
+    | Head
+    | SealedSegment
+    | Node
+    | NodeStore
+    | StoreRecord
+    | ControllerRecord
+    | Reassignment
+    | OpenSegment
 )
 _T = TypeVar("_T")
 
@@ -115,13 +124,13 @@ def encode(value: Value) -> bytes:
     return json.dumps(_plain(value), separators=(",", ":"), default=_plain).encode()
 
 
-def decode_cluster(data: bytes) -> Cluster:
-    return _made(Cluster, json.loads(data))
+def decode_cluster(data: bytes) -> ClusterRecord:
+    return _made(ClusterRecord, json.loads(data))
 
 
-def decode_topic(data: bytes) -> Topic:
+def decode_topic(data: bytes) -> TopicRecord:
     plain = json.loads(data)
-    return _made(Topic, {**plain, "topic_id": uuid.UUID(hex=plain["topic_id"])})
+    return _made(TopicRecord, {**plain, "topic_id": uuid.UUID(hex=plain["topic_id"])})
 
 
 def decode_head(data: bytes) -> Head:
@@ -147,8 +156,8 @@ def decode_store(data: bytes) -> StoreRecord:
     return _made(StoreRecord, {**plain, "state": StoreState(plain["state"])})
 
 
-def decode_controller(data: bytes) -> Controller:
-    return _made(Controller, json.loads(data))
+def decode_controller(data: bytes) -> ControllerRecord:
+    return _made(ControllerRecord, json.loads(data))
 
 
 def decode_reassignment(data: bytes) -> Reassignment:

@@ -1,7 +1,7 @@
 """The metadata store: a small, linearizable key-value store with compare-and-set transactions, watches
 and sessions. SQLite, etcd and ZooKeeper can each be one; one conformance suite runs on all of them.
 
-Contract (REPLICATION.md, 2):
+Contract (docs/replication.md, 17):
 - `txn` is atomic, linearizable and durable; at most MAX_OPS operations and MAX_TXN_BYTES; a key appears once
   in its operations; it is never retried inside.
 - `list` is not a snapshot: each item was current at some moment during the call.

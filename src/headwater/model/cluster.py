@@ -1,8 +1,8 @@
-"""What the metadata says of the cluster: who is alive, which stores there are, who is the controller, which topics
-exist, and what was asked to move.
+"""What the metadata says of the cluster: which nodes are alive, which stores there are, which node is the controller,
+which topics exist, and which partitions are to move.
 
 A node is alive as long as its record is there: the record is a session's. A store outlives its node's process, so its
-record is persistent, and says what people decided about it.
+record is persistent, and says what administrators decided about it.
 """
 
 import enum
@@ -13,7 +13,7 @@ from headwater.model.ids import NodeId, StoreId, TopicId
 
 NO_LEADER: NodeId = -1
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""The cluster's own: who leads a partition of one of them coordinates groups, transactions or queues."""
+"""The cluster's own: the leader of one of their partitions coordinates groups, transactions or queues."""
 
 
 class Role(enum.StrEnum):
@@ -30,7 +30,7 @@ class StoreState(enum.StrEnum):
     DRAINING = "draining"
     """Gets nothing new, and gives up what it has as soon as others have it."""
     LOST = "lost"
-    """Somebody decided that its data will not come back."""
+    """An administrator decided that its data will not come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Node:
     roles: tuple[Role, ...] = (Role.BROKER, Role.STORE, Role.CONTROLLER)
     stores: tuple[NodeStore, ...] = ()
     is_leaving: bool = False
-    """It is about to stop and wants others to lead what it leads."""
+    """The node is about to stop: other nodes shall lead its partitions."""
     state_format: int = 0
     """The newest keys and values of internal topics that it reads: see STATE_FORMAT."""
 
@@ -84,13 +84,13 @@ class StoreRecord:
     host: str = ""
     port: int = -1
     rack: str | None = None
-    """Where its node was reached by clients when it last registered: what is left of a node that is gone."""
+    """Host, port and rack of its node at its last registration, kept for when the node is gone."""
     away_since_ms: int | None = None
-    """When the controller noticed that its node was gone; None while it is there, or nobody has noticed."""
+    """When the controller noticed that its node was gone; None before that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerRecord:
     epoch: int
     """The number of elections so far. The version of the key that keeps it fences earlier controllers."""
     node: NodeId
@@ -98,17 +98,17 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Where somebody wants the replicas of a partition. It stays after it was carried out, as the place that new
-    segments prefer, until another one or a cancellation replaces it."""
+    """The nodes that an administrator wants the replicas of a partition on. It stays after it was carried out, and new
+    segments prefer these nodes, until another one or a cancellation replaces it."""
 
     nodes: tuple[NodeId, ...]
-    """The first one is the leader that is wanted. Without any it was cancelled: a key that others compare is never
+    """The first is the preferred leader. Empty: the reassignment was cancelled; a key that others compare is never
     deleted and made again."""
     is_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicRecord:
     topic_id: TopicId
     name: str
     partitions: int

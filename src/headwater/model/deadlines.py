@@ -18,13 +18,13 @@ class _Deadline(Generic[K]):
 
     def __init__(self, key: K, at_ms: int) -> None:
         self.key: K | None = key
-        """None of an orphan: what is left of it in the heap must not keep the key alive."""
+        """None: an orphan. What is left of it in the heap must not keep the key alive."""
         self.at_ms = at_ms
         self.queued_ms = at_ms
 
 
 class Deadlines(Generic[K]):
-    """Of keys that are not None."""
+    """The deadlines of keys; None is not a key."""
 
     def __init__(self) -> None:
         self._deadlines: dict[K, _Deadline[K]] = {}
@@ -55,13 +55,13 @@ class Deadlines(Generic[K]):
             self._bound_orphans()
 
     def next_ms(self) -> int | None:
-        """Not after the earliest deadline; None if there is none."""
+        """The earliest deadline or an earlier moment; None if there is no deadline."""
         while self._heap and self._heap[0][2].key is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int) -> K | None:
-        """Take out the key with the earliest deadline that has come, if there is one."""
+        """Remove and return the key with the earliest deadline that has passed; None if none has."""
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, deadline = heapq.heappop(self._heap)
             key = deadline.key

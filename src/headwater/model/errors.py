@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the one exception that turns into an answer.
+"""Kafka's error codes, and the one exception that turns into a response.
 
 Whose fault it is decides the type: `RequestError` is the client's (or a state the client must know of)
 and becomes a response; an exception of the world (disk, peer) is handled where something can be done;

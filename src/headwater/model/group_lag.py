@@ -6,26 +6,24 @@ topics that it has a position in counts, and of the topic that it is subscribed 
 offsets (Kafka's simple group): its reader names partitions itself.
 
 Where it begins in a partition without a position is a setting of its consumers (`auto.offset.reset`), which no broker
-knows. Everything in the log is counted there, and it is told how many such partitions there are. A queue's is known: it
-begins at the start of the log or at its end.
+knows. Everything in the log is counted there, and the total says how many such partitions there are. Where a queue
+begins is known: at the start of the log or at its end.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
-Place: TypeAlias = tuple[str, int]
-"""A topic and a partition."""
+from headwater.model.ids import PartitionName
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How far a group is in one partition."""
+class PartitionLag:
+    """How far a group is in one partition, and how much it has still to read there."""
 
     topic: str
     partition: int
     position: int | None
-    """None: it has none there."""
+    """None: the group has no position there."""
     end_offset: int | None
     """None: no node leads the partition."""
     lag: int | None
@@ -34,20 +32,20 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class TotalLag:
     records: int | None
-    """The sum of what is known; None if nothing is."""
+    """The sum of the known lags; None if none is known."""
     unknown_partitions: int
     """Without a position, or without a known lag."""
 
 
-def places_read(
-    positions: Collection[Place],
-    assigned: Collection[Place],
+def partitions_read(
+    positions: Collection[PartitionName],
+    assigned: Collection[PartitionName],
     partitions: Mapping[str, int],
     *,
     is_simple: bool = False,
     subscribed: str = "",
-) -> list[Place]:
-    """In order. `partitions` are how many each topic has; what does not exist is not read."""
+) -> list[PartitionName]:
+    """The partitions that a group reads, sorted. `partitions` is how many each topic has; others do not exist."""
     named = {*positions, *assigned}
     topics = {topic for topic, _ in named} if not assigned and not is_simple else set()
     if subscribed:
@@ -56,20 +54,20 @@ def places_read(
     return sorted((topic, index) for topic, index in named if index < partitions.get(topic, 0))
 
 
-def standing(
-    place: Place, position: int | None, start: int | None, end: int | None, *, begins_at_end: bool = False
-) -> Standing:
-    """`begins_at_end`: the group is known to skip what there is where it has no position."""
+def partition_lag(
+    partition: PartitionName, position: int | None, start: int | None, end: int | None, *, begins_at_end: bool = False
+) -> PartitionLag:
+    """`begins_at_end`: where it has no position, the group is known to skip what the log holds."""
     begin = position if position is not None else end if begins_at_end else start
     lag = max(end - begin, 0) if begin is not None and end is not None else None
-    return Standing(*place, position, end, lag)
+    return PartitionLag(*partition, position, end, lag)
 
 
-def total(standings: Iterable[Standing]) -> TotalLag:
-    lags: list[int] = []
+def total(lags: Iterable[PartitionLag]) -> TotalLag:
+    known: list[int] = []
     unknown = 0
-    for each in standings:
+    for each in lags:
         if each.lag is not None:
-            lags.append(each.lag)
+            known.append(each.lag)
         unknown += each.position is None or each.lag is None
-    return TotalLag(sum(lags) if lags else None, unknown)
+    return TotalLag(sum(known) if known else None, unknown)

@@ -20,6 +20,10 @@ StoreId = NewType("StoreId", str)
 """32 hex digits, drawn when a data directory is formatted. An emptied disk is a different store."""
 
 
+PartitionName: TypeAlias = tuple[str, int]
+"""A topic's name and the index of a partition: what clients call it. Never a key: see PartitionId."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionId:
     topic_id: TopicId
@@ -37,3 +41,8 @@ class PartitionId:
 def segment_id(now_ms: int, random_bits: int) -> SegmentId:
     """48 bits of milliseconds, then 80 random bits."""
     return SegmentId(f"{now_ms & (1 << 48) - 1:012x}{random_bits & (1 << 80) - 1:020x}")
+
+
+def random_part(segment: SegmentId) -> int:
+    """The 80 random bits of a segment's id."""
+    return int(segment[12:], 16)

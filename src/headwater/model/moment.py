@@ -1,6 +1,6 @@
 """One reading of both clocks, passed into every decision.
 
-Deadlines are kept in monotonic time, so that a step of the wall clock expires nobody; what is logged and shown
+Deadlines are kept in monotonic time, so that a step of the wall clock expires nothing; what is logged and shown
 carries wall-clock time.
 """
 
@@ -16,5 +16,5 @@ class Moment:
 
 
 def moment(clock: Clock) -> Moment:
-    """For whoever runs a state machine: the state machine itself is given the reading."""
+    """Read both clocks. Only the shell around a state machine does; the machine is passed the moment."""
     return Moment(clock.now_ms(), int(clock.monotonic() * 1000))

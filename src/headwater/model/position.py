@@ -1,6 +1,6 @@
-"""A place in a topic that somebody names before its partitions are known, and the offset that it means in each.
+"""A position in a topic, named before its partitions are known, and the offset that it means in each of them.
 
-Which words name it is for whoever reads them: the command line and HTTP differ in what they take for a time.
+The words for it are up to its readers: the command line and HTTP differ in what they take for a time.
 """
 
 import enum
@@ -31,15 +31,15 @@ ENDS = {
 """Our words and Kafka's."""
 
 
-def place_in(position: Position, start: int, end: int, at_time: int | None) -> int:
-    """The offset that a position means in a partition, never outside of what the partition holds. `at_time` is that of
-    the first record as young as the position's time; negative or None if there is none."""
-    wanted = {
+def offset_in(position: Position, start: int, end: int, at_time: int | None) -> int:
+    """The offset that a position means in a partition, never outside of what the partition holds. `at_time` is the
+    offset of the first record that is not older than the position's time; negative or None if there is none."""
+    offset = {
         Anchor.BEGINNING: start,
         Anchor.END: end,
         Anchor.OFFSET: position.value,
         Anchor.LAST: end - position.value,
-        # Nothing is that young: whoever wants to read from then on waits at the end.
+        # Nothing is that young: a reader that begins there waits at the end.
         Anchor.TIME: end if at_time is None or at_time < 0 else at_time,
     }[position.anchor]
-    return min(max(wanted, start), end)
+    return min(max(offset, start), end)

@@ -1,4 +1,4 @@
-"""What a leader and a store say to each other about one replica of one segment (REPLICATION.md, 1.3 and 1.4).
+"""What a leader and a store say to each other about one replica of one segment (docs/replication.md, 3 and 4).
 
 `Store` is the port: the leader calls its own store directly, and a remote one through the same calls
 over the network. Every mutating call returns only when its effect is durable in the sense of the
@@ -63,7 +63,7 @@ class WrongStore(StoreError):
 
 
 class StoreUnreachable(StoreError):
-    """No answer from a remote store. The outcome is unknown; to send the same call again is harmless."""
+    """No answer from a remote store. The outcome is unknown; sending the same call again is harmless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class SealedReplica:
-    """What sealing measured: the figures that go into the segment's metadata."""
+    """What sealing measured, for the segment's metadata."""
 
     end: Offset
     size_bytes: int
@@ -100,7 +100,7 @@ class SealedReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class SegmentDescription:
     """A sealed segment as metadata describes it: all that a store needs to know to take a copy of it, and to tell
     whether the copy is right."""
 
@@ -122,11 +122,11 @@ Source: TypeAlias = Callable[[Offset], Awaitable[Buffer]]
 class Underway(Protocol):
     """An append that has begun."""
 
-    def when_done(self, told: Callable[[object], None]) -> None:
-        """Have somebody told when it is over."""
+    def when_done(self, callback: Callable[[object], None]) -> None:
+        """Call back when the append has succeeded or failed."""
 
     def outcome(self) -> Offset:
-        """The replica's end, when it is over. Raises StoreError."""
+        """The replica's end, once the append is done. Raises StoreError."""
 
 
 class Store(Protocol):
@@ -156,16 +156,17 @@ class Store(Protocol):
     def append_now(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset | None:
-        """As `append`, where nothing has to be waited for; None, and nothing has happened, where something has."""
+        """As `append`, if it can be done without waiting. None: it cannot, and nothing has happened."""
 
     def append_soon(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset | Underway | None:
-        """As `append`, without a coroutine; None, and nothing has happened, if it cannot begin at once."""
+        """As `append`, without a coroutine: the end, or an append under way. None: it cannot begin at once, and nothing
+        has happened."""
 
     async def fence(self, segment: SegmentId) -> ReplicaState:
-        """Refuse all later appends, durably, then tell what is here. An unknown segment leaves a fenced,
-        doubtful tombstone, so that a late create cannot bring it to life."""
+        """Refuse all later appends, durably, then return the replica's state. An unknown segment leaves a fenced
+        tombstone in doubt, so that a late create cannot bring it to life."""
 
     async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
         """Whole batches, from the one that holds `offset` (or the next one, if compaction removed it) on,
@@ -176,23 +177,23 @@ class Store(Protocol):
         """The base offset of the first batch whose largest timestamp is not before `timestamp`."""
 
     async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
-        """Nothing at or past `end` belongs to the segment: drop it, flush the rest, and measure."""
+        """End the segment at `end`: drop everything at or past it, flush the rest, and measure."""
 
     async def state(self, segment: SegmentId) -> ReplicaState:
         """One replica as its store knows it. Raises UnknownSegment."""
 
 
 class LocalStore(Store, Protocol):
-    """The store of this node: what it knows from memory, and what no peer may ask for."""
+    """The store of this node: adds what it knows from memory, and the calls that no peer may make."""
 
-    async def copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
-        """Have a complete, sealed replica of the segment under a new instance, whatever was here before. Reads from
-        the source unless a complete one is here. Raises CorruptReplica if the source gives something else than the
-        facts say; what was here before then stays."""
+    async def copy(self, description: SegmentDescription, source: Source) -> SealedReplica:
+        """Have a complete, sealed replica of the segment under a new instance, whatever was here before. Reads from the
+        source unless a complete one is here. Raises CorruptReplica if the source does not match the description; what
+        was here before then stays."""
 
     async def delete(self, segment: SegmentId, instance: int) -> None:
-        """Forget a replica, if it is still the one that was looked at. Called by this node's own garbage
-        collection only, never by a peer."""
+        """Delete a replica, if it is still this instance. Called by this node's own garbage collection only, never by a
+        peer."""
 
     def replica(self, segment: SegmentId) -> ReplicaState | None:
         """One replica, from memory."""
@@ -201,10 +202,10 @@ class LocalStore(Store, Protocol):
         """The inventory, from memory."""
 
     def free_bytes(self) -> int:
-        """Room on the disk that is left."""
+        """Free space on the disk."""
 
     def capacity_bytes(self) -> int:
         """The size of the disk."""
 
     def used_bytes(self) -> int:
-        """Of all replicas together, from memory."""
+        """The size of all replicas together, from memory."""

@@ -2,7 +2,7 @@
 
 Only the leader of the current epoch changes a head's `open` and `start`; only the controller changes `leader` and
 `epoch`, except that a leader which starts again may renew its own lead; all of it by compare-and-set on the head's
-version (REPLICATION.md, 1.2).
+version (docs/replication.md, 2).
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class SealedSegment:
     size_bytes: int
     max_timestamp: int
     crc32c: int | None
-    """Of the whole segment; None until the store has flushed and measured it."""
+    """Checksum of the whole segment; None until the store has flushed and measured it."""
     compacted: bool = False
     earlier_epochs: tuple[tuple[LeaderEpoch, Offset], ...] = ()
     """Epochs before `epoch` and where they began, in a segment that compaction made of several."""

@@ -1,9 +1,9 @@
 """The way to a remote store: at most one connection, made when it is needed. Calls leave in the order in which they
 were made.
 
-So many bytes are on their way at most; calls beyond that wait here and leave as replies come in. Nothing is ever sent
+The bytes on their way are limited; calls beyond that wait here and leave as replies come in. Nothing is ever sent
 twice: when the connection cannot be made or is lost, every call that waits fails with StoreUnreachable, and the next
-one tries anew.
+call connects anew.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from headwater.model.replica import Buffer, StoreError, StoreUnreachable
 from headwater.peers.handshake import check_secret
-from headwater.peers.messages import Address
+from headwater.peers.messages import PeerAddress
 from headwater.peers.peer_connection import PeerConnection, fail
 from headwater.wire.codec import MalformedRequest
 
@@ -22,7 +22,7 @@ MAX_WAITING_CALLS: Final = 10_000
 _NUMBERS: Final = 1 << 32
 
 Encode: TypeAlias = Callable[[int, int], Sequence[Buffer]]
-"""(version, number) -> a request. Made when it is sent: before, nobody knows which version the store speaks."""
+"""(version, number) -> a request. Called when it is sent: only then is the store's version known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class ChannelOptions:
     connect_timeout_s: float = 1.0
     """For the connection and the handshake together."""
     call_timeout_s: float | None = None
-    """A store that does not answer the oldest call for so long is taken for lost. None: wait."""
+    """A store that leaves the oldest call unanswered for so long is taken for lost. None: wait forever."""
     in_flight_bytes: int = 32 * 1024 * 1024
-    """Sent and not answered. One call may be larger, and is then alone on its way."""
+    """Bytes sent and not answered. One call may be larger, and is then alone on its way."""
 
 
 class _Call(NamedTuple):
@@ -43,9 +43,9 @@ class _Call(NamedTuple):
 
 class Channel:
     def __init__(
-        self, address: Address, secret: bytes, options: ChannelOptions, on_lost: Callable[[], None] | None = None
+        self, address: PeerAddress, secret: bytes, options: ChannelOptions, on_lost: Callable[[], None] | None = None
     ) -> None:
-        """`on_lost` is called when a connection that was made is lost, not when none could be made."""
+        """`on_lost` is called when an established connection is lost, not when none could be made."""
         check_secret(secret)
         self._address = address
         self._secret = secret
@@ -65,7 +65,7 @@ class Channel:
         return self._in_flight_bytes
 
     def call(self, encode: Encode, size_bytes: int) -> "asyncio.Future[bytearray]":
-        """Send a request of about that size, now or when there is room. The future gets the frame of the reply, or
+        """Send a request of about that size, now or when there is room. The future gets the frame of the reply, or a
         StoreError."""
         reply: asyncio.Future[bytearray] = self._loop.create_future()
         connection = self._connection
@@ -82,7 +82,7 @@ class Channel:
         return reply
 
     def close(self) -> None:
-        """Whatever waits fails, and so does what comes."""
+        """Close the connection. Calls that wait fail, and so do later ones."""
         self._is_closed = True
         self._on_lost = None
         if self._connecting is not None:
@@ -133,7 +133,7 @@ class Channel:
         while self._calls and self._connection is not None and self._has_room(self._calls[0].size_bytes):
             call = self._calls.popleft()
             if call.reply.done():
-                continue  # the caller has gone before anything was sent
+                continue  # the caller gave up before anything was sent
             self._send(self._connection, call.encode, call.size_bytes, call.reply)
 
     def _send(
@@ -145,7 +145,7 @@ class Channel:
 
     def _lost(self, connection: PeerConnection, error: StoreUnreachable) -> None:
         if connection is not self._connection:
-            return  # it never got as far as to carry calls
+            return  # its handshake was not finished: it carried no calls
         self._connection = None
         self._in_flight_bytes = 0
         self._fail_all(error)

@@ -4,31 +4,31 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from headwater.logs.events import log_event
 from headwater.model.ids import Offset
-from headwater.model.replica import Buffer, SegmentFacts, StoreError, StoreUnreachable
+from headwater.model.replica import Buffer, SegmentDescription, StoreError, StoreUnreachable
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.messages import Donor
-from headwater.peers.pace import AT_ONCE, LONGEST_TURN_S, Pace
+from headwater.peers.pace import AT_ONCE, LONGEST_WAIT_S, CopyPace
 from headwater.peers.remote_store import RemoteStore
-from headwater.transport.facts import log_fact
 
 READ_BYTES: Final = 4 * 1024 * 1024
-CHANNELS: Final = ChannelOptions(call_timeout_s=LONGEST_TURN_S + 30.0)
+CHANNELS: Final = ChannelOptions(call_timeout_s=LONGEST_WAIT_S + 30.0)
 
 
 class DonorSource:
-    """A `Source`. A donor that fails is left for the next one, which goes on where it was: what they have is the same,
-    and the checksum of the whole tells if it is not."""
+    """A `Source`. When a donor fails, the next one goes on at the same offset: all donors have the same bytes, and the
+    checksum of the whole segment tells if they do not."""
 
     def __init__(
         self,
-        facts: SegmentFacts,
+        description: SegmentDescription,
         donors: Sequence[Donor],
         secret: bytes,
         options: ChannelOptions = CHANNELS,
-        pace: Pace = AT_ONCE,
+        pace: CopyPace = AT_ONCE,
     ) -> None:
-        self._facts = facts
+        self._description = description
         self._pace = pace
         self._left = list(donors)
         self._secret = secret
@@ -37,16 +37,18 @@ class DonorSource:
         self._failures: list[str] = []
 
     async def __call__(self, offset: Offset) -> Buffer:
-        facts = self._facts
+        description = self._description
         while True:
             store = self._store or self._next()
-            most_bytes = await self._pace.turn(facts.partition, READ_BYTES)
+            most_bytes = await self._pace.admit(description.partition, READ_BYTES)
             try:
-                batches = await store.read_to_copy(facts.segment, offset, facts.end, most_bytes)
-                self._pace.passed(facts.partition, len(batches))
+                batches = await store.read_to_copy(description.segment, offset, description.end, most_bytes)
+                self._pace.passed(description.partition, len(batches))
                 return batches
             except StoreError as error:
-                log_fact("donor_failed", logging.WARNING, segment=facts.segment, store=store.store_id, error=str(error))
+                log_event(
+                    "donor_failed", logging.WARNING, segment=description.segment, store=store.store_id, error=str(error)
+                )
                 self._failures.append(f"{store.store_id}: {error}")
                 self.close()
 
@@ -58,7 +60,7 @@ class DonorSource:
     def _next(self) -> RemoteStore:
         if not self._left:
             reasons = "; ".join(self._failures) or "none was named"
-            raise StoreUnreachable(f"no store gave segment {self._facts.segment}: {reasons}")
+            raise StoreUnreachable(f"no store gave segment {self._description.segment}: {reasons}")
         donor = self._left.pop(0)
         self._store = RemoteStore(donor.store_id, donor.address, self._secret, options=self._options)
         return self._store

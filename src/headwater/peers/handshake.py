@@ -4,7 +4,7 @@
     PROVE  proof of the caller 32                                ->  proof of the store 32
 
 A proof is an HMAC of the version and both nonces under the secret, with a label of its own for each side, so that
-neither can be sent back. The caller proves first: whoever does not know the secret learns nothing but a random number.
+neither can be sent back. The caller proves first: a stranger learns nothing but a random number.
 
 The bytes that follow are neither encrypted nor signed: that is TLS's business.
 """
@@ -55,7 +55,7 @@ class CallerSide:
         return version, _proof(self._secret, _CALLER, self._transcript)
 
     def is_proven(self, answer: Cursor) -> bool:
-        """Whether the other side knows the secret, too."""
+        """Whether the store's proof shows that it knows the secret, too."""
         proof = answer.take(PROOF_BYTES)
         check_end(answer)
         return bool(self._transcript) and hmac.compare_digest(proof, _proof(self._secret, _STORE, self._transcript))
@@ -80,7 +80,7 @@ class StoreSide:
         return _ANSWER.pack(version, self._nonce)
 
     def verify(self, proof: Cursor) -> bytes | None:
-        """Our own proof, if theirs is right. A proof is looked at once."""
+        """The store's proof, if the caller's is right; else None. A second proof is never accepted."""
         theirs = proof.take(PROOF_BYTES)
         check_end(proof)
         transcript, self._transcript = self._transcript, b""

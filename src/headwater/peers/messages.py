@@ -1,10 +1,10 @@
-"""The bytes of the calls between a leader and a remote store (REPLICATION.md, 1.4).
+"""The bytes of the calls between a leader and a remote store (docs/replication.md, 4).
 
     request   length 4 | version 1 | call 1 | number 4 | store id 16 | body
     reply     length 4 | status 1 | number 4 | body, or a message in UTF-8 if the status is not OK
 
 All integers are big-endian. Replies come in the order of the requests; the number is there to notice when they do
-not. Of `append` the batches are the rest of the frame, and so are they in the reply of `read`: nobody copies them.
+not. In `append` and in the reply of `read` the batches are the rest of the frame: they are not copied.
 
 To change a body: a new version. A node speaks every version from OLDEST_VERSION on, and in the handshake both agree on
 the newest that they share, so that the nodes of a cluster can be upgraded one after the other.
@@ -26,7 +26,7 @@ from headwater.model.replica import (
     OutOfSequence,
     ReplicaState,
     SealedReplica,
-    SegmentFacts,
+    SegmentDescription,
     StoreError,
     StoreFailed,
     StoreUnreachable,
@@ -40,14 +40,14 @@ OLDEST_VERSION: Final = 1
 NEWEST_VERSION: Final = 1
 MAX_DONORS: Final = 16
 MAX_MESSAGE_BYTES: Final = 500
-"""Of what an error says."""
+"""The longest error message in a reply."""
 NO_STORE: Final = StoreId("0" * 32)
 
 _REQUEST: Final = struct.Struct(">IBBI16s")
 _HEADER: Final = struct.Struct(">BBI16s")
 _STATUS: Final = struct.Struct(">BI")
 REPLY_BYTES: Final = _STATUS.size
-"""Before the body of a reply, in its frame."""
+"""The bytes of a reply's frame before its body."""
 
 _APPEND: Final = struct.Struct(">16sqqq")
 _APPEND_REQUEST: Final = struct.Struct(">IBBI16s16sqqq")
@@ -58,7 +58,7 @@ _COPY_BIT: Final = 1 << 31
 _SEGMENT_AND_OFFSET: Final = struct.Struct(">16sq")
 _SEALED: Final = struct.Struct(">qQIq")
 _STATE: Final = struct.Struct(">16sqqiqQqBQ")
-_FACTS: Final = struct.Struct(">16sqqiBIQ")
+_DESCRIPTION: Final = struct.Struct(">16sqqiBIQ")
 _DONOR: Final = struct.Struct(">16sH")
 _TEXT: Final = struct.Struct(">H")
 _BLOB: Final = struct.Struct(">I")
@@ -82,11 +82,11 @@ class Call(enum.IntEnum):
     STATE = 10
     COPY = 11
     ASK = 12
-    """Something of the node's broker, not of its store: see peers.questions."""
+    """A call to the node's broker, not to its store: see peers.calls."""
 
 
-class Status(enum.IntEnum):
-    """One for each exception of headwater.model.replica, and REFUSED for a StoreError that is none of them."""
+class ReplyStatus(enum.IntEnum):
+    """One for each exception of headwater.model.replica, and REFUSED for any other StoreError."""
 
     OK = 0
     REFUSED = 1
@@ -103,23 +103,23 @@ class Status(enum.IntEnum):
 
 
 ERRORS: Final[dict[int, type[StoreError]]] = {
-    Status.REFUSED: StoreError,
-    Status.UNKNOWN_SEGMENT: UnknownSegment,
-    Status.FENCED: Fenced,
-    Status.OUT_OF_SEQUENCE: OutOfSequence,
-    Status.NO_SPACE: NoSpace,
-    Status.CORRUPT_REPLICA: CorruptReplica,
-    Status.STORE_FAILED: StoreFailed,
-    Status.UNSOUND_BATCH: UnsoundBatch,
-    Status.APPEND_TOO_LARGE: AppendTooLarge,
-    Status.WRONG_STORE: WrongStore,
-    Status.UNREACHABLE: StoreUnreachable,
+    ReplyStatus.REFUSED: StoreError,
+    ReplyStatus.UNKNOWN_SEGMENT: UnknownSegment,
+    ReplyStatus.FENCED: Fenced,
+    ReplyStatus.OUT_OF_SEQUENCE: OutOfSequence,
+    ReplyStatus.NO_SPACE: NoSpace,
+    ReplyStatus.CORRUPT_REPLICA: CorruptReplica,
+    ReplyStatus.STORE_FAILED: StoreFailed,
+    ReplyStatus.UNSOUND_BATCH: UnsoundBatch,
+    ReplyStatus.APPEND_TOO_LARGE: AppendTooLarge,
+    ReplyStatus.WRONG_STORE: WrongStore,
+    ReplyStatus.UNREACHABLE: StoreUnreachable,
 }
 _STATUSES: Final = {error: status for status, error in ERRORS.items()}
 _DURABILITIES: Final = (Durability.SYNC, Durability.OS)
 
 
-class Address(NamedTuple):
+class PeerAddress(NamedTuple):
     host: str
     port: int
 
@@ -128,7 +128,7 @@ class Donor(NamedTuple):
     """A store that has a sealed segment to give."""
 
     store_id: StoreId
-    address: Address
+    address: PeerAddress
 
 
 class Request(NamedTuple):
@@ -138,7 +138,7 @@ class Request(NamedTuple):
     store_id: bytes
 
 
-class Create(NamedTuple):
+class CreateCall(NamedTuple):
     segment: SegmentId
     partition: str
     base: Offset
@@ -147,7 +147,7 @@ class Create(NamedTuple):
     durability: Durability
 
 
-class Append(NamedTuple):
+class AppendCall(NamedTuple):
     segment: SegmentId
     first: Offset
     end: Offset
@@ -155,14 +155,14 @@ class Append(NamedTuple):
     batches: memoryview
 
 
-class Read(NamedTuple):
+class ReadCall(NamedTuple):
     segment: SegmentId
     offset: Offset
     limit: Offset
     max_bytes: int
     is_copy: bool = False
-    """It is to be kept by another store, and may take its time. On the wire it is the highest bit of `max_bytes`,
-    which a store that does not know it takes for a limit above its own."""
+    """The read is for a copy on another store, and may be throttled. On the wire it is the highest bit of `max_bytes`,
+    which a store that does not know the flag takes for a limit above its own."""
 
 
 # Requests, written
@@ -184,13 +184,13 @@ def append_request(
     lac: Offset,
     size_bytes: int,
 ) -> bytes:
-    """The frame up to the batches, which have so many bytes."""
+    """The frame up to the batches, which have `size_bytes` bytes."""
     return _APPEND_REQUEST.pack(
         _BATCHES_AT + size_bytes, version, Call.APPEND, number, store_id, bytes.fromhex(segment), first, end, lac
     )
 
 
-def create_body(create: Create) -> bytes:
+def create_body(create: CreateCall) -> bytes:
     durability = _DURABILITIES.index(create.durability)
     fixed = _CREATE.pack(bytes.fromhex(create.segment), create.base, create.epoch, durability)
     return fixed + _text(create.partition) + create.header
@@ -209,17 +209,23 @@ def segment_and_offset_body(segment: SegmentId, offset: int) -> bytes:
     return _SEGMENT_AND_OFFSET.pack(bytes.fromhex(segment), offset)
 
 
-def copy_body(facts: SegmentFacts, donors: Sequence[Donor]) -> bytes:
-    fixed = _FACTS.pack(
-        bytes.fromhex(facts.segment),
-        facts.base,
-        facts.end,
-        facts.epoch,
-        _DURABILITIES.index(facts.durability),
-        facts.crc32c,
-        facts.size_bytes,
+def copy_body(description: SegmentDescription, donors: Sequence[Donor]) -> bytes:
+    fixed = _DESCRIPTION.pack(
+        bytes.fromhex(description.segment),
+        description.base,
+        description.end,
+        description.epoch,
+        _DURABILITIES.index(description.durability),
+        description.crc32c,
+        description.size_bytes,
     )
-    out = [fixed, _text(facts.partition), _BLOB.pack(len(facts.header)), facts.header, bytes([len(donors)])]
+    out = [
+        fixed,
+        _text(description.partition),
+        _BLOB.pack(len(description.header)),
+        description.header,
+        bytes([len(donors)]),
+    ]
     for donor in donors:
         out += [_DONOR.pack(bytes.fromhex(donor.store_id), donor.address.port), _text(donor.address.host)]
     return b"".join(out)
@@ -238,18 +244,18 @@ def body_of(frame: bytearray) -> Cursor:
     return Cursor(frame, _HEADER.size)
 
 
-def read_append(frame: bytearray) -> Append:
+def read_append(frame: bytearray) -> AppendCall:
     if len(frame) < _BATCHES_AT:
         raise MalformedRequest(f"an append of {len(frame)} bytes")
     segment, first, end, lac = _APPEND.unpack_from(frame, _HEADER.size)
-    return Append(SegmentId(segment.hex()), first, end, lac, memoryview(frame)[_BATCHES_AT:])
+    return AppendCall(SegmentId(segment.hex()), first, end, lac, memoryview(frame)[_BATCHES_AT:])
 
 
-def read_create(cursor: Cursor) -> Create:
+def read_create(cursor: Cursor) -> CreateCall:
     segment, base, epoch, durability = _CREATE.unpack(cursor.take(_CREATE.size))
     partition = _read_text(cursor)
     header = bytes(cursor.take(cursor.end - cursor.position))
-    return Create(SegmentId(segment.hex()), partition, base, epoch, header, _read_durability(durability))
+    return CreateCall(SegmentId(segment.hex()), partition, base, epoch, header, _read_durability(durability))
 
 
 def read_segment(cursor: Cursor) -> SegmentId:
@@ -258,10 +264,10 @@ def read_segment(cursor: Cursor) -> SegmentId:
     return segment
 
 
-def read_read(cursor: Cursor) -> Read:
+def read_read(cursor: Cursor) -> ReadCall:
     segment, offset, limit, max_bytes = _READ.unpack(cursor.take(_READ.size))
     check_end(cursor)
-    return Read(SegmentId(segment.hex()), offset, limit, max_bytes & (_COPY_BIT - 1), bool(max_bytes & _COPY_BIT))
+    return ReadCall(SegmentId(segment.hex()), offset, limit, max_bytes & (_COPY_BIT - 1), bool(max_bytes & _COPY_BIT))
 
 
 def read_segment_and_offset(cursor: Cursor) -> tuple[SegmentId, int]:
@@ -270,11 +276,11 @@ def read_segment_and_offset(cursor: Cursor) -> tuple[SegmentId, int]:
     return SegmentId(segment.hex()), offset
 
 
-def read_copy(cursor: Cursor) -> tuple[SegmentFacts, list[Donor]]:
-    segment, base, end, epoch, durability, crc, size_bytes = _FACTS.unpack(cursor.take(_FACTS.size))
+def read_copy(cursor: Cursor) -> tuple[SegmentDescription, list[Donor]]:
+    segment, base, end, epoch, durability, crc, size_bytes = _DESCRIPTION.unpack(cursor.take(_DESCRIPTION.size))
     partition = _read_text(cursor)
     header = bytes(cursor.take(_BLOB.unpack(cursor.take(_BLOB.size))[0]))
-    facts = SegmentFacts(
+    description = SegmentDescription(
         SegmentId(segment.hex()), partition, base, end, epoch, header, _read_durability(durability), crc, size_bytes
     )
     count = cursor.take(1)[0]
@@ -283,9 +289,9 @@ def read_copy(cursor: Cursor) -> tuple[SegmentFacts, list[Donor]]:
     donors = []
     for _ in range(count):
         store_id, port = _DONOR.unpack(cursor.take(_DONOR.size))
-        donors.append(Donor(StoreId(store_id.hex()), Address(_read_text(cursor), port)))
+        donors.append(Donor(StoreId(store_id.hex()), PeerAddress(_read_text(cursor), port)))
     check_end(cursor)
-    return facts, donors
+    return description, donors
 
 
 def check_end(cursor: Cursor) -> None:
@@ -297,15 +303,15 @@ def check_end(cursor: Cursor) -> None:
 
 
 def reply(number: int, *body: Buffer) -> list[Buffer]:
-    return [_STATUS.pack(Status.OK, number), *body]
+    return [_STATUS.pack(ReplyStatus.OK, number), *body]
 
 
 def append_reply(number: int, end: Offset) -> list[Buffer]:
-    return [_APPEND_REPLY.pack(Status.OK, number, end)]
+    return [_APPEND_REPLY.pack(ReplyStatus.OK, number, end)]
 
 
 def error_reply(number: int, error: StoreError) -> list[Buffer]:
-    status = next((_STATUSES[cls] for cls in type(error).__mro__ if cls in _STATUSES), Status.REFUSED)
+    status = next((_STATUSES[cls] for cls in type(error).__mro__ if cls in _STATUSES), ReplyStatus.REFUSED)
     message = str(error).encode()[:MAX_MESSAGE_BYTES]
     return [_STATUS.pack(status, number) + message]
 
@@ -338,7 +344,7 @@ def state_body(state: ReplicaState) -> bytes:
 
 
 def check_reply(frame: bytearray, number: int) -> None:
-    """Raises what the store raised; MalformedRequest if it is not the reply to that request."""
+    """Raises what the store raised; MalformedRequest if it is not the reply to request `number`."""
     if len(frame) < REPLY_BYTES:
         raise MalformedRequest(f"a reply of {len(frame)} bytes")
     status, answered = _STATUS.unpack_from(frame)
@@ -346,7 +352,7 @@ def check_reply(frame: bytearray, number: int) -> None:
         raise MalformedRequest(f"the reply to request {answered} in place of that to {number}")
     if not status:
         return
-    error = ERRORS.get(status, StoreError)  # a newer node may have others
+    error = ERRORS.get(status, StoreError)  # a newer node may have more statuses
     raise error(str(frame[REPLY_BYTES:], "utf-8", "replace"))
 
 

@@ -1,26 +1,26 @@
 """How fast segments are copied between stores, as each side wants it.
 
-A side waits for its turn before it reads, and says afterwards how much it was. What asks for copies need not know of
-it: a copy only takes longer.
+Each side waits until it may read, and says afterwards how much it read. The controller, which asks for copies, need
+not know of it: a copy only takes longer.
 """
 
 from typing import Final, Protocol
 
-LONGEST_TURN_S: Final = 20.0
-"""A turn comes after so long, whatever is owed: the other side gives up on a call that takes longer than that."""
+LONGEST_WAIT_S: Final = 20.0
+"""The longest that `admit` waits, whatever is owed: the other side gives up on a call that takes longer."""
 
 
-class Pace(Protocol):
-    """Of one direction."""
+class CopyPace(Protocol):
+    """The limit on copies in one direction."""
 
-    async def turn(self, partition: str, most_bytes: int) -> int:
-        """Wait until bytes of the partition may pass; say how many, `most_bytes` or fewer. One batch always may."""
+    async def admit(self, partition: str, most_bytes: int) -> int:
+        """Wait until bytes of the partition may pass; return how many, at most `most_bytes`. One batch always may."""
 
     def passed(self, partition: str, size_bytes: int) -> None: ...
 
 
 class _AtOnce:
-    async def turn(self, partition: str, most_bytes: int) -> int:
+    async def admit(self, partition: str, most_bytes: int) -> int:
         return most_bytes
 
     def passed(self, partition: str, size_bytes: int) -> None:

@@ -13,15 +13,15 @@ from typing import Final, NamedTuple, cast
 
 from headwater.model.replica import Buffer, StoreError, StoreUnreachable
 from headwater.peers.handshake import NONCE_BYTES, CallerSide
-from headwater.peers.messages import NO_STORE, OLDEST_VERSION, REPLY_BYTES, Address, Call, check_reply, request
+from headwater.peers.messages import NO_STORE, OLDEST_VERSION, REPLY_BYTES, Call, PeerAddress, check_reply, request
 from headwater.wire.codec import Cursor, MalformedRequest
 from headwater.wire.frame import FrameReader, FrameTooLarge
 
 SCRATCH_BYTES: Final = 128 * 1024
 MAX_REPLY_BYTES: Final = 128 * 1024 * 1024
-"""Of a read: what is asked for, or one batch if that is larger. Memory grows only as bytes arrive."""
+"""The largest reply is that of a read: its `max_bytes`, or one larger batch. Memory grows only as bytes arrive."""
 JOIN_BELOW_BYTES: Final = 64 * 1024
-"""Small requests of one turn of the event loop leave in one write: a system call costs more than the copy."""
+"""Small requests of one loop iteration leave in one write: a system call costs more than the copy."""
 
 
 class _Waiting(NamedTuple):
@@ -34,13 +34,13 @@ class _Waiting(NamedTuple):
 class PeerConnection(asyncio.BufferedProtocol):
     def __init__(
         self,
-        address: Address,
+        address: PeerAddress,
         timeout_s: float | None,
         replied: Callable[[int], None],
         lost: Callable[["PeerConnection", StoreUnreachable], None],
     ) -> None:
-        """`replied` hears of the size of each request when its reply has come; `lost` when there is nothing more to
-        come."""
+        """`replied` is called with the size of each request when its reply has come; `lost` once, when the connection
+        is lost."""
         self._address = address
         self._timeout_s = timeout_s
         self._replied = replied
@@ -59,8 +59,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self._transport is not None
 
     def send(self, number: int, pieces: Sequence[Buffer], size_bytes: int, reply: "asyncio.Future[bytearray]") -> None:
-        """Send a request; the future gets the frame of its reply, or StoreUnreachable. At once if it is the only one on
-        its way, else together with those that come in the same turn."""
+        """Send a request; the future gets the frame of its reply, or StoreUnreachable. It leaves at once if it is the
+        only one on its way, else together with the others of the same loop iteration."""
         assert self._transport is not None, "a lost connection is not used any more"
         now = self._loop.time()
         waiting, output = self._waiting, self._output
@@ -77,9 +77,9 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def shake_hands(self, secret: bytes) -> int:
         """Prove to each other that both know the secret; return the version to speak."""
         ours = CallerSide(secret, os.urandom(NONCE_BYTES))
-        hello = await self._ask(0, Call.HELLO, ours.hello())
+        hello = await self._call(0, Call.HELLO, ours.hello())
         version, proof = ours.prove(Cursor(hello, REPLY_BYTES))
-        proven = await self._ask(1, Call.PROVE, proof)
+        proven = await self._call(1, Call.PROVE, proof)
         if not ours.is_proven(Cursor(proven, REPLY_BYTES)):
             raise StoreUnreachable(f"{self._name} does not know the secret of the cluster")
         self._reader.limit_bytes = MAX_REPLY_BYTES
@@ -132,9 +132,9 @@ class PeerConnection(asyncio.BufferedProtocol):
             transport.write(output[0] if len(output) == 1 else b"".join(output))
 
     def _take(self, frame: bytearray) -> bool:
-        """Give a reply to whoever waits for it."""
+        """Resolve the future of the oldest request with a reply; False if the connection was closed instead."""
         if not self._waiting:
-            self.close("a reply that nobody asked for")
+            self.close("a reply without a request")
             return False
         number, reply, size_bytes, _ = self._waiting[0]
         try:
@@ -146,7 +146,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             if not reply.done():
                 reply.set_exception(error)
         else:
-            if not reply.done():  # or the caller has gone
+            if not reply.done():  # or the caller gave up
                 reply.set_result(frame)
         self._waiting.popleft()
         self._replied(size_bytes)
@@ -175,16 +175,16 @@ class PeerConnection(asyncio.BufferedProtocol):
         else:
             self._watch = self._loop.call_at(due, self._look_at_the_time)
 
-    async def _ask(self, number: int, call: Call, body: bytes) -> bytearray:
+    async def _call(self, number: int, call: Call, body: bytes) -> bytearray:
         if self._transport is None:
             raise StoreUnreachable(f"{self._name}: {self._reason}")
         reply: asyncio.Future[bytearray] = self._loop.create_future()
-        question = request(OLDEST_VERSION, call, number, bytes.fromhex(NO_STORE), body)
-        self.send(number, [question], 0, reply)
+        frame = request(OLDEST_VERSION, call, number, bytes.fromhex(NO_STORE), body)
+        self.send(number, [frame], 0, reply)
         return await reply
 
 
 def fail(reply: "asyncio.Future[bytearray]", error: StoreUnreachable) -> None:
     if not reply.done():
         reply.set_exception(StoreUnreachable(str(error)))
-        reply.exception()  # seen, even if the caller is about to go away
+        reply.exception()  # marked as seen, in case the caller gives up

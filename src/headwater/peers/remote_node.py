@@ -1,8 +1,7 @@
-"""The broker of another node, to be asked things (peers.questions).
+"""The broker of another node: node calls over the network (peers.calls).
 
-Answers come in the order of the questions, so one that takes its time holds up those behind it. Therefore questions
-have lanes, each a connection of its own: whoever may wait for somebody else's question to be answered takes another
-lane than that one.
+Replies come in the order of the calls, so a slow call holds up those behind it on its connection. Therefore calls
+have classes, each with a connection of its own: a call that may have to wait for another call takes another class.
 """
 
 from collections.abc import Sequence
@@ -11,38 +10,38 @@ from typing import Final
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import Buffer, StoreError
 from headwater.peers import messages
+from headwater.peers.calls import call_body, read_reply
 from headwater.peers.channel import Channel, ChannelOptions
-from headwater.peers.messages import NO_STORE, Address, Call
-from headwater.peers.questions import question, read_answer
+from headwater.peers.messages import NO_STORE, Call, PeerAddress
 from headwater.wire.codec import Cursor, MalformedRequest
 
 _NO_STORE: Final = bytes.fromhex(NO_STORE)
 
 
 class RemoteNode:
-    def __init__(self, address: Address, secret: bytes, options: ChannelOptions) -> None:
+    def __init__(self, address: PeerAddress, secret: bytes, options: ChannelOptions) -> None:
         self.address = address
         self._secret = secret
         self._options = options
-        self._lanes: dict[int, Channel] = {}
+        self._channels: dict[int, Channel] = {}
 
-    async def ask(self, kind: int, body: bytes, lane: int) -> Cursor:
-        """The answer. Raises RequestError: the other node's, or NETWORK_EXCEPTION if it is not known whether the
-        question was understood. Nothing is sent twice."""
+    async def call(self, kind: int, body: bytes, connection_class: int) -> Cursor:
+        """The body of the reply. Raises RequestError: the other node's, or NETWORK_EXCEPTION if it is not known whether
+        the call was carried out. Nothing is sent twice."""
 
         def encode(version: int, number: int) -> Sequence[Buffer]:
-            return [messages.request(version, Call.ASK, number, _NO_STORE, question(kind, body))]
+            return [messages.request(version, Call.ASK, number, _NO_STORE, call_body(kind, body))]
 
-        channel = self._lanes.get(lane)
+        channel = self._channels.get(connection_class)
         if channel is None:
-            channel = self._lanes[lane] = Channel(self.address, self._secret, self._options)
+            channel = self._channels[connection_class] = Channel(self.address, self._secret, self._options)
         try:
-            return read_answer(await channel.call(encode, len(body)))
+            return read_reply(await channel.call(encode, len(body)))
         except (StoreError, MalformedRequest) as error:
             raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
 
     def close(self) -> None:
-        """Whatever waits fails."""
-        for channel in self._lanes.values():
+        """Calls without a reply fail."""
+        for channel in self._channels.values():
             channel.close()
-        self._lanes.clear()
+        self._channels.clear()

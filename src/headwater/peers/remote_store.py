@@ -1,9 +1,9 @@
 """The store of another node: the calls of `Store`, over the network.
 
-Two connections: one for what a leader waits for (append, create, fence), one for bulk (reads and what is asked beside),
-so that a large read does not delay an append. What can take minutes, seal and copy, has a connection of its own for as
-long as it takes. Nothing is retried here: StoreUnreachable means that the outcome is unknown, and that repeating is
-harmless.
+Two connections: one for what a leader waits for (append, create, fence), one for bulk (reads and the other calls), so
+that a large read does not delay an append. Calls that can take minutes, seal and copy, have a connection of their own
+for as long as they take. Nothing is retried here: StoreUnreachable means that the outcome is unknown, and that
+repeating is harmless.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from headwater.model.replica import (
     Durability,
     ReplicaState,
     SealedReplica,
-    SegmentFacts,
+    SegmentDescription,
     StoreError,
 )
 from headwater.peers import messages
 from headwater.peers.channel import Channel, ChannelOptions
-from headwater.peers.messages import APPEND_HEAD_BYTES, REPLY_BYTES, Address, Call, Create, Donor
+from headwater.peers.messages import APPEND_HEAD_BYTES, REPLY_BYTES, Call, CreateCall, Donor, PeerAddress
 from headwater.wire.codec import MalformedRequest
 
 T = TypeVar("T")
@@ -33,8 +33,8 @@ class _Sent(NamedTuple):
 
     reply: "asyncio.Future[bytearray]"
 
-    def when_done(self, told: Callable[[object], None]) -> None:
-        self.reply.add_done_callback(told)
+    def when_done(self, callback: Callable[[object], None]) -> None:
+        self.reply.add_done_callback(callback)
 
     def outcome(self) -> Offset:
         return _decoded(messages.read_append_reply, self.reply.result())
@@ -46,7 +46,7 @@ class RemoteStore:
     def __init__(
         self,
         store_id: StoreId,
-        address: Address,
+        address: PeerAddress,
         secret: bytes,
         *,
         options: ChannelOptions | None = None,
@@ -68,7 +68,7 @@ class RemoteStore:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Of calls for which somebody waits and that were sent, those of the connection for appends."""
+        """Bytes that were sent on the connection for appends and not answered."""
         return self._appends.in_flight_bytes
 
     def close(self) -> None:
@@ -77,8 +77,8 @@ class RemoteStore:
         self._bulk.close()
 
     async def ping(self) -> None:
-        """Returns when the store answers."""
-        await self._ask(self._bulk, Call.PING)
+        """Return when the store answers."""
+        await self._call(self._bulk, Call.PING)
 
     async def create(
         self,
@@ -89,8 +89,8 @@ class RemoteStore:
         header: bytes,
         durability: Durability,
     ) -> None:
-        body = messages.create_body(Create(segment, partition, base, epoch, header, durability))
-        await self._ask(self._appends, Call.CREATE, body)
+        body = messages.create_body(CreateCall(segment, partition, base, epoch, header, durability))
+        await self._call(self._appends, Call.CREATE, body)
 
     async def append(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
@@ -101,7 +101,7 @@ class RemoteStore:
     def append_now(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset | None:
-        """Another node always has to be waited for."""
+        """Never done without waiting: the store is on another node."""
         return None
 
     def append_soon(
@@ -116,42 +116,42 @@ class RemoteStore:
         return _Sent(self._appends.call(encode, APPEND_HEAD_BYTES + size))
 
     async def fence(self, segment: SegmentId) -> ReplicaState:
-        frame = await self._ask(self._appends, Call.FENCE, messages.segment_body(segment))
+        frame = await self._call(self._appends, Call.FENCE, messages.segment_body(segment))
         return _decoded(messages.read_state_reply, frame)
 
     async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
         body = messages.read_body(segment, offset, limit, max_bytes)
-        return memoryview(await self._ask(self._bulk, Call.READ, body))[REPLY_BYTES:]
+        return memoryview(await self._call(self._bulk, Call.READ, body))[REPLY_BYTES:]
 
     async def read_to_copy(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
-        """As `read`. The other side may take its time, and what is asked for behind it waits: it is for a connection
-        that does nothing else."""
+        """As `read`, for a copy. The other side may throttle it, and calls behind it wait: use a connection of its
+        own."""
         body = messages.read_body(segment, offset, limit, max_bytes, is_copy=True)
-        return memoryview(await self._ask(self._bulk, Call.READ, body))[REPLY_BYTES:]
+        return memoryview(await self._call(self._bulk, Call.READ, body))[REPLY_BYTES:]
 
     async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
         body = messages.segment_and_offset_body(segment, timestamp)
-        return _decoded(messages.read_offset_reply, await self._ask(self._bulk, Call.FIND_TIMESTAMP, body))
+        return _decoded(messages.read_offset_reply, await self._call(self._bulk, Call.FIND_TIMESTAMP, body))
 
     async def state(self, segment: SegmentId) -> ReplicaState:
-        frame = await self._ask(self._bulk, Call.STATE, messages.segment_body(segment))
+        frame = await self._call(self._bulk, Call.STATE, messages.segment_body(segment))
         return _decoded(messages.read_state_reply, frame)
 
     async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
-        return await self._ask_apart(Call.SEAL, messages.segment_and_offset_body(segment, end))
+        return await self._call_apart(Call.SEAL, messages.segment_and_offset_body(segment, end))
 
-    async def copy(self, facts: SegmentFacts, donors: Sequence[Donor]) -> SealedReplica:
-        """Have the store pull a sealed segment from the first of these stores that can give it."""
-        return await self._ask_apart(Call.COPY, messages.copy_body(facts, donors))
+    async def copy(self, description: SegmentDescription, donors: Sequence[Donor]) -> SealedReplica:
+        """Have the store copy a sealed segment from the first donor that can give it."""
+        return await self._call_apart(Call.COPY, messages.copy_body(description, donors))
 
-    async def _ask_apart(self, call: Call, body: bytes) -> SealedReplica:
+    async def _call_apart(self, call: Call, body: bytes) -> SealedReplica:
         channel = Channel(self.address, self._secret, replace(self._options, call_timeout_s=None))
         try:
-            return _decoded(messages.read_sealed_reply, await self._ask(channel, call, body))
+            return _decoded(messages.read_sealed_reply, await self._call(channel, call, body))
         finally:
             channel.close()
 
-    def _ask(self, channel: Channel, call: Call, *body: bytes) -> "asyncio.Future[bytearray]":
+    def _call(self, channel: Channel, call: Call, *body: bytes) -> "asyncio.Future[bytearray]":
         def encode(version: int, number: int) -> Sequence[Buffer]:
             return [messages.request(version, call, number, self._store_bytes, *body)]
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from headwater.model.ids import StoreId
-from headwater.model.replica import SegmentFacts, Store, StoreUnreachable
+from headwater.model.replica import SegmentDescription, Store, StoreUnreachable
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.donors import DonorSource
-from headwater.peers.messages import Address, Donor
-from headwater.peers.pace import Pace
+from headwater.peers.messages import Donor, PeerAddress
+from headwater.peers.pace import CopyPace
 from headwater.peers.remote_store import RemoteStore
 
 
@@ -15,13 +15,13 @@ class StoreDirectory:
     def __init__(
         self,
         local: Store | None,
-        address_of: Callable[[StoreId], Address | None],
+        address_of: Callable[[StoreId], PeerAddress | None],
         secret: bytes,
         *,
         options: ChannelOptions | None = None,
         on_lost: Callable[[StoreId], None] | None = None,
     ) -> None:
-        """`address_of` answers from memory, and None if nobody serves the store now. `on_lost` hears of every
+        """`address_of` answers from memory, None if no node serves the store now. `on_lost` is called for every
         connection for appends that is lost."""
         self._local = local
         self._address_of = address_of
@@ -31,7 +31,7 @@ class StoreDirectory:
         self._remote: dict[StoreId, RemoteStore] = {}
 
     def store(self, store_id: StoreId) -> Store:
-        """Raises StoreUnreachable if nobody knows where it is."""
+        """The local or remote store. Raises StoreUnreachable if no address is known."""
         if self._local is not None and store_id == self._local.store_id:
             return self._local
         return self.remote(store_id)
@@ -49,12 +49,12 @@ class StoreDirectory:
         )
         return self._remote[store_id]
 
-    def source(self, facts: SegmentFacts, donors: Sequence[Donor], pace: Pace) -> DonorSource:
-        """Where this node's own store gets a segment from, over connections of its own."""
-        return DonorSource(facts, donors, self._secret, pace=pace)
+    def source(self, description: SegmentDescription, donors: Sequence[Donor], pace: CopyPace) -> DonorSource:
+        """The source from which this node's own store copies a segment, over connections of its own."""
+        return DonorSource(description, donors, self._secret, pace=pace)
 
     def refresh(self) -> None:
-        """Addresses have changed: connections to the old ones are closed, and what waits for them fails."""
+        """Addresses have changed: close connections to old addresses; calls that wait there fail."""
         for store_id, known in list(self._remote.items()):
             if self._address_of(store_id) != known.address:
                 self._drop(store_id)

@@ -1,8 +1,8 @@
-"""Serves the store of this node to its peers, on a listener of its own, and answers what they ask of its broker.
+"""Serves the store of this node to its peers, on a listener of its own, and answers their calls to its broker.
 
 A peer proves first that it knows the secret of the cluster; until then nothing else is answered, and requests are
 small. Calls of one connection reach the store in the order in which they came, many at a time, and are answered in
-that order. Appends go to the store without a task; everything else gets one. Nobody deletes over the network.
+that order. Appends go to the store without a task; everything else gets one. There is no call that deletes.
 
 All state belongs to the event loop.
 """
@@ -14,28 +14,37 @@ from dataclasses import dataclass
 from typing import Any, Final, ParamSpec
 
 from headwater.model.ids import Offset, SegmentId
-from headwater.model.replica import Buffer, CorruptReplica, SegmentFacts, StoreError, WrongStore
+from headwater.model.replica import Buffer, CorruptReplica, SegmentDescription, StoreError, WrongStore
 from headwater.peers import messages
+from headwater.peers.calls import CallHandler, answer_call, refuse_calls
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.donors import CHANNELS as DONOR_CHANNELS
 from headwater.peers.donors import DonorSource
 from headwater.peers.handshake import NONCE_BYTES, NoCommonVersion, StoreSide, check_secret
-from headwater.peers.messages import NEWEST_VERSION, OLDEST_VERSION, Append, Call, Create, Donor, Read, Request
-from headwater.peers.pace import AT_ONCE, Pace
-from headwater.peers.questions import OnAsk, answered, nobody_answers
+from headwater.peers.messages import (
+    NEWEST_VERSION,
+    OLDEST_VERSION,
+    AppendCall,
+    Call,
+    CreateCall,
+    Donor,
+    ReadCall,
+    Request,
+)
+from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces, Promise
-from headwater.transport.server import Server, ServerLimits, Traffic
+from headwater.transport.server import Server, ServerLimits, TrafficCounters
 from headwater.wire.codec import Cursor, MalformedRequest
 
 P = ParamSpec("P")
 
 MAX_READ_BYTES: Final = 8 * 1024 * 1024
-"""Of one read, whatever is asked for, if it is more than one batch."""
+"""The most that one read returns, unless a single batch is larger."""
 MAX_READS: Final = 4
-"""Of one connection at a time: what a peer that asks and does not listen can cost."""
+"""Reads of one connection at a time: bounds what a peer costs that sends reads and takes no replies."""
 MAX_COPIES: Final = 8
-"""Of all connections at a time: as many as the controller has under way, throttled and not."""
+"""Copies of all connections at a time: as many as the controller has under way, throttled and not."""
 
 LIMITS: Final = ServerLimits(
     max_connections=1_000,
@@ -46,16 +55,16 @@ LIMITS: Final = ServerLimits(
     idle_timeout_s=3_600.0,
     handshake_timeout_s=10.0,
 )
-"""A batch that a client may send fits into an append."""
+"""The largest batch that a client may send fits into an append."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """One connection."""
+    """The state of one connection."""
 
     handshake: StoreSide | None = None
     unstarted: int = 0
-    """Calls whose tasks have not run yet. An append behind them gets a task, too: it must not overtake."""
+    """Calls whose tasks have not run yet. An append behind them gets a task, too: it must not overtake them."""
     reads: int = 0
 
 
@@ -64,24 +73,24 @@ class StoreServer:
         self,
         store: SegmentStore | None,
         secret: bytes,
-        traffic: Traffic,
+        traffic: TrafficCounters,
         *,
         limits: ServerLimits = LIMITS,
         donor_options: ChannelOptions | None = None,
     ) -> None:
-        """A node without a store is asked all the same."""
+        """`store` is None on a node without one: it still answers calls to its broker."""
         check_secret(secret)
         if limits.handshake_timeout_s is None:
             raise ValueError("a store is not served to strangers")
         self._own = store
         self._store_bytes = bytes.fromhex(store.store_id) if store is not None else b""
-        self.on_ask: OnAsk = nobody_answers
-        """Answers for the broker of this node."""
+        self.on_call: CallHandler = refuse_calls
+        """Answers the calls to this node's broker."""
         self._secret = secret
         self._donor_options = donor_options or DONOR_CHANNELS
-        self.giving: Pace = AT_ONCE
-        self.getting: Pace = AT_ONCE
-        """How fast copies leave the store, and come to it."""
+        self.giving: CopyPace = AT_ONCE
+        self.getting: CopyPace = AT_ONCE
+        """The limits on copies that other stores make of this one's segments, and that this store makes."""
         self._server = Server(self._handle, limits, traffic, kind_of=lambda _: "call")  # calls are independent
         self._loop = self._server.loop
         self._sessions: dict[Connection, _Session] = {}
@@ -92,7 +101,7 @@ class StoreServer:
         return await self._server.listen(host, port)
 
     async def close(self) -> None:
-        """Peers are cut off; what the store has begun it finishes."""
+        """Close all connections; the store finishes the calls that it has begun."""
         await self._server.close()
         for task in self._tasks:
             task.cancel()
@@ -101,7 +110,7 @@ class StoreServer:
 
     @property
     def held_bytes(self) -> int:
-        """Of requests that are not answered."""
+        """Memory of requests that are not answered."""
         return self._server.held_bytes
 
     # One request
@@ -117,13 +126,13 @@ class StoreServer:
         if not OLDEST_VERSION <= request.version <= NEWEST_VERSION:
             raise CloseConnection(f"version {request.version} was not agreed upon")
         if request.call == Call.ASK:
-            return self._spawn(session, request.number, answered, self.on_ask, messages.body_of(frame))
+            return self._spawn(session, request.number, answer_call, self.on_call, messages.body_of(frame))
         if request.store_id != self._store_bytes:
             which = "no store is here" if self._own is None else f"this is store {self._own.store_id}"
             return messages.error_reply(request.number, WrongStore(which))
         if request.call == Call.APPEND:
             return self._append(session, request, messages.read_append(frame))
-        return self._ask(connection, session, request, messages.body_of(frame))
+        return self._start_call(connection, session, request, messages.body_of(frame))
 
     @property
     def _store(self) -> SegmentStore:
@@ -147,7 +156,7 @@ class StoreServer:
                 return messages.reply(request.number, proof)
         raise CloseConnection("a stranger")
 
-    def _append(self, session: _Session, request: Request, append: Append) -> "Answer | Promise":
+    def _append(self, session: _Session, request: Request, append: AppendCall) -> "Answer | Promise":
         number = request.number
         segment, first, end, lac, batches = append
         pieces: Sequence[Buffer] = (batches,) if batches else ()
@@ -170,7 +179,7 @@ class StoreServer:
 
         return Promise(written, render)
 
-    def _ask(self, connection: Connection, session: _Session, request: Request, body: Cursor) -> Answer:
+    def _start_call(self, connection: Connection, session: _Session, request: Request, body: Cursor) -> Answer:
         match request.call:
             case Call.PING:
                 messages.check_end(body)
@@ -203,7 +212,8 @@ class StoreServer:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> "asyncio.Task[Pieces | None]":
-        """Tasks start in the order in which they are made, and the store keeps the order of the calls."""
+        """Run a call in a task. Tasks start in the order in which they are made, so the store sees the calls in
+        order."""
 
         async def run() -> Pieces:
             session.unstarted -= 1
@@ -219,7 +229,7 @@ class StoreServer:
         return task
 
     def _count_read(self, connection: Connection, session: _Session, answer: "asyncio.Task[Any]") -> None:
-        """No more requests are taken while so many reads are on their way."""
+        """Stop reading requests while MAX_READS reads are under way."""
         session.reads += 1
         if session.reads >= MAX_READS:
             connection.pause("reads")
@@ -237,7 +247,7 @@ class StoreServer:
     ) -> Buffer:
         return messages.offset_body(await self._store.append(segment, first, end, lac, pieces))
 
-    async def _create(self, create: Create) -> Buffer:
+    async def _create(self, create: CreateCall) -> Buffer:
         await self._store.create(*create)
         return b""
 
@@ -247,12 +257,12 @@ class StoreServer:
     async def _state(self, segment: SegmentId) -> Buffer:
         return messages.state_body(await self._store.state(segment))
 
-    async def _read(self, read: Read) -> Buffer:
+    async def _read(self, read: ReadCall) -> Buffer:
         most_bytes = min(read.max_bytes, MAX_READ_BYTES)
         if not read.is_copy:
             return await self._store.read(read.segment, read.offset, read.limit, most_bytes)
         partition = (await self._store.state(read.segment)).partition
-        most_bytes = await self.giving.turn(partition, most_bytes)
+        most_bytes = await self.giving.admit(partition, most_bytes)
         batches = await self._store.read(read.segment, read.offset, read.limit, most_bytes)
         self.giving.passed(partition, len(batches))
         return batches
@@ -263,15 +273,15 @@ class StoreServer:
     async def _seal(self, segment: SegmentId, end: Offset) -> Buffer:
         return messages.sealed_body(await self._store.seal(segment, end))
 
-    async def _copy(self, facts: SegmentFacts, donors: Sequence[Donor]) -> Buffer:
+    async def _copy(self, description: SegmentDescription, donors: Sequence[Donor]) -> Buffer:
         others = [donor for donor in donors if donor.store_id != self._store.store_id]
         async with self._copies:
             while True:
-                source = DonorSource(facts, others, self._secret, self._donor_options, self.getting)
+                source = DonorSource(description, others, self._secret, self._donor_options, self.getting)
                 try:
-                    return messages.sealed_body(await self._store.copy(facts, source))
+                    return messages.sealed_body(await self._store.copy(description, source))
                 except CorruptReplica:
-                    others = others[1:]  # the first one has something else
+                    others = others[1:]  # the first donor has other bytes
                     if not others:
                         raise
                 finally:

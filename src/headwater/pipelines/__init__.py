@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HeadwaterDataSource", "from_schema", "register"]
 
-_HOMES = {"HeadwaterDataSource": "data_source", "from_schema": "decode", "register": "data_source"}
+_HOMES = {"HeadwaterDataSource": "data_source", "from_schema": "values.from_schema", "register": "data_source"}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from headwater.pipelines.source.batch_reader import BatchReader, FilteringBatchR
 from headwater.pipelines.source.columns import whole_schema
 from headwater.pipelines.source.options import includes_headers, source_options
 from headwater.pipelines.source.stream_reader import StreamReader
-from headwater.pipelines.worker import settle_worker
+from headwater.pipelines.worker import freeze_heap
 
 NAME = "headwater"
 _PLANS_WITH_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -50,7 +50,7 @@ class HeadwaterDataSource(DataSource):
         return BatchWriter(schema, sink_options(self.options, is_streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        settle_worker()  # Spark makes one in the driver's processes twice for each micro-batch
+        freeze_heap()  # Spark makes one in the driver's processes twice for each micro-batch
         return StreamWriter(schema, sink_options(self.options, is_streaming=True))
 
 

@@ -26,8 +26,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
-from headwater.pipelines.spec.declarations import Declaration, Section
-from headwater.pipelines.spec.mistakes import Place
+from headwater.pipelines.spec.declarations import Declaration, FileSection
+from headwater.pipelines.spec.mistakes import Location
 
 __all__ = ["pipeline", "sink", "source", "step"]
 
@@ -50,7 +50,7 @@ def collecting(file: str) -> Iterator[list[Declaration]]:
 def pipeline(name: str | None = None, **settings: Any) -> None:
     """Name and settings of the pipeline: bootstrap, checkpoint, trigger, spark."""
     named = {"name": name} if name is not None else {}
-    _declare(Section.PIPELINE, "", {**named, **settings}, _caller_line())
+    _declare(FileSection.PIPELINE, "", {**named, **settings}, _caller_line())
 
 
 @overload
@@ -59,7 +59,7 @@ def source(name: str, /, **values: Any) -> None: ...
 def source(function: Function, /) -> Function: ...
 def source(given: str | Function, /, **values: Any) -> Function | None:
     """Declare a source by its kind and keys, or a function that makes one."""
-    return _declare_either(Section.SOURCE, given, values, _caller_line())
+    return _declare_either(FileSection.SOURCE, given, values, _caller_line())
 
 
 @overload
@@ -68,7 +68,7 @@ def step(name: str, /, **values: Any) -> None: ...
 def step(function: Function, /) -> Function: ...
 def step(given: str | Function, /, **values: Any) -> Function | None:
     """Declare a step by its kind and keys, or a function that does it."""
-    return _declare_either(Section.STEP, given, values, _caller_line())
+    return _declare_either(FileSection.STEP, given, values, _caller_line())
 
 
 @overload
@@ -79,17 +79,17 @@ def sink(name: str | None = None, /, **values: Any) -> Callable[[Function], Func
     """Declare a sink by its kind and keys, or decorate a function that is called with each batch of an input."""
     line = _caller_line()
     if name is not None:
-        _declare(Section.SINK, name, values, line)
+        _declare(FileSection.SINK, name, values, line)
         return None
 
     def decorate(function: Function) -> Function:
-        _declare(Section.SINK, function.__name__, values, line, function)
+        _declare(FileSection.SINK, function.__name__, values, line, function)
         return function
 
     return decorate
 
 
-def _declare_either(section: Section, given: str | Function, values: dict[str, Any], line: int) -> Function | None:
+def _declare_either(section: FileSection, given: str | Function, values: dict[str, Any], line: int) -> Function | None:
     if isinstance(given, str):
         _declare(section, given, values, line)
         return None
@@ -98,15 +98,15 @@ def _declare_either(section: Section, given: str | Function, values: dict[str, A
 
 
 def _declare(
-    section: Section, name: str, values: dict[str, Any], line: int, function: Callable[..., Any] | None = None
+    section: FileSection, name: str, values: dict[str, Any], line: int, function: Callable[..., Any] | None = None
 ) -> None:
     collected = _collected.get()
     if collected is None:
         return
     file, declarations = collected
-    place = Place(file, inspect.unwrap(function).__code__.co_firstlineno if function is not None else line)
+    location = Location(file, inspect.unwrap(function).__code__.co_firstlineno if function is not None else line)
     spelled = {key.removesuffix("_"): value for key, value in values.items()}
-    declarations.append(Declaration(section, name, spelled, place, function=function))
+    declarations.append(Declaration(section, name, spelled, location, function=function))
 
 
 def _caller_line() -> int:

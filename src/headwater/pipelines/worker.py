@@ -7,13 +7,13 @@ and never become garbage: tens of milliseconds of CPU time for nothing, several 
 import gc
 import os
 
-_settled_process = 0
+_frozen_process = 0
 
 
-def settle_worker() -> None:
+def freeze_heap() -> None:
     """Spare what is loaded by now from being looked through. Called when a process gets something to do; what
     it has by then, it keeps."""
-    global _settled_process
-    if _settled_process != os.getpid():  # a process that was forked has what it was given, and loads more
-        _settled_process = os.getpid()
+    global _frozen_process
+    if _frozen_process != os.getpid():  # a process that was forked has what it was given, and loads more
+        _frozen_process = os.getpid()
         gc.freeze()

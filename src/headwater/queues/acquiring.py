@@ -12,8 +12,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from headwater.queues.events import DeadLetterReason, RangeState, ShareStateChanged, StateRange
-from headwater.queues.in_flight import NEVER_DELIVERED, SETTLED, RecordState, Run, Status
-from headwater.queues.log_read import CandidateBatch, LogRead, RecordFacts
+from headwater.queues.in_flight import NEVER_DELIVERED, RESOLVED, RecordState, RecordStatus, Run
+from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead
 from headwater.queues.outcomes import AcquiredRange, AcquireMode
 from headwater.queues.redelivery import given_up
 from headwater.queues.settings import QueueSettings
@@ -31,12 +31,12 @@ class Acquiring:
         mode: AcquireMode,
     ) -> None:
         self.acquired: list[AcquiredRange] = []
-        self.settled: list[StateRange] = []
+        self.resolved: list[StateRange] = []
         """Applied already; to be logged."""
         self._state = state
         self._settings = settings
         self._member_id = member_id
-        self._wanted = max_records
+        self._remaining = max_records
         self._now_ms = now_ms
         self._takes_whole_batches = mode is AcquireMode.BATCH_OPTIMIZED
         counts = state.window.counts
@@ -51,7 +51,7 @@ class Acquiring:
         for batch in read.batches:
             if batch.last_offset < position:
                 continue
-            if self._wanted <= 0:
+            if self._remaining <= 0:
                 return
             if batch.first_offset > position:
                 self._skip(position, batch.first_offset - 1)
@@ -66,22 +66,22 @@ class Acquiring:
     def _skip(self, first: int, last: int) -> None:
         """There are no records here."""
         for run_first, run_last, _ in self._pieces(first, last, RecordState.WAITING):
-            self._settle(StateRange(run_first, run_last, RangeState.ARCHIVED))
+            self._resolve(StateRange(run_first, run_last, RangeState.ARCHIVED))
 
     def _take_batch(self, batch: CandidateBatch, position: int) -> bool:
         """Whether all of it was looked at."""
-        facts: Sequence[RecordFacts] | None = None
+        terms: Sequence[DeliveryTerms] | None = None
         for first, last, status in self._pieces(position, batch.last_offset, RecordState.BLOCKED):
             is_fresh = first >= self._state.window.end
             if status.state is RecordState.READY:
                 is_done = self._take_run(first, last, status, is_fresh)
             elif status.state is RecordState.BLOCKED:
                 is_done = self._take_blocked(first, last, status)
-            elif batch.read_facts is None:
+            elif batch.read_terms is None:
                 is_done = self._take_run(first, last, status, is_fresh)
             else:
-                facts = batch.read_facts() if facts is None else facts
-                is_done = self._take_records(first, last, status, is_fresh, facts)
+                terms = batch.read_terms() if terms is None else terms
+                is_done = self._take_records(first, last, status, is_fresh, terms)
             if not is_done:
                 return False
         return True
@@ -94,9 +94,9 @@ class Acquiring:
             pieces.append((max(first, window.end), last, NEVER_DELIVERED))
         return pieces
 
-    def _take_run(self, first: int, last: int, status: Status, is_fresh: bool) -> bool:
-        if status.rest_until_ms > self._now_ms:
-            self._decide(first, last, self._rested(status, status.rest_until_ms))
+    def _take_run(self, first: int, last: int, status: RecordStatus, is_fresh: bool) -> bool:
+        if status.backoff_until_ms > self._now_ms:
+            self._decide(first, last, self._backed_off(status, status.backoff_until_ms))
             self._locked -= last - first + 1
             self._waiting += last - first + 1
             return True
@@ -104,102 +104,102 @@ class Acquiring:
             return False
         room = self._room(is_fresh)
         if not self._takes_whole_batches:
-            room = min(room, self._wanted)
+            room = min(room, self._remaining)
         count = min(last - first + 1, room)
         if count > 0:
             self._decide(first, first + count - 1, self._lease(status))
-            self._wanted -= count
+            self._remaining -= count
             self._busy += count
             self._locked += count if is_fresh else 0
-            if self._state.lanes is not None:
+            if self._state.key_order is not None:
                 self._flush()  # The lanes must know before the next record asks for its own.
         return count == last - first + 1
 
-    def _take_blocked(self, first: int, last: int, status: Status) -> bool:
-        lanes = self._state.lanes
-        assert lanes is not None, "records are blocked by their key only"
+    def _take_blocked(self, first: int, last: int, status: RecordStatus) -> bool:
+        key_order = self._state.key_order
+        assert key_order is not None, "records are blocked by their key only"
         for offset in range(first, last + 1):
             key = self._state.key_of(offset)
             assert key is not None, "what is blocked has a key"
-            if not lanes.may_take(key, offset, self._member_id):
+            if not key_order.may_take(key, offset, self._member_id):
                 continue
             if not self._has_room(is_fresh=False):
                 return False
-            lanes.take(key, offset, self._member_id)
+            key_order.take(key, offset, self._member_id)
             self._decide(offset, offset, self._lease(status))
-            self._wanted -= 1
+            self._remaining -= 1
             self._busy += 1
             self._locked += 1
             self._waiting -= 1
         return True
 
     def _take_records(
-        self, first: int, last: int, status: Status, is_fresh: bool, facts: Sequence[RecordFacts]
+        self, first: int, last: int, status: RecordStatus, is_fresh: bool, terms: Sequence[DeliveryTerms]
     ) -> bool:
         position = first
-        for index in range(bisect_left(facts, first, key=_offset_of), len(facts)):
-            record = facts[index]
+        for index in range(bisect_left(terms, first, key=_offset_of), len(terms)):
+            record = terms[index]
             if record.offset > last:
                 break
             if record.offset > position:
                 self._count_skipped(record.offset - position, is_fresh)
-                self._decide(position, record.offset - 1, SETTLED)
+                self._decide(position, record.offset - 1, RESOLVED)
             if not self._take_record(record, status, is_fresh):
                 return False
             position = record.offset + 1
         if position <= last:
             self._count_skipped(last - position + 1, is_fresh)
-            self._decide(position, last, SETTLED)
+            self._decide(position, last, RESOLVED)
         return True
 
-    def _take_record(self, record: RecordFacts, status: Status, is_fresh: bool) -> bool:
+    def _take_record(self, record: DeliveryTerms, status: RecordStatus, is_fresh: bool) -> bool:
         offset = record.offset
         if not record.matches:
             self._count_skipped(1, is_fresh)
-            self._decide(offset, offset, SETTLED)
+            self._decide(offset, offset, RESOLVED)
             return True
         if record.expires_at_ms is not None and record.expires_at_ms <= self._now_ms:
             return self._drop_expired(offset, status, is_fresh)
-        is_resting = status.rest_until_ms > self._now_ms
+        is_backing_off = status.backoff_until_ms > self._now_ms
         is_delayed = record.deliver_at_ms is not None and record.deliver_at_ms > self._now_ms
         if is_fresh and self._waiting >= self._settings.max_waiting_records:
             return False
-        if is_resting or is_delayed:
+        if is_backing_off or is_delayed:
             # A delayed record takes its place in its lane when it is due: until then it holds nobody up.
-            self._state.learn(record, is_in_lane=is_resting)
-            until_ms = max(status.rest_until_ms, record.deliver_at_ms or 0)
-            self._set_aside(offset, self._rested(status, until_ms), is_fresh)
+            self._state.learn(record, is_in_order=is_backing_off)
+            until_ms = max(status.backoff_until_ms, record.deliver_at_ms or 0)
+            self._set_aside(offset, self._backed_off(status, until_ms), is_fresh)
             return True
-        lanes = self._state.lanes
+        key_order = self._state.key_order
         # Without room the record must not join its lane: it would be in it without being looked at.
         if not self._has_room(is_fresh):
             return False
-        key = self._state.learn(record, is_in_lane=True)
-        if key is not None and lanes is not None:
-            if not lanes.may_take(key, offset, self._member_id):
+        key = self._state.learn(record, is_in_order=True)
+        if key is not None and key_order is not None:
+            if not key_order.may_take(key, offset, self._member_id):
                 self._set_aside(offset, status._replace(state=RecordState.BLOCKED), is_fresh)
                 return True
-            lanes.take(key, offset, self._member_id)
+            key_order.take(key, offset, self._member_id)
         self._decide(offset, offset, self._lease(status))
-        self._wanted -= 1
+        self._remaining -= 1
         self._busy += 1
         self._locked += is_fresh
         return True
 
-    def _drop_expired(self, offset: int, status: Status, is_fresh: bool) -> bool:
+    def _drop_expired(self, offset: int, status: RecordStatus, is_fresh: bool) -> bool:
         gone = given_up(self._settings, offset, offset, status.delivery_count, DeadLetterReason.EXPIRED)
         if gone.state is RangeState.ARCHIVED:
             self._count_skipped(1, is_fresh)
-            self._decide(offset, offset, SETTLED)
+            self._decide(offset, offset, RESOLVED)
             return True
         if self._room(is_fresh) <= 0:
             return False
-        self._decide(offset, offset, Status(RecordState.ARCHIVING, gone.delivery_count, reason=gone.reason))
+        self._decide(offset, offset, RecordStatus(RecordState.ARCHIVING, gone.delivery_count, reason=gone.reason))
         self._busy += 1
         self._locked += is_fresh
         return True
 
-    def _set_aside(self, offset: int, status: Status, is_fresh: bool) -> None:
+    def _set_aside(self, offset: int, status: RecordStatus, is_fresh: bool) -> None:
         self._decide(offset, offset, status)
         self._waiting += 1
         self._locked -= not is_fresh
@@ -211,23 +211,23 @@ class Acquiring:
         return self._settings.max_record_locks - (self._locked if is_fresh else self._busy)
 
     def _has_room(self, is_fresh: bool) -> bool:
-        return self._room(is_fresh) > 0 and (self._wanted > 0 or self._takes_whole_batches)
+        return self._room(is_fresh) > 0 and (self._remaining > 0 or self._takes_whole_batches)
 
-    def _lease(self, status: Status) -> Status:
-        return Status(
+    def _lease(self, status: RecordStatus) -> RecordStatus:
+        return RecordStatus(
             RecordState.ACQUIRED,
             status.delivery_count,
-            status.rest_until_ms,
+            status.backoff_until_ms,
             self._now_ms + self._settings.record_lock_duration_ms,
             self._member_id,
         )
 
-    def _rested(self, status: Status, until_ms: int) -> Status:
-        return Status(RecordState.WAITING, status.delivery_count, status.rest_until_ms, until_ms)
+    def _backed_off(self, status: RecordStatus, until_ms: int) -> RecordStatus:
+        return RecordStatus(RecordState.WAITING, status.delivery_count, status.backoff_until_ms, until_ms)
 
     # From decisions to state
 
-    def _decide(self, first: int, last: int, status: Status) -> None:
+    def _decide(self, first: int, last: int, status: RecordStatus) -> None:
         pending = self._pending
         if pending is not None and pending[1] + 1 == first and pending[2] == status:
             self._pending = (pending[0], last, status)
@@ -241,11 +241,11 @@ class Acquiring:
         first, last, status = self._pending
         self._pending = None
         match status.state:
-            case RecordState.SETTLED:
-                self._settle(StateRange(first, last, RangeState.ARCHIVED))
+            case RecordState.RESOLVED:
+                self._resolve(StateRange(first, last, RangeState.ARCHIVED))
             case RecordState.ARCHIVING:
                 count, reason = status.delivery_count, status.reason
-                self._settle(StateRange(first, last, RangeState.ARCHIVING, count, reason=reason))
+                self._resolve(StateRange(first, last, RangeState.ARCHIVING, count, reason=reason))
             case RecordState.ACQUIRED:
                 self._state.lend(first, last, status)
                 self._append_acquired(AcquiredRange(first, last, status.delivery_count + 1))
@@ -259,10 +259,10 @@ class Acquiring:
         else:
             self.acquired.append(new)
 
-    def _settle(self, change: StateRange) -> None:
+    def _resolve(self, change: StateRange) -> None:
         self._state.apply(ShareStateChanged((change,)))
-        self.settled.append(change)
+        self.resolved.append(change)
 
 
-def _offset_of(record: RecordFacts) -> int:
+def _offset_of(record: DeliveryTerms) -> int:
     return record.offset

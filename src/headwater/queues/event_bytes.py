@@ -17,6 +17,7 @@ To change the format: write a new version, and keep reading the old ones.
 
 from typing import Final
 
+from headwater.model.ids import Offset
 from headwater.queues.events import (
     DeadLetterReason,
     RangeState,
@@ -26,16 +27,12 @@ from headwater.queues.events import (
     ShareStateChanged,
     StateRange,
 )
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 
 _VERSION: Final = 1
 _CHANGED, _START_MOVED, _SNAPSHOT = 1, 2, 3
 _MIN_RANGE_BYTES: Final = 3
-_MAX_VARINT_BYTES: Final = 10
 _MAX_LONG: Final = 2**63 - 1
-
-
-class MalformedEvent(ValueError):
-    """The bytes are not those of an event."""
 
 
 def encode(event: ShareEvent) -> bytes:
@@ -56,23 +53,23 @@ def encode(event: ShareEvent) -> bytes:
 
 
 def decode(data: bytes) -> ShareEvent:
-    """Raises MalformedEvent. Work and memory are bounded by the bytes given."""
-    reader = _Reader(data)
+    """Raises MalformedBytes. Work and memory are bounded by the bytes given."""
+    reader = ByteReader(data)
     version = reader.byte()
     if version != _VERSION:
-        raise MalformedEvent(f"version {version} of an event is not known")
+        raise MalformedBytes(f"version {version} of an event is not known")
     kind = reader.byte()
     event: ShareEvent
     match kind:
         case 1:
-            event = ShareStateChanged(reader.ranges(0))
+            event = ShareStateChanged(_read_ranges(reader, 0))
         case 2:
-            event = ShareStartMoved(reader.unsigned())
+            event = ShareStartMoved(_read_unsigned(reader))
         case 3:
-            start_offset = reader.unsigned()
-            event = ShareSnapshot(start_offset, reader.ranges(start_offset))
+            start_offset = _read_unsigned(reader)
+            event = ShareSnapshot(start_offset, _read_ranges(reader, start_offset))
         case _:
-            raise MalformedEvent(f"kind {kind} of an event is not known")
+            raise MalformedBytes(f"kind {kind} of an event is not known")
     reader.check_end()
     return event
 
@@ -102,61 +99,34 @@ def _write_unsigned(out: bytearray, number: int) -> None:
     out.append(number)
 
 
-class _Reader:
-    __slots__ = ("_data", "_position")
+def _read_ranges(reader: ByteReader, position: Offset) -> tuple[StateRange, ...]:
+    ranges = []
+    for _ in range(reader.checked(reader.varlong(), _MIN_RANGE_BYTES)):
+        each = _read_range(reader, position)
+        ranges.append(each)
+        position = each.last
+    return tuple(ranges)
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
 
-    def byte(self) -> int:
-        if self._position >= len(self._data):
-            raise MalformedEvent("the bytes end too early")
-        self._position += 1
-        return self._data[self._position - 1]
+def _read_range(reader: ByteReader, position: Offset) -> StateRange:
+    delta = reader.varlong()
+    first = position + ((delta >> 1) ^ -(delta & 1))
+    last = first + reader.varlong()
+    if not 0 <= first <= last <= _MAX_LONG:
+        raise MalformedBytes(f"{first} to {last} is no range of offsets")
+    try:
+        state = RangeState(reader.byte())
+        if state is RangeState.AVAILABLE:
+            return StateRange(first, last, state, _read_unsigned(reader), _read_unsigned(reader))
+        if state is RangeState.ARCHIVING:
+            return StateRange(first, last, state, _read_unsigned(reader), reason=DeadLetterReason(reader.byte()))
+    except ValueError as error:
+        raise MalformedBytes(str(error)) from error
+    return StateRange(first, last, state)
 
-    def unsigned(self) -> int:
-        number = self._varint()
-        if number > _MAX_LONG:
-            raise MalformedEvent(f"{number} is too large")
-        return number
 
-    def ranges(self, position: int) -> tuple[StateRange, ...]:
-        count = self._varint()
-        if count * _MIN_RANGE_BYTES > len(self._data) - self._position:
-            raise MalformedEvent(f"{count} ranges do not fit into what is left")
-        found = []
-        for _ in range(count):
-            each = self._range(position)
-            found.append(each)
-            position = each.last
-        return tuple(found)
-
-    def check_end(self) -> None:
-        if self._position != len(self._data):
-            raise MalformedEvent("bytes are left over")
-
-    def _range(self, position: int) -> StateRange:
-        delta = self._varint()
-        first = position + ((delta >> 1) ^ -(delta & 1))
-        last = first + self._varint()
-        if not 0 <= first <= last <= _MAX_LONG:
-            raise MalformedEvent(f"{first} to {last} is no range of offsets")
-        try:
-            state = RangeState(self.byte())
-            if state is RangeState.AVAILABLE:
-                return StateRange(first, last, state, self.unsigned(), self.unsigned())
-            if state is RangeState.ARCHIVING:
-                return StateRange(first, last, state, self.unsigned(), reason=DeadLetterReason(self.byte()))
-        except ValueError as error:
-            raise MalformedEvent(str(error)) from error
-        return StateRange(first, last, state)
-
-    def _varint(self) -> int:
-        number = 0
-        for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
-            byte = self.byte()
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-        raise MalformedEvent("a number is too long")
+def _read_unsigned(reader: ByteReader) -> int:
+    number = reader.varlong()
+    if number > _MAX_LONG:
+        raise MalformedBytes(f"{number} is too large")
+    return number

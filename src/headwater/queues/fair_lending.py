@@ -7,7 +7,7 @@ ready or lent were divided by all; and one that comes back from work to where no
 that the first to be through does not take all of it.
 
 Dividing a batch costs more than sending it whole, and members that are quick gain nothing by it: what one of them would
-be through with in `TURN_MS` it is lent at once. How fast a member is, is seen from when it took records and settled
+be through with in `QUICK_MS` it is lent at once. How fast a member is, is seen from when it took records and settled
 them. But once a member has waited for longer than that, parts are parts, however quick the others are.
 
 - Waiting is a fetch that found nothing and stays, and for `ABSENT_MS` after its end the member that sent it, which will
@@ -19,7 +19,7 @@ them. But once a member has waited for longer than that, parts are parts, howeve
 from dataclasses import dataclass
 from typing import Final
 
-TURN_MS: Final = 200
+QUICK_MS: Final = 200
 ABSENT_MS: Final = 1_000
 _GUESSED_FRESH: Final = 10.0
 """Records of which a filter that was never used is taken to leave one."""
@@ -46,7 +46,7 @@ class _Pace:
     since_ms: int
     """When it last took or settled something."""
     spent_ms: float = 0
-    settled: float = 0
+    resolved: float = 0
 
 
 class FairLending:
@@ -96,13 +96,13 @@ class FairLending:
             pace.since_ms = now_ms
             self._working[member_id] = pace
 
-    def settled(self, member_id: str, count: int, now_ms: int) -> None:
+    def resolved(self, member_id: str, count: int, now_ms: int) -> None:
         pace = self._working.get(member_id)
         if pace is None or not count:
             return
         del self._working[member_id]
         pace.spent_ms = pace.spent_ms / 2 + now_ms - pace.since_ms
-        pace.settled = pace.settled / 2 + count
+        pace.resolved = pace.resolved / 2 + count
         pace.since_ms = now_ms
         self._working[member_id] = pace
 
@@ -125,11 +125,11 @@ class FairLending:
             part = max(min(_divided(ready, waiting + 1), _divided(ready + supply.lent, members)), 1)
         else:
             part = max(_divided(ready, members), 1)
-        if not waiting or now_ms - self._others_wait_since(member_id) < TURN_MS:
-            turn = self._turn(member_id, max_records)
-            if turn >= max_records:
+        if not waiting or now_ms - self._others_wait_since(member_id) < QUICK_MS:
+            quick = self._quick_count(member_id, max_records)
+            if quick >= max_records:
                 return None
-            part = max(part, turn)
+            part = max(part, quick)
         return min(part, max_records)
 
     def _ready(self, supply: Supply) -> int:
@@ -138,12 +138,14 @@ class FairLending:
             fresh = int(fresh * self._taken / self._fresh)
         return min(supply.ready + fresh, supply.room)
 
-    def _turn(self, member_id: str, most: int) -> int:
+    def _quick_count(self, member_id: str, most: int) -> int:
         """How many records the member is through with in a turn, as far as is known."""
         pace = self._working.get(member_id)
-        if pace is None or not pace.settled:
+        if pace is None or not pace.resolved:
             return 0
-        return most if pace.spent_ms * most <= TURN_MS * pace.settled else int(TURN_MS * pace.settled / pace.spent_ms)
+        return (
+            most if pace.spent_ms * most <= QUICK_MS * pace.resolved else int(QUICK_MS * pace.resolved / pace.spent_ms)
+        )
 
     def _others_wait_since(self, member_id: str) -> int:
         return next(since_ms for each, since_ms in self._waiting.items() if each != member_id)

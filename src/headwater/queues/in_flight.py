@@ -31,14 +31,14 @@ class RecordState(enum.IntEnum):
     """Available, but not due."""
     ACQUIRED = 4
     ARCHIVING = 5
-    SETTLED = 6
+    RESOLVED = 6
 
 
-class Status(NamedTuple):
+class RecordStatus(NamedTuple):
     state: RecordState
     delivery_count: int = 0
     """Deliveries that ended; of ARCHIVING, all."""
-    rest_until_ms: int = 0
+    backoff_until_ms: int = 0
     """The durable end of the last rest, which may be long past. 0: none."""
     until_ms: int = 0
     """WAITING: when it is due. ACQUIRED: when the lease ends."""
@@ -46,11 +46,11 @@ class Status(NamedTuple):
     reason: DeadLetterReason | None = None
 
 
-Run: TypeAlias = tuple[int, int, Status]
+Run: TypeAlias = tuple[int, int, RecordStatus]
 """First and last offset, both included, and their status."""
 
-NEVER_DELIVERED: Final = Status(RecordState.UNREAD)
-SETTLED: Final = Status(RecordState.SETTLED)
+NEVER_DELIVERED: Final = RecordStatus(RecordState.UNREAD)
+RESOLVED: Final = RecordStatus(RecordState.RESOLVED)
 
 
 class InFlight:
@@ -63,7 +63,7 @@ class InFlight:
         self.counts = [0] * len(RecordState)
         """How many records are in each state."""
         self._firsts: list[int] = []
-        self._statuses: list[Status] = []
+        self._statuses: list[RecordStatus] = []
         self._ready: list[int] = []
         """A heap in which the first offset of each READY or UNREAD run occurs, among others."""
 
@@ -71,7 +71,7 @@ class InFlight:
     def run_count(self) -> int:
         return len(self._firsts)
 
-    def runs(self, first: int, last: int, most: RecordState = RecordState.SETTLED) -> list[Run]:
+    def runs(self, first: int, last: int, most: RecordState = RecordState.RESOLVED) -> list[Run]:
         """The runs of a range whose state is no later than `most`, cut to the range and to the window."""
         if first < self.start:
             first = self.start
@@ -95,7 +95,7 @@ class InFlight:
     def all_runs(self) -> list[Run]:
         return self.runs(self.start, self.end - 1)
 
-    def at(self, offset: int) -> Status | None:
+    def at(self, offset: int) -> RecordStatus | None:
         if not self.start <= offset < self.end:
             return None
         return self._statuses[bisect_right(self._firsts, offset) - 1]
@@ -109,7 +109,7 @@ class InFlight:
             heappop(self._ready)
         return None
 
-    def put(self, first: int, last: int, status: Status) -> None:
+    def put(self, first: int, last: int, status: RecordStatus) -> None:
         """Give a range a status. It may reach behind the end; what it jumps over is then available and unread."""
         assert self.start <= first <= last, "a range lies in or behind the window"
         if last >= self.end:
@@ -123,7 +123,7 @@ class InFlight:
 
     def advance(self) -> None:
         """Let the start move over what is settled."""
-        if self._statuses and self._statuses[0].state is RecordState.SETTLED:
+        if self._statuses and self._statuses[0].state is RecordState.RESOLVED:
             self.drop_below(self._firsts[1] if len(self._firsts) > 1 else self.end)
 
     def drop_below(self, offset: int) -> None:
@@ -138,10 +138,10 @@ class InFlight:
             del self._firsts[:index], self._statuses[:index]
             self._firsts[0] = self.start = offset
             self._note_ready(offset, self._statuses[0])
-        if self._statuses and self._statuses[0].state is RecordState.SETTLED:
+        if self._statuses and self._statuses[0].state is RecordState.RESOLVED:
             self.advance()
 
-    def _grow(self, last: int, status: Status) -> None:
+    def _grow(self, last: int, status: RecordStatus) -> None:
         self.counts[status.state] += last - self.end + 1
         if not self._statuses or self._statuses[-1] != status:
             self._firsts.append(self.end)
@@ -149,7 +149,7 @@ class InFlight:
             self._note_ready(self.end, status)
         self.end = last + 1
 
-    def _replace(self, first: int, last: int, status: Status) -> None:
+    def _replace(self, first: int, last: int, status: RecordStatus) -> None:
         firsts, statuses, counts = self._firsts, self._statuses, self.counts
         low = bisect_right(firsts, first) - 1
         high = low
@@ -180,7 +180,7 @@ class InFlight:
         statuses[low : high + 1] = new_statuses
         self._note_ready(new_firsts[0], status)
 
-    def _note_ready(self, first: int, status: Status) -> None:
+    def _note_ready(self, first: int, status: RecordStatus) -> None:
         if status.state > RecordState.READY:
             return
         heappush(self._ready, first)

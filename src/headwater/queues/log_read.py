@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 
-class RecordFacts(NamedTuple):
+class DeliveryTerms(NamedTuple):
     """What decides about the delivery of one record. A tuple, because there is one for each record."""
 
     offset: int
@@ -17,7 +17,7 @@ class RecordFacts(NamedTuple):
     """What the group's filter says."""
 
 
-FactsReader: TypeAlias = Callable[[], Sequence[RecordFacts]]
+TermsReader: TypeAlias = Callable[[], Sequence[DeliveryTerms]]
 """The records of a batch by rising offset. Called at most once for each acquire, and only if a record of the batch
 could be taken whose facts are not known. Offsets that it leaves out hold no record."""
 
@@ -26,7 +26,7 @@ could be taken whose facts are not known. Offsets that it leaves out hold no rec
 class CandidateBatch:
     first_offset: int
     last_offset: int
-    read_facts: FactsReader | None = None
+    read_terms: TermsReader | None = None
     """None: no record of the batch has anything that delays, expires or orders it, and no filter applies."""
 
 

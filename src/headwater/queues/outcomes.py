@@ -68,7 +68,7 @@ class AcknowledgedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class AckResult:
+class AcknowledgeOutcome:
     errors: tuple[ErrorCode, ...]
     """For each batch, in order. A batch with an error changed nothing."""
     changes: Changes

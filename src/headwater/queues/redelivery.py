@@ -13,14 +13,14 @@ def backoff_ms(backoff: Backoff, failures: int) -> int:
 
 
 def after_failure(
-    settings: QueueSettings, first: int, last: int, delivery_count: int, rest_from_ms: int | None
+    settings: QueueSettings, first: int, last: int, delivery_count: int, backoff_from_ms: int | None
 ) -> StateRange:
     """The state of records whose n-th delivery ended without success. They rest if it was a consumer's word; a lease
     that ran out and a member that left are not, and the records should reach another consumer soon."""
     if delivery_count >= settings.delivery_count_limit:
         return given_up(settings, first, last, delivery_count, DeadLetterReason.DELIVERY_LIMIT)
-    rest_ms = 0 if rest_from_ms is None else backoff_ms(settings.backoff, delivery_count)
-    available_at_ms = rest_from_ms + rest_ms if rest_from_ms is not None and rest_ms > 0 else 0
+    delay_ms = 0 if backoff_from_ms is None else backoff_ms(settings.backoff, delivery_count)
+    available_at_ms = backoff_from_ms + delay_ms if backoff_from_ms is not None and delay_ms > 0 else 0
     return StateRange(first, last, RangeState.AVAILABLE, delivery_count, available_at_ms)
 
 

@@ -1,4 +1,4 @@
-"""How one group treats the records it shares: one frozen value, made by `group_keys.parse_group_config`."""
+"""How one group treats the records it shares: one frozen value, made by `queue_keys.parse_queue_settings`."""
 
 import enum
 from dataclasses import dataclass

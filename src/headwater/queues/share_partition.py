@@ -27,8 +27,8 @@ from headwater.queues.in_flight import RecordState, Run
 from headwater.queues.log_read import LogRead
 from headwater.queues.outcomes import (
     AcknowledgedBatch,
+    AcknowledgeOutcome,
     AcknowledgeType,
-    AckResult,
     AcquireMode,
     Acquisition,
     Changes,
@@ -93,7 +93,7 @@ class SharePartition:
     def lag(self, log_end_offset: int) -> int:
         """Records that are not settled (KIP-1226)."""
         window = self._state.window
-        return max(log_end_offset, window.end) - window.start - window.counts[RecordState.SETTLED]
+        return max(log_end_offset, window.end) - window.start - window.counts[RecordState.RESOLVED]
 
     def next_fetch_offset(self, now_ms: int) -> int | None:
         """Where to read for the next acquire: the lowest available offset that is due, else the end offset. None when
@@ -133,19 +133,19 @@ class SharePartition:
             return Acquisition((), dropped) if dropped.events else _NOTHING
         acquiring = Acquiring(self._state, self.settings, member_id, max_records, now_ms, mode)
         acquiring.scan(read)
-        if not acquiring.settled:
+        if not acquiring.resolved:
             return Acquisition(tuple(acquiring.acquired), dropped)
-        settled = merged(acquiring.settled)
-        changes = Changes((ShareStateChanged(settled),), _dead_letters(settled))
+        resolved = merged(acquiring.resolved)
+        changes = Changes((ShareStateChanged(resolved),), _dead_letters(resolved))
         return Acquisition(tuple(acquiring.acquired), _joined(dropped, changes))
 
-    def acknowledge(self, member_id: str, batches: Sequence[AcknowledgedBatch], now_ms: int) -> AckResult:
+    def acknowledge(self, member_id: str, batches: Sequence[AcknowledgedBatch], now_ms: int) -> AcknowledgeOutcome:
         """Each batch as a whole or not at all. INVALID_REQUEST for all when batches overlap or are out of order, when
         types are unknown or their number is wrong; INVALID_REQUEST for one behind the end offset; INVALID_RECORD_STATE
         for one of which the member does not hold every record. Offsets below the start are left out of a batch that
         reaches above it."""
         if not _is_well_formed(batches):
-            return AckResult((ErrorCode.INVALID_REQUEST,) * len(batches), _NO_CHANGES)
+            return AcknowledgeOutcome((ErrorCode.INVALID_REQUEST,) * len(batches), _NO_CHANGES)
         errors = []
         changed: list[StateRange] = []
         for batch in batches:
@@ -155,7 +155,7 @@ class SharePartition:
                 for first, last, ack_type in _typed_ranges(batch):
                     for run in self._state.window.runs(first, last):
                         changed += self._acknowledged(run, ack_type, now_ms)
-        return AckResult(tuple(errors), self._commit(changed))
+        return AcknowledgeOutcome(tuple(errors), self._commit(changed))
 
     def release_member(self, member_id: str, now_ms: int) -> Changes:
         """The member is gone: what it holds is available again at once. The delivery counts, but brings no rest."""
@@ -229,7 +229,7 @@ class SharePartition:
         window = self._state.window
         if read.first_offset > window.end:
             return False
-        if self._state.lanes is None or window.counts[RecordState.UNREAD] == 0:
+        if self._state.key_order is None or window.counts[RecordState.UNREAD] == 0:
             return True
         # A record whose key is not known yet could come before any record that is read from further up.
         lowest = window.lowest_ready()
@@ -258,20 +258,20 @@ class SharePartition:
                 self._state.lend(first, last, status._replace(until_ms=until_ms))
                 return ()
             case _:
-                return self._failed(run, now_ms, rest_from_ms=now_ms)
+                return self._failed(run, now_ms, backoff_from_ms=now_ms)
 
-    def _failed(self, run: Run, now_ms: int, rest_from_ms: int | None = None) -> list[StateRange]:
+    def _failed(self, run: Run, now_ms: int, backoff_from_ms: int | None = None) -> list[StateRange]:
         """A delivery ended without success."""
         first, last, status = run
         count = status.delivery_count + 1
         changed = []
         for offset in self._state.expired_in(first, last, now_ms):
             if offset > first:
-                changed.append(after_failure(self.settings, first, offset - 1, count, rest_from_ms))
+                changed.append(after_failure(self.settings, first, offset - 1, count, backoff_from_ms))
             changed.append(given_up(self.settings, offset, offset, count, DeadLetterReason.EXPIRED))
             first = offset + 1
         if first <= last:
-            changed.append(after_failure(self.settings, first, last, count, rest_from_ms))
+            changed.append(after_failure(self.settings, first, last, count, backoff_from_ms))
         return changed
 
     def _drop_expired(self, now_ms: int) -> Changes:

@@ -22,9 +22,9 @@ from headwater.queues.events import (
     StateRange,
     merged,
 )
-from headwater.queues.in_flight import SETTLED, InFlight, RecordState, Run, Status
-from headwater.queues.key_lanes import KeyLanes
-from headwater.queues.log_read import RecordFacts
+from headwater.queues.in_flight import RESOLVED, InFlight, RecordState, RecordStatus, Run
+from headwater.queues.key_order import KeyOrder
+from headwater.queues.log_read import DeliveryTerms
 from headwater.queues.timers import RangeTimers, Timer
 
 _LONGEST_KEPT_KEY_BYTES: Final = 64
@@ -44,7 +44,7 @@ class ShareState:
 
     def _begin(self, start_offset: int, is_key_ordered: bool) -> None:
         self.window = InFlight(start_offset)
-        self.lanes = KeyLanes() if is_key_ordered else None
+        self.key_order = KeyOrder() if is_key_ordered else None
         self._known: dict[int, _Known] = {}
         self._leases = RangeTimers()
         self._dues = RangeTimers()
@@ -62,7 +62,7 @@ class ShareState:
                 self._forget(self.window.start, start_offset - 1)
                 self.window.drop_below(start_offset)
             case ShareSnapshot(start_offset, ranges):
-                self._begin(start_offset, self.lanes is not None)
+                self._begin(start_offset, self.key_order is not None)
                 for each in ranges:
                     self._apply_range(each)
                 self.window.advance()
@@ -77,15 +77,15 @@ class ShareState:
             return
         match change.state:
             case RangeState.ACKNOWLEDGED | RangeState.ARCHIVED:
-                self.window.put(first, last, SETTLED)
+                self.window.put(first, last, RESOLVED)
                 self._forget(first, last)
             case RangeState.ARCHIVING:
-                status = Status(RecordState.ARCHIVING, change.delivery_count, reason=change.reason)
+                status = RecordStatus(RecordState.ARCHIVING, change.delivery_count, reason=change.reason)
                 self.window.put(first, last, status)
                 self._forget(first, last)
             case RangeState.AVAILABLE:
                 runs = self.window.runs(first, last)
-                unread = Status(RecordState.UNREAD, change.delivery_count, change.available_at_ms)
+                unread = RecordStatus(RecordState.UNREAD, change.delivery_count, change.available_at_ms)
                 self.window.put(first, last, unread)
                 for run_first, run_last, status in runs:
                     if status.state is RecordState.ACQUIRED:
@@ -93,34 +93,34 @@ class ShareState:
 
     # Volatile: what is read and lent
 
-    def learn(self, facts: RecordFacts, is_in_lane: bool) -> bytes | None:
+    def learn(self, terms: DeliveryTerms, is_in_order: bool) -> bytes | None:
         """Remember what the record asks for while it is not settled; returns the key by which its lane goes."""
-        key = facts.key if self.lanes is not None else None
+        key = terms.key if self.key_order is not None else None
         if key is not None and len(key) > _LONGEST_KEPT_KEY_BYTES:
             key = hashlib.blake2b(key, digest_size=_LONGEST_KEPT_KEY_BYTES).digest()
-        if key is not None or facts.expires_at_ms is not None:
-            self._known[facts.offset] = _Known(key, facts.expires_at_ms)
-        if facts.expires_at_ms is not None:
-            self._watch_expiry(facts.offset, facts.expires_at_ms)
-        if is_in_lane and key is not None and self.lanes is not None:
-            self.lanes.join(key, facts.offset)
+        if key is not None or terms.expires_at_ms is not None:
+            self._known[terms.offset] = _Known(key, terms.expires_at_ms)
+        if terms.expires_at_ms is not None:
+            self._watch_expiry(terms.offset, terms.expires_at_ms)
+        if is_in_order and key is not None and self.key_order is not None:
+            self.key_order.join(key, terms.offset)
         return key
 
     def key_of(self, offset: int) -> bytes | None:
         known = self._known.get(offset)
         return None if known is None else known.key
 
-    def lend(self, first: int, last: int, status: Status) -> None:
+    def lend(self, first: int, last: int, status: RecordStatus) -> None:
         """`status` is ACQUIRED: it says to whom, and until when."""
         self.window.put(first, last, status)
         self._leases.push(status.until_ms, first, last)
         self._leases.prune(self.window.run_count, lambda: self._timers_of(RecordState.ACQUIRED))
-        if self.lanes is not None:
+        if self.key_order is not None:
             for offset in self._known_in(first, last):
                 if (key := self._known[offset].key) is not None:
-                    self.lanes.take(key, offset, status.holder)
+                    self.key_order.take(key, offset, status.holder)
 
-    def set_aside(self, first: int, last: int, status: Status) -> None:
+    def set_aside(self, first: int, last: int, status: RecordStatus) -> None:
         """`status` is WAITING, and says until when, or BLOCKED."""
         self.window.put(first, last, status)
         if status.state is RecordState.WAITING:
@@ -176,49 +176,49 @@ class ShareState:
 
     # Steps
 
-    def _come_back(self, first: int, last: int, available: Status) -> None:
+    def _come_back(self, first: int, last: int, available: RecordStatus) -> None:
         """Records that were lent are available again."""
         offsets = self._known_in(first, last)
         for offset in offsets:
             known = self._known[offset]
-            if known.key is not None and self.lanes is not None:
-                self.lanes.give_back(known.key, offset)
+            if known.key is not None and self.key_order is not None:
+                self.key_order.give_back(known.key, offset)
             if known.expires_at_ms is not None:
                 self._watch_expiry(offset, known.expires_at_ms)
-        if available.rest_until_ms > 0:
-            until_ms = available.rest_until_ms
+        if available.backoff_until_ms > 0:
+            until_ms = available.backoff_until_ms
             self.set_aside(first, last, available._replace(state=RecordState.WAITING, until_ms=until_ms))
-            self._open_lanes(self._known[offset].key for offset in offsets)
+            self._unblock_heads(self._known[offset].key for offset in offsets)
         else:
             self._free(first, last, available)
 
-    def _free(self, first: int, last: int, status: Status) -> None:
+    def _free(self, first: int, last: int, status: RecordStatus) -> None:
         """Records are due: READY, or BLOCKED if others of their key come first."""
         ready = status._replace(state=RecordState.READY, until_ms=0)
         self.window.put(first, last, ready)
-        if self.lanes is None:
+        if self.key_order is None:
             return
         keys = set()
         for offset in self._known_in(first, last):
             if (key := self._known[offset].key) is None:
                 continue
             # A delayed record joins its lane only now, and may come before one that was the head so far.
-            head = self.lanes.free_head(key)
+            head = self.key_order.free_head(key)
             if head is not None and head > offset:
-                self._turn(head, RecordState.READY, RecordState.BLOCKED)
-            self.lanes.join(key, offset)
-            self._turn(offset, RecordState.READY, RecordState.BLOCKED)
+                self._change_state(head, RecordState.READY, RecordState.BLOCKED)
+            self.key_order.join(key, offset)
+            self._change_state(offset, RecordState.READY, RecordState.BLOCKED)
             keys.add(key)
-        self._open_lanes(keys)
+        self._unblock_heads(keys)
 
-    def _open_lanes(self, keys: Iterable[bytes | None]) -> None:
-        if self.lanes is None:
+    def _unblock_heads(self, keys: Iterable[bytes | None]) -> None:
+        if self.key_order is None:
             return
         for key in keys:
-            if key is not None and (head := self.lanes.free_head(key)) is not None:
-                self._turn(head, RecordState.BLOCKED, RecordState.READY)
+            if key is not None and (head := self.key_order.free_head(key)) is not None:
+                self._change_state(head, RecordState.BLOCKED, RecordState.READY)
 
-    def _turn(self, offset: int, before: RecordState, after: RecordState) -> None:
+    def _change_state(self, offset: int, before: RecordState, after: RecordState) -> None:
         status = self.window.at(offset)
         if status is not None and status.state is before:
             self.window.put(offset, offset, status._replace(state=after))
@@ -228,10 +228,10 @@ class ShareState:
         keys = set()
         for offset in self._known_in(first, last):
             key = self._known.pop(offset).key
-            if key is not None and self.lanes is not None:
-                self.lanes.leave(key, offset)
+            if key is not None and self.key_order is not None:
+                self.key_order.leave(key, offset)
                 keys.add(key)
-        self._open_lanes(keys)
+        self._unblock_heads(keys)
 
     def _known_in(self, first: int, last: int) -> list[int]:
         if not self._known:
@@ -271,13 +271,13 @@ class ShareState:
         )
 
 
-def _durable(first: int, last: int, status: Status) -> StateRange | None:
+def _durable(first: int, last: int, status: RecordStatus) -> StateRange | None:
     """What a restart would know; None if that is no more than that the record is there."""
     match status.state:
-        case RecordState.SETTLED:
+        case RecordState.RESOLVED:
             return StateRange(first, last, RangeState.ACKNOWLEDGED)
         case RecordState.ARCHIVING:
             return StateRange(first, last, RangeState.ARCHIVING, status.delivery_count, reason=status.reason)
     if status.delivery_count == 0:
         return None
-    return StateRange(first, last, RangeState.AVAILABLE, status.delivery_count, status.rest_until_ms)
+    return StateRange(first, last, RangeState.AVAILABLE, status.delivery_count, status.backoff_until_ms)

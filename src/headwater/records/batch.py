@@ -160,7 +160,7 @@ def parse_header(buf: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_crc(buf: Buffer, header: BatchHeader, position: int = 0) -> None:
-    """The whole batch is there, and is what its producer sent."""
+    """Raise CorruptBatch unless the whole batch is there and has its checksum."""
     end = position + header.size_bytes
     if end > len(buf):
         raise CorruptBatch(f"batch of {header.size_bytes} bytes is cut off after {len(buf) - position}")
@@ -171,7 +171,7 @@ def check_crc(buf: Buffer, header: BatchHeader, position: int = 0) -> None:
 
 
 def headers(buf: Buffer) -> Iterator[BatchHeader]:
-    """The headers of batches that lie back to back and fill the buffer. Checksums are not looked at."""
+    """The headers of batches that lie back to back and fill the buffer. Checksums are not verified."""
     position = 0
     size = len(buf)
     while position < size:
@@ -198,8 +198,8 @@ def batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def validate(buf: Buffer) -> BatchHeader:
-    """Exactly one batch, of the kind that a producer may send (KIP-98). Timestamps and the size limit are a matter
-    of the topic, and left to the caller."""
+    """The header of exactly one batch that a producer may send (KIP-98). Timestamps and the size limit are a matter of
+    the topic, and left to the caller."""
     if not buf:
         raise InvalidBatch("a produce request carries exactly one batch per partition, not none")
     header = parse_header(buf)
@@ -236,7 +236,7 @@ def stamp(buf: bytearray | memoryview, position: int, base_offset: int, leader_e
 
 
 def stamp_log_append_time(buf: bytearray | memoryview, position: int, timestamp: int) -> None:
-    """Give every record of the batch the broker's time, in place: readers take the max timestamp for each.
+    """Set the broker's time for every record of the batch, in place: readers take the max timestamp for each.
 
     The batch must be whole and checked: its CRC is computed anew."""
     header = parse_header(buf, position)

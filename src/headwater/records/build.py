@@ -67,7 +67,7 @@ def build_batch(
 
 
 def chunked(records: Iterable[Record], max_bytes: int) -> Iterator[list[Record]]:
-    """The records in order, in lists for one batch each: about `max_bytes` of keys and values, but at least one."""
+    """The records in order, in lists for one batch each: about `max_bytes` of keys and values, at least one record."""
     chunk: list[Record] = []
     size_bytes = 0
     for record in records:
@@ -81,12 +81,13 @@ def chunked(records: Iterable[Record], max_bytes: int) -> Iterator[list[Record]]
         yield chunk
 
 
-def assemble(payload: Buffer, header: BatchHeader) -> bytearray:
-    """A batch of these uncompressed records under this header, compressed as its attributes say. Length and CRC are
+def assemble(payload: Buffer, header: BatchHeader, level: int | None = None) -> bytearray:
+    """A batch of these uncompressed records under this header, compressed as its attributes say, with a level of the
+    codec or its default. Length and CRC are
     computed here."""
     output = bytearray(HEADER_BYTES)
     HEADER.pack_into(output, 0, *header)
-    output += compress(header.compression, payload) if header.compression else payload
+    output += compress(header.compression, payload, level) if header.compression else payload
     _LENGTH.pack_into(output, _LENGTH_AT, len(output) - LENGTH_END)
     seal_crc(output, 0, len(output))
     return output

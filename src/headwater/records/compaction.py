@@ -61,7 +61,7 @@ class OffsetMap:
         return len(self._offsets)
 
     def add(self, key: bytes, offset: int) -> bool:
-        """Note a record, in the order of the log; False if there is no room for its key."""
+        """Note a record's offset, in the order of the log; False if the map has no room for its key."""
         name = key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
         if name not in self._offsets and len(self._offsets) >= self.max_entries:
             return False
@@ -85,7 +85,7 @@ def scan_batch(
     start: Offset = 0,
     is_aborted: bool = False,
 ) -> bool:
-    """Note the keys of one batch, the batches being taken in order. False when the map is full: the scan ends here.
+    """Note the keys of the next batch of the log. False when the map is full: the scan ends here.
 
     Records below `start` are passed over. A scan that goes on in the middle of a batch thus gets further each time,
     even if the batch has more keys than the map has room for."""
@@ -94,7 +94,7 @@ def scan_batch(
         add = offsets.add
         try:
             data = payload(batch, header, max_output_bytes, max_ratio)
-            # Read to the end before the first key is noted: a batch that nobody can read replaces nothing.
+            # Read to the end before the first key is noted: an unreadable batch replaces nothing.
             found = list(layouts(data, header))
         except _UNREADABLE:
             offsets.unread_batches += 1
@@ -121,16 +121,16 @@ def compact_batch(
     now_ms: int,
     delete_retention_ms: int,
     is_aborted: bool = False,
-    is_marker_wanted: bool = True,
+    is_marker_needed: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     max_ratio: int = MAX_RATIO,
 ) -> Buffer | None:
-    """What stays of one batch, the batches being taken in order from the start of the log: `batch` itself if that is
-    all of it, a new batch, or None. `is_aborted` speaks of a batch of records, `is_marker_wanted` of a marker."""
+    """What stays of the next batch, from the start of the log on: `batch` itself if all of it stays, a new batch, or
+    None. `is_aborted` is about a batch of records, `is_marker_needed` about a marker."""
     if header.base_offset > offsets.latest_offset:
         return batch
     if header.is_control:
-        return batch if is_marker_wanted else _passing(batch, header, now_ms, delete_retention_ms)
+        return batch if is_marker_needed else _passing(batch, header, now_ms, delete_retention_ms)
     if header.record_count == 0:
         return batch if is_last_batch_of_producer else None
     if is_aborted:
@@ -161,7 +161,7 @@ def compact_batch(
 
 
 def _passing(batch: Buffer, header: BatchHeader, now_ms: int, delete_retention_ms: int) -> Buffer | None:
-    """A marker that nobody wants any more, on its way out."""
+    """A marker whose transaction has no records left: gets a delete horizon, and goes when that is past."""
     if header.has_delete_horizon:
         return batch if now_ms < header.base_timestamp else None
     try:
@@ -212,6 +212,6 @@ def _rebased(data: bytes, kept: list[Layout], shift: int) -> bytearray:
 
 
 def _bare(header: BatchHeader) -> bytearray:
-    """A batch without records. It has nothing to compress and no tombstone to keep a time for."""
+    """A batch without records: nothing to compress, and no tombstone that needs a delete horizon."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return assemble(b"", header._replace(attributes=attributes, record_count=0, base_timestamp=header.max_timestamp))

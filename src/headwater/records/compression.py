@@ -28,8 +28,10 @@ _FIRST_GUESS_RATIO = 4
 _GROWTH = 4
 _SMALLEST_OUTPUT_BYTES = 4096
 
-_GZIP_LEVEL = 6
-_ZSTD_LEVEL = 3
+GZIP_LEVEL: Final = 6
+LZ4_LEVEL: Final = 9
+"""As in Kafka, the default stands for the fast compressor; every other level is one of the thorough one."""
+ZSTD_LEVEL: Final = 3
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -64,26 +66,28 @@ def decompress(codec: int, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTE
     raise UnknownCodec(f"compression codec {codec} does not exist")
 
 
-def compress(codec: int, data: Buffer) -> bytes:
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`level` is one of the codec; None: its default. Snappy has none."""
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
+            return bytes(cramjam.gzip.compress(data, level=GZIP_LEVEL if level is None else level))
         case Codec.SNAPPY:
             return _pack_xerial(data)
         case Codec.LZ4:
             # One-shot compression links the blocks, which Java refuses to read. The streaming one takes bytes only.
-            frame = cramjam.lz4.Compressor(block_linked=False, content_checksum=False)
+            thorough = None if level == LZ4_LEVEL else level
+            frame = cramjam.lz4.Compressor(level=thorough, block_linked=False, content_checksum=False)
             frame.compress(bytes(data))
             return bytes(frame.finish())
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+            return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
     raise UnknownCodec(f"compression codec {codec} does not exist")
 
 
 def _words_of_overflow() -> str:
-    """What this release of the library says when the output does not fit the buffer it was given."""
+    """The error text of this release of the library for output that does not fit into its buffer."""
     packed = bytes(cramjam.gzip.compress(b"two bytes or more"))
     try:
         cramjam.gzip.decompress_into(packed, bytearray(1))

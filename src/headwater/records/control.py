@@ -26,12 +26,12 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class EndMarker:
     is_commit: bool
     coordinator_epoch: int
 
 
-def build_marker(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> bytearray:
+def build_marker(producer_id: int, producer_epoch: int, marker: EndMarker, timestamp: int) -> bytearray:
     """The batch of a marker, ready to be given its offset."""
     key = _KEY.pack(_VERSION, _COMMIT if marker.is_commit else _ABORT)
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
@@ -43,8 +43,8 @@ def build_marker(producer_id: int, producer_epoch: int, marker: Marker, timestam
     )
 
 
-def read_marker(batch: Buffer, header: BatchHeader) -> Marker:
-    """What a control batch says, or CorruptBatch."""
+def read_marker(batch: Buffer, header: BatchHeader) -> EndMarker:
+    """The marker in a control batch. Raises CorruptBatch."""
     if not header.is_control or header.compression or header.record_count != 1:
         raise CorruptBatch(
             f"attributes {header.attributes:#x} and {header.record_count} records at {header.base_offset}: no marker"
@@ -57,4 +57,4 @@ def read_marker(batch: Buffer, header: BatchHeader) -> Marker:
     value_version, coordinator_epoch = _VALUE.unpack_from(value)
     if key_version < _VERSION or value_version < _VERSION or kind not in (_ABORT, _COMMIT):
         raise CorruptBatch(f"marker of type {kind}, versions {key_version} and {value_version}")
-    return Marker(kind == _COMMIT, coordinator_epoch)
+    return EndMarker(kind == _COMMIT, coordinator_epoch)

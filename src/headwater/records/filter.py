@@ -36,7 +36,7 @@ MAX_NUMBER_CHARS: Final = 32
 """Longer numbers are refused in an expression, and are no numbers in a record."""
 
 Filter: TypeAlias = Callable[[bytes | None, Headers], bool]
-"""Says whether a record with this key and these headers is wanted. Never raises."""
+"""Whether a record with this key and these headers passes. Never raises."""
 
 _Fields: TypeAlias = Mapping[str | None, bytes | None]
 """The headers by name; the key goes by None."""
@@ -62,7 +62,7 @@ _COMPARISONS: Final = ("=", "!=", *_ORDERS)
 
 
 class FilterError(ValueError):
-    """The expression is not one; the message says where and why."""
+    """The text is not a filter; the message says where and why."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"{reason} (at character {position + 1})")
@@ -70,7 +70,7 @@ class FilterError(ValueError):
 
 
 def compile_filter(text: str) -> Filter:
-    """Raises FilterError."""
+    """The filter that the text describes. Raises FilterError."""
     if len(text) > MAX_FILTER_CHARS:
         raise FilterError(MAX_FILTER_CHARS, f"a filter has at most {MAX_FILTER_CHARS} characters")
     parser = _Parser(_tokens(text))

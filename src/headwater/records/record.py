@@ -84,8 +84,8 @@ def keyless_records(
 def payload(
     batch: Buffer, header: BatchHeader, max_output_bytes: int = MAX_OUTPUT_BYTES, max_ratio: int = MAX_RATIO
 ) -> bytes:
-    """The records of one whole batch as they lie after decompression. DecompressedTooLarge is left to the caller:
-    it says nothing about the batch being right or wrong."""
+    """The bytes of all records of one whole batch, decompressed. DecompressedTooLarge is left to the caller: it does
+    not say that the batch is wrong."""
     if header.size_bytes > len(batch):
         raise CorruptBatch(f"batch of {header.size_bytes} bytes is cut off after {len(batch)}")
     with memoryview(batch) as view, view[HEADER_BYTES : header.size_bytes] as compressed:
@@ -107,7 +107,7 @@ def layouts(data: bytes, header: BatchHeader) -> Iterator[Layout]:
     previous_offset = -1
     last_offset = header.last_offset_delta
     try:
-        # Each turn takes bytes from the payload or raises: a made-up count cannot keep this running.
+        # Each iteration takes bytes from the payload or raises: a made-up count cannot keep this running.
         for _ in range(header.record_count):
             start = position
             byte = data[position]
@@ -240,7 +240,7 @@ def write_varint(output: bytearray, value: int) -> None:
 
 
 def wrap_int64(value: int) -> int:
-    """Overflow as the clients' arithmetic does: a timestamp far out comes back where it was."""
+    """Overflow as the clients' arithmetic does, so that a timestamp beyond 64 bits survives a round trip."""
     if -(_INT64_SPAN >> 1) <= value < _INT64_SPAN >> 1:
         return value
     return (value + (_INT64_SPAN >> 1)) % _INT64_SPAN - (_INT64_SPAN >> 1)
@@ -272,7 +272,7 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     if length == -1:
         return None, position
     if not 0 <= length <= end - position:
-        raise CorruptBatch(f"{length} bytes wanted, {end - position} are left")
+        raise CorruptBatch(f"a field of {length} bytes, {end - position} are left")
     return data[position : position + length], position + length
 
 

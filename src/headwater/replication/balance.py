@@ -34,11 +34,11 @@ def moves(
     if not receivers:
         return []
     found = _off_emptying_nodes(view, elections, led, steady, receivers, limit)
-    found += _to_wanted_nodes(view, elections, led, steady, limit - len(found))
+    found += _to_preferred_nodes(view, elections, led, steady, limit - len(found))
     return found or _evened_out(view, elections, led, steady, receivers, even_limit)
 
 
-def wanted_leader(view: ClusterView, partition: PartitionId, leader: NodeId) -> list[Node]:
+def preferred_leader(view: ClusterView, partition: PartitionId, leader: NodeId) -> list[Node]:
     """The broker that a reassignment wants as leader: the first of its nodes that can lead; empty if `leader` will
     do."""
     reassignment = view.reassignments.get(partition)
@@ -62,7 +62,7 @@ def _off_emptying_nodes(
     return [move for move in moved if move is not None]
 
 
-def _to_wanted_nodes(
+def _to_preferred_nodes(
     view: ClusterView,
     elections: Elections,
     led: Counter[NodeId],
@@ -76,8 +76,8 @@ def _to_wanted_nodes(
             break
         if head is None or (reassignment.value.is_complete and head.value.leader in reassignment.value.nodes):
             continue
-        wanted = wanted_leader(view, partition, head.value.leader)
-        move = elections.move(view, partition, head, led, wanted, "reassigned")
+        preferred = preferred_leader(view, partition, head.value.leader)
+        move = elections.move(view, partition, head, led, preferred, "reassigned")
         if move is not None:
             found.append(move)
     return found
@@ -133,8 +133,8 @@ def _crowded_first(
 
 def _take(queue: list[PartitionId], steady: dict[PartitionId, Versioned[Head]], receiver: Node) -> PartitionId | None:
     stores = set(receiver.store_ids)
-    for place, partition in enumerate(queue[:LOOK_AHEAD]):
+    for index, partition in enumerate(queue[:LOOK_AHEAD]):
         segment = steady[partition].value.open
         if segment is not None and not stores.isdisjoint(segment.replicas):
-            return queue.pop(place)
+            return queue.pop(index)
     return queue.pop(0) if queue else None

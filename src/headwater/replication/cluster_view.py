@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Generic, TypeVar
 
-from headwater.model.cluster import Node, Reassignment, Role, StoreRecord, StoreState, Topic
+from headwater.model.cluster import Node, Reassignment, Role, StoreRecord, StoreState, TopicRecord
 from headwater.model.ids import NodeId, PartitionId, SegmentId, StoreId, TopicId
 from headwater.model.segments import Head, SealedSegment
-from headwater.replication.placement import StoreFacts
+from headwater.replication.placement import StoreInfo
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class ClusterView:
     nodes: Mapping[NodeId, Node] = field(default_factory=dict)
     """Those that have a session."""
     stores: Mapping[StoreId, StoreRecord] = field(default_factory=dict)
-    topics: Mapping[TopicId, Topic] = field(default_factory=dict)
+    topics: Mapping[TopicId, TopicRecord] = field(default_factory=dict)
     heads: Mapping[PartitionId, Versioned[Head]] = field(default_factory=dict)
     sealed: Mapping[SealedKey, Versioned[SealedSegment]] | None = None
     """None if they were not read: nothing is decided about them then."""
@@ -42,22 +42,22 @@ class ClusterView:
     """They have a session, but do not answer."""
 
     @cached_property
-    def store_facts(self) -> Mapping[StoreId, StoreFacts]:
+    def store_infos(self) -> Mapping[StoreId, StoreInfo]:
         """Every store that is registered, and what its node says of it if that one is alive."""
         living = {store.store_id: (node, store) for node in self.nodes.values() for store in node.stores}
-        facts = {}
+        infos = {}
         for store_id, record in self.stores.items():
             found = living.get(store_id)
             if found is None:
-                facts[store_id] = StoreFacts(store_id, record.node_id, None, 0, 0, record.state, False)
+                infos[store_id] = StoreInfo(store_id, record.node_id, None, 0, 0, record.state, False)
             else:
                 node, store = found
                 is_alive = node.node_id not in self.suspected
-                facts[store_id] = StoreFacts(
+                infos[store_id] = StoreInfo(
                     store_id, node.node_id, node.rack, store.free_bytes, store.total_bytes, record.state, is_alive,
                     store.in_doubt,
                 )  # fmt: skip
-        return facts
+        return infos
 
     @cached_property
     def brokers(self) -> Sequence[Node]:
@@ -78,7 +78,7 @@ class ClusterView:
         """Where stores are, as far as that is known; each node once, in the order of the stores."""
         return tuple(dict.fromkeys(self.stores[store].node_id for store in stores if store in self.stores))
 
-    def replicas_wanted(self, partition: PartitionId) -> int:
+    def target_replica_count(self, partition: PartitionId) -> int:
         """Where somebody placed the replicas by hand, that many; else what the topic says."""
         reassignment = self.reassignments.get(partition)
         if reassignment is not None:
@@ -101,8 +101,8 @@ class ClusterView:
         leaving = {id_ for id_, record in self.stores.items() if record.state is not StoreState.ACTIVE}
         reassignment = self.reassignments.get(partition)
         if reassignment is not None and not reassignment.value.is_complete:
-            wanted = reassignment.value.nodes
-            leaving |= {id_ for id_, record in self.stores.items() if record.node_id not in wanted}
+            targets = reassignment.value.nodes
+            leaving |= {id_ for id_, record in self.stores.items() if record.node_id not in targets}
         return frozenset(leaving)
 
 

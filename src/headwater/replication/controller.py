@@ -16,7 +16,7 @@ from headwater.replication.actions import Action, MoveLeader
 from headwater.replication.cluster_view import ClusterView
 from headwater.replication.copies import CopyLedger
 from headwater.replication.elections import Elections
-from headwater.replication.repair import Limits, Repair
+from headwater.replication.repair import Repair, RepairLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ControllerRules:
     recovery_s: float = 5.0
     """How long the first candidate may take to publish; each further one gets twice as long."""
     max_recovery_s: float = 40.0
-    settle_s: float = 3.0
+    stable_s: float = 3.0
     """Leaders leave nodes that are emptied, and go where a reassignment wants them, when no partition has changed hands
     and no broker has come or gone for so long."""
     calm_s: float = 60.0
@@ -71,7 +71,7 @@ class ControllerPlanner:
         moves = self._failovers(view, led, now)
         if moves:
             self._stirred_at = now
-        elif self._is_settled(now):
+        elif self._is_stable(now):
             is_calm = now - self._stirred_at >= self.rules.calm_s
             even_moves = self.rules.even_moves if is_calm and self.rules.evens_out_leaders else 0
             moves = balance.moves(view, self._elections, led, self._moves_per_round(view), even_moves)
@@ -94,10 +94,10 @@ class ControllerPlanner:
         reason = self._elections.needs_leader(view, partition, head.value, now)
         if reason is not None or view.is_emptying(leader):
             return self._elections.move(view, partition, head, led, _receivers(view), reason or "asked for")
-        wanted = balance.wanted_leader(view, partition, leader)
-        if not wanted and partition not in view.reassignments:
-            wanted = [node for node in _receivers(view) if led[leader] - led[node.node_id] > 1]
-        return self._elections.move(view, partition, head, led, wanted, "asked for")
+        preferred = balance.preferred_leader(view, partition, leader)
+        if not preferred and partition not in view.reassignments:
+            preferred = [node for node in _receivers(view) if led[leader] - led[node.node_id] > 1]
+        return self._elections.move(view, partition, head, led, preferred, "asked for")
 
     def _observe(self, view: ClusterView, now: float) -> None:
         self._elections.observe(view, now)
@@ -106,9 +106,9 @@ class ControllerPlanner:
         if brokers != self._brokers:
             self._brokers, self._brokers_since, self._stirred_at = brokers, now, now
 
-    def _is_settled(self, now: float) -> bool:
-        is_calm = now - self._brokers_since >= self.rules.settle_s
-        return is_calm and not self._elections.began_within(self.rules.settle_s, now)
+    def _is_stable(self, now: float) -> bool:
+        is_calm = now - self._brokers_since >= self.rules.stable_s
+        return is_calm and not self._elections.began_within(self.rules.stable_s, now)
 
     def _moves_per_round(self, view: ClusterView) -> int:
         return min(max(len(view.heads) // self.rules.balance_share, 1), self.rules.max_moves)
@@ -131,8 +131,8 @@ class ControllerPlanner:
         return moves
 
 
-def _limits(rules: ControllerRules) -> Limits:
-    return Limits(rules.max_copies, rules.dead_store_s)
+def _limits(rules: ControllerRules) -> RepairLimits:
+    return RepairLimits(rules.max_copies, rules.dead_store_s)
 
 
 def _led(view: ClusterView) -> Counter[NodeId]:

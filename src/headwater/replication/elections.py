@@ -17,15 +17,15 @@ from headwater.model.ids import LeaderEpoch, NodeId, PartitionId
 from headwater.model.segments import Head
 from headwater.replication.actions import MoveLeader
 from headwater.replication.cluster_view import ClusterView, Versioned, is_recovering
-from headwater.replication.placement import Candidate, choose_leader
+from headwater.replication.placement import LeaderCandidate, choose_leader
 
-REMEMBERED_TURNS = 16
+REMEMBERED_CANDIDATES = 16
 BUSY_S_PER_PARTITION = 0.1
 """What a leader that is busy gets at most, beside the longest time of a single recovery, for each that it has to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _Candidacy:
     """A leader that has not published yet."""
 
     epoch: LeaderEpoch
@@ -40,26 +40,26 @@ class Elections:
     def __init__(self, recovery_s: float, max_recovery_s: float) -> None:
         self._recovery_s = recovery_s
         self._max_recovery_s = max_recovery_s
-        self._turns: dict[PartitionId, _Turn] = {}
+        self._candidacies: dict[PartitionId, _Candidacy] = {}
         self._recovering: Counter[NodeId] = Counter()
         self._progressed: dict[NodeId, float] = {}
         """When each leader that has more to recover last got a partition going."""
 
     def observe(self, view: ClusterView, now: float) -> None:
         """Remember whose turn it is. To observe the same twice changes nothing."""
-        turns = {}
+        candidacies = {}
         for partition, head in view.heads.items():
             if is_recovering(head.value):
-                turns[partition] = _next_turn(self._turns.get(partition), head.value, now)
-            elif (turn := self._turns.get(partition)) is not None and turn.epoch == head.value.epoch:
-                self._progressed[turn.leader] = now
-        self._turns = turns
-        self._recovering = Counter(turn.leader for turn in turns.values())
+                candidacies[partition] = _next_candidacy(self._candidacies.get(partition), head.value, now)
+            elif (candidacy := self._candidacies.get(partition)) is not None and candidacy.epoch == head.value.epoch:
+                self._progressed[candidacy.leader] = now
+        self._candidacies = candidacies
+        self._recovering = Counter(candidacy.leader for candidacy in candidacies.values())
         self._progressed = {node: at for node, at in self._progressed.items() if node in self._recovering}
 
     def began_within(self, seconds: float, now: float) -> bool:
         """Whether some partition changed hands so recently."""
-        return any(now - turn.since < seconds for turn in self._turns.values())
+        return any(now - candidacy.since < seconds for candidacy in self._candidacies.values())
 
     def needs_leader(self, view: ClusterView, partition: PartitionId, head: Head, now: float) -> str | None:
         """Why a partition must get another leader now."""
@@ -67,21 +67,24 @@ class Elections:
             return "leader gone"
         if view.nodes[head.leader].is_leaving:
             return "leader leaves"
-        turn = self._turns.get(partition)
-        if turn is None or turn.epoch != head.epoch:
+        candidacy = self._candidacies.get(partition)
+        if candidacy is None or candidacy.epoch != head.epoch:
             return None
-        patience_s = min(self._recovery_s * 2 ** (turn.count - 1), self._max_recovery_s)
+        timeout_s = min(self._recovery_s * 2 ** (candidacy.count - 1), self._max_recovery_s)
         is_hopeless = head.open is not None and not any(
-            (facts := view.store_facts.get(store)) is not None and facts.is_alive for store in head.open.replicas
+            (info := view.store_infos.get(store)) is not None and info.is_alive for store in head.open.replicas
         )
         # Without a single replica nobody could do better: the leader waits for one to come back.
-        return "recovery overdue" if self._is_overdue(turn, patience_s, now) and not is_hopeless else None
+        return "recovery overdue" if self._is_overdue(candidacy, timeout_s, now) and not is_hopeless else None
 
-    def _is_overdue(self, turn: _Turn, patience_s: float, now: float) -> bool:
-        if now - turn.since < patience_s:
+    def _is_overdue(self, candidacy: _Candidacy, timeout_s: float, now: float) -> bool:
+        if now - candidacy.since < timeout_s:
             return False
-        most_s = self._max_recovery_s + BUSY_S_PER_PARTITION * self._recovering[turn.leader]
-        return now - self._progressed.get(turn.leader, turn.since) >= patience_s or now - turn.since >= most_s
+        most_s = self._max_recovery_s + BUSY_S_PER_PARTITION * self._recovering[candidacy.leader]
+        return (
+            now - self._progressed.get(candidacy.leader, candidacy.since) >= timeout_s
+            or now - candidacy.since >= most_s
+        )
 
     def move(
         self,
@@ -95,7 +98,7 @@ class Elections:
         """To the best of `among`; None if there is nobody else. `led` counts what each leads, and is kept current."""
         others = [node for node in among if node.node_id != head.value.leader]
         replicas = head.value.open.replicas if head.value.open is not None else ()
-        candidates = [Candidate(it.node_id, led[it.node_id], _holds_open(it, replicas)) for it in others]
+        candidates = [LeaderCandidate(it.node_id, led[it.node_id], _holds_open(it, replicas)) for it in others]
         chosen = choose_leader(candidates, self._recent(partition, len(others)), str(partition))
         if chosen is None:
             return None
@@ -105,17 +108,19 @@ class Elections:
 
     def _recent(self, partition: PartitionId, others: int) -> frozenset[NodeId]:
         """All but one of the others at most: somebody must be next."""
-        turn = self._turns.get(partition)
-        return frozenset(turn.earlier[-(others - 1) :]) if turn is not None and others > 1 else frozenset()
+        candidacy = self._candidacies.get(partition)
+        return frozenset(candidacy.earlier[-(others - 1) :]) if candidacy is not None and others > 1 else frozenset()
 
 
-def _next_turn(turn: _Turn | None, head: Head, now: float) -> _Turn:
-    if turn is None:
-        return _Turn(head.epoch, head.leader, now, (), 1)
-    if turn.epoch == head.epoch:
-        return turn
-    earlier = (*(node for node in turn.earlier if node != turn.leader), turn.leader)[-REMEMBERED_TURNS:]
-    return _Turn(head.epoch, head.leader, now, earlier, turn.count + 1)
+def _next_candidacy(candidacy: _Candidacy | None, head: Head, now: float) -> _Candidacy:
+    if candidacy is None:
+        return _Candidacy(head.epoch, head.leader, now, (), 1)
+    if candidacy.epoch == head.epoch:
+        return candidacy
+    earlier = (*(node for node in candidacy.earlier if node != candidacy.leader), candidacy.leader)[
+        -REMEMBERED_CANDIDATES:
+    ]
+    return _Candidacy(head.epoch, head.leader, now, earlier, candidacy.count + 1)
 
 
 def _holds_open(node: Node, replicas: Collection[str]) -> bool:

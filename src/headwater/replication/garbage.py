@@ -1,4 +1,4 @@
-"""Which replicas a store may forget (REPLICATION.md, 1.9). No clock, and nobody else is asked.
+"""Which replicas a store may forget (docs/replication.md, 10). No clock, and nobody else is asked.
 
 It holds only if the facts were read in this order: the store's own inventory, the head, what is staged, what is sealed.
 And a replica is deleted only if it is still the instance that the inventory told of.

@@ -1,5 +1,5 @@
 """The leader of a partition in one epoch: it sends every batch to every replica of the open segment, and knows what
-all of them hold (REPLICATION.md, 1.5 and 1.6).
+all of them hold (docs/replication.md, 5 and 6).
 
 To each replica one append at a time is on its way, and carries everything that waits for it. A replica that fails or is
 silent for too long is left behind by a roll: the high watermark is frozen, a new segment is created on stores that

@@ -21,7 +21,7 @@ another segment of the usual size."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFacts:
+class StoreInfo:
     store_id: StoreId
     node_id: NodeId
     rack: str | None
@@ -38,13 +38,13 @@ class StoreFacts:
         return self.is_alive and self.state is StoreState.ACTIVE and has_room
 
     @property
-    def place(self) -> str:
+    def failure_domain(self) -> str:
         """The rack; a node without one is a rack of its own."""
         return f"rack {self.rack}" if self.rack is not None else f"node {self.node_id}"
 
 
 def choose(
-    stores: Sequence[StoreFacts],
+    stores: Sequence[StoreInfo],
     count: int,
     first: StoreId | None,
     avoid: frozenset[StoreId],
@@ -61,7 +61,7 @@ def choose(
     taken = [by_id[store] for store in beside if store in by_id]
     barred = avoid.union(store.store_id for store in taken)
     free = {store_id: store for store_id, store in by_id.items() if store.is_usable and store_id not in barred}
-    racks = Counter(store.place for store in taken)
+    racks = Counter(store.failure_domain for store in taken)
     nodes = Counter(store.node_id for store in taken)
     luck = {store_id: _luck(store, salt) for store_id, store in free.items()}
     chosen: list[StoreId] = []
@@ -73,21 +73,21 @@ def choose(
                 free,
                 key=lambda id_: (
                     bool(preferred) and free[id_].node_id not in preferred,
-                    racks[free[id_].place],
+                    racks[free[id_].failure_domain],
                     nodes[free[id_].node_id],
                     -luck[id_],
                     id_,
                 ),
             )
         store = free.pop(best)
-        racks[store.place] += 1
+        racks[store.failure_domain] += 1
         nodes[store.node_id] += 1
         chosen.append(best)
     return tuple(chosen)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LeaderCandidate:
     """A living broker that may lead a partition."""
 
     node_id: NodeId
@@ -97,7 +97,7 @@ class Candidate:
     """Its store has a replica of the open segment, and no doubt about it is known."""
 
 
-def choose_leader(candidates: Iterable[Candidate], avoid: frozenset[NodeId], salt: str) -> NodeId | None:
+def choose_leader(candidates: Iterable[LeaderCandidate], avoid: frozenset[NodeId], salt: str) -> NodeId | None:
     """Who has the data at hand, then who leads least. `avoid` have failed at it, and come last."""
     best = min(
         candidates,
@@ -107,7 +107,7 @@ def choose_leader(candidates: Iterable[Candidate], avoid: frozenset[NodeId], sal
     return best.node_id if best is not None else None
 
 
-def _luck(store: StoreFacts, salt: str) -> float:
+def _luck(store: StoreInfo, salt: str) -> float:
     """Weighted rendezvous hashing: the chance to be the largest is proportional to the free bytes."""
     return max(store.free_bytes, 1) / -math.log(_draw(salt, store.store_id))
 

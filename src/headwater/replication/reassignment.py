@@ -11,25 +11,25 @@ from headwater.replication.cluster_view import ClusterView, is_recovering
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReassignmentProgress:
     replicas: tuple[NodeId, ...]
     """Every node that holds something of the partition, and those that are to: the wanted ones first."""
     adding: tuple[NodeId, ...]
     removing: tuple[NodeId, ...]
 
 
-def progress(view: ClusterView, partition: PartitionId, sealed: Sequence[SealedSegment]) -> Progress | None:
+def progress(view: ClusterView, partition: PartitionId, sealed: Sequence[SealedSegment]) -> ReassignmentProgress | None:
     """None if none is under way. `sealed` are all sealed segments of the partition."""
     reassignment, head = view.reassignments.get(partition), view.heads.get(partition)
     if reassignment is None or reassignment.value.is_complete or head is None:
         return None
-    wanted = reassignment.value.nodes
+    targets = reassignment.value.nodes
     holders = [frozenset(view.nodes_of(segment.replicas)) for segment in sealed]
     if head.value.open is not None:
         holders.append(frozenset(view.nodes_of(head.value.open.replicas)))
-    removing = tuple(sorted(frozenset().union(*holders).difference(wanted)))
-    adding = tuple(node for node in wanted if not all(node in nodes for nodes in holders))
-    return Progress((*wanted, *removing), adding, removing)
+    removing = tuple(sorted(frozenset().union(*holders).difference(targets)))
+    adding = tuple(node for node in targets if not all(node in nodes for nodes in holders))
+    return ReassignmentProgress((*targets, *removing), adding, removing)
 
 
 def finished(view: ClusterView) -> Iterator[FinishReassignment]:

@@ -1,4 +1,4 @@
-"""What a new leader makes of the answers to its fences (REPLICATION.md, 1.7, steps 3 and 4).
+"""What a new leader makes of the answers to its fences (docs/replication.md, 7, steps 3 and 4).
 
 One answer without doubt is enough: every committed offset is on every replica, and after its fence that replica takes
 no more. If all who answered are in doubt, all must have answered, and the longest is taken.

@@ -1,7 +1,7 @@
 """Which sealed segments need a replica more or one less, and the next step of each copy that is under way.
 
-A copy is three steps (REPLICATION.md, 1.9): the target is announced, it pulls the segment, it becomes a replica. Each
-step is decided from the key alone, so any controller can go on where another stopped. The segments with the fewest
+A copy is three steps (docs/replication.md, 9): the target is announced, it pulls the segment, it becomes a replica.
+Each step is decided from the key alone, so any controller can go on where another stopped. The segments with the fewest
 copies come first; how many are copied at once and how fast is bounded. Those whose pace an operator throttles have a
 number of their own: they may take hours, and what lost a replica must not wait for them.
 
@@ -19,8 +19,8 @@ from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, AnnounceCopy, Copy, DropReplicas, FinishCopy, GiveUpCopy
 from headwater.replication.cluster_view import ClusterView, SealedKey
 from headwater.replication.copies import CopyLedger, CopyState, cost_bytes
-from headwater.replication.placement import StoreFacts, choose
-from headwater.replication.standing import FINE, Policies, Policy, Standing, settled
+from headwater.replication.placement import StoreInfo, choose
+from headwater.replication.standing import FINE, Policies, Policy, Standing, without_surplus
 
 MAX_DROPS = 100
 """In one plan. They are cheap, but each is a write."""
@@ -29,7 +29,7 @@ TRIED_PER_COPY = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RepairLimits:
     max_copies: int
     dead_store_s: float
 
@@ -55,22 +55,22 @@ class _Case:
 class Repair:
     """Remembers since when each store is away."""
 
-    def __init__(self, limits: Limits, ledger: CopyLedger) -> None:
+    def __init__(self, limits: RepairLimits, ledger: CopyLedger) -> None:
         self.limits = limits
         self._ledger = ledger
         self._away_since: dict[StoreId, float] = {}
 
     def observe(self, view: ClusterView, now: float) -> None:
-        facts = view.store_facts
+        infos = view.store_infos
         self._away_since = {
-            store: self._away_since.get(store, now) for store, fact in facts.items() if not fact.is_alive
+            store: self._away_since.get(store, now) for store, info in infos.items() if not info.is_alive
         }
         if view.sealed is not None:
             self._ledger.forget_old(view.sealed, now)
 
     def plan(self, view: ClusterView, now: float) -> list[Action]:
         assert view.sealed is not None, "repair is planned when the sealed segments are known"
-        policies = Policies(view, {id_: self._standing(id_, it, now) for id_, it in view.store_facts.items()})
+        policies = Policies(view, {id_: self._standing(id_, it, now) for id_, it in view.store_infos.items()})
         under_way: list[Action] = []
         drops: list[Action] = []
         short: dict[tuple[bool, int], list[_Case]] = {}
@@ -109,13 +109,13 @@ class Repair:
             new += self._announce(by_urgency, announced[is_slow], new, view, now)
         return [*steps, *drops, *new]
 
-    def _standing(self, store: StoreId, facts: StoreFacts, now: float) -> Standing:
-        if facts.state is StoreState.LOST:
+    def _standing(self, store: StoreId, infos: StoreInfo, now: float) -> Standing:
+        if infos.state is StoreState.LOST:
             return Standing.LOST
-        if not facts.is_alive:
+        if not infos.is_alive:
             is_short_absence = now - self._away_since.get(store, now) < self.limits.dead_store_s
-            return Standing.RESTING if is_short_absence and facts.state is StoreState.ACTIVE else Standing.DEAD
-        return Standing.SOUND if facts.state is StoreState.ACTIVE else Standing.LEAVING
+            return Standing.RESTING if is_short_absence and infos.state is StoreState.ACTIVE else Standing.DEAD
+        return Standing.SOUND if infos.state is StoreState.ACTIVE else Standing.LEAVING
 
     def _next_step(self, case: _Case, view: ClusterView) -> Action | None:
         partition, sealed, version = case.key[0], case.sealed, case.version
@@ -123,7 +123,9 @@ class Repair:
         state = self._ledger.state(case.key, version, target)
         is_usable = case.policy.standings.get(target) is Standing.SOUND and target not in sealed.replicas
         if state is CopyState.DONE and is_usable:
-            kept = settled((*sealed.replicas, target), case.policy.standings, case.policy.want, view, keep=target)
+            kept = without_surplus(
+                (*sealed.replicas, target), case.policy.standings, case.policy.target_count, view, keep=target
+            )
             return FinishCopy(partition, sealed, version, target, kept)
         if self._ledger.is_running(case.key, target):
             return None
@@ -148,13 +150,13 @@ class Repair:
         return found
 
     def _target(self, case: _Case, view: ClusterView, now: float) -> StoreId | None:
-        stores: Sequence[StoreFacts] = list(view.store_facts.values())
+        stores: Sequence[StoreInfo] = list(view.store_infos.values())
         staying = case.replicas(Standing.SOUND, Standing.RESTING)
-        wanted = case.policy.wanted_nodes
-        if wanted is not None:
-            empty = [node for node in wanted if node not in view.nodes_of(staying)]
+        targets = case.policy.target_nodes
+        if targets is not None:
+            empty = [node for node in targets if node not in view.nodes_of(staying)]
             stores = [it for it in stores if it.store_id in staying or it.node_id in empty]
-        refused = self._ledger.refused_targets(case.sealed.id, view.store_facts, now)
+        refused = self._ledger.refused_targets(case.sealed.id, view.store_infos, now)
         avoid = refused.union(case.sealed.replicas)
         preferred = view.preferred_nodes(case.key[0])
         return next(iter(choose(stores, 1, None, avoid, case.sealed.id, beside=staying, preferred=preferred)), None)
@@ -162,6 +164,6 @@ class Repair:
 
 def _drop(case: _Case, view: ClusterView) -> DropReplicas:
     standings = case.policy.standings
-    kept = settled(case.sealed.replicas, standings, case.policy.want, view, keep=None)
+    kept = without_surplus(case.sealed.replicas, standings, case.policy.target_count, view, keep=None)
     witnesses = tuple(store for store in kept if standings.get(store) is Standing.SOUND)
     return DropReplicas(case.key[0], case.sealed, case.version, kept, witnesses)

@@ -24,14 +24,14 @@ class Standing(enum.Enum):
     """Somebody decided that it will not come back."""
 
 
-class Verdict(NamedTuple):
+class ReplicaVerdict(NamedTuple):
     is_short: bool
     is_spare: bool
     """There are replicas that are not needed."""
     living: int
 
 
-FINE: Final = Verdict(False, False, 0)
+FINE: Final = ReplicaVerdict(False, False, 0)
 """Nothing to do, or nothing that could be done."""
 
 
@@ -43,17 +43,17 @@ class Policy:
         self,
         view: ClusterView,
         standings: Mapping[StoreId, Standing],
-        want: int,
-        wanted_nodes: tuple[NodeId, ...] | None = None,
+        target_count: int,
+        target_nodes: tuple[NodeId, ...] | None = None,
     ) -> None:
         self.standings = standings
-        self.want = want
-        self.wanted_nodes = wanted_nodes
+        self.target_count = target_count
+        self.target_nodes = target_nodes
         """Only there, while a reassignment is under way."""
         self._view = view
-        self._verdicts: dict[tuple[StoreId, ...], Verdict] = {}
+        self._verdicts: dict[tuple[StoreId, ...], ReplicaVerdict] = {}
 
-    def verdict(self, replicas: tuple[StoreId, ...]) -> Verdict:
+    def verdict(self, replicas: tuple[StoreId, ...]) -> ReplicaVerdict:
         known = self._verdicts.get(replicas)
         if known is None:
             known = self._verdicts[replicas] = self._judge(replicas)
@@ -63,14 +63,14 @@ class Policy:
         return sum(self.standings.get(store, Standing.DEAD) in standings for store in replicas)
 
     def is_short(self, replicas: tuple[StoreId, ...]) -> bool:
-        return self.count(replicas, Standing.SOUND, Standing.RESTING) < self.want
+        return self.count(replicas, Standing.SOUND, Standing.RESTING) < self.target_count
 
-    def _judge(self, replicas: tuple[StoreId, ...]) -> Verdict:
+    def _judge(self, replicas: tuple[StoreId, ...]) -> ReplicaVerdict:
         living = self.count(replicas, Standing.SOUND, Standing.LEAVING)
         if self.is_short(replicas):
-            return Verdict(True, False, living) if living else FINE
-        is_spare = settled(replicas, self.standings, self.want, self._view, keep=None) != replicas
-        return Verdict(False, True, living) if is_spare else FINE
+            return ReplicaVerdict(True, False, living) if living else FINE
+        is_spare = without_surplus(replicas, self.standings, self.target_count, self._view, keep=None) != replicas
+        return ReplicaVerdict(False, True, living) if is_spare else FINE
 
 
 class Policies:
@@ -103,17 +103,17 @@ class Policies:
         moving = self._moving.get(partition) if self._moving else None
         if moving is not None:
             return moving
-        want = self._view.replicas_wanted(partition)
-        policy = self._by_want.get(want)
+        target_count = self._view.target_replica_count(partition)
+        policy = self._by_want.get(target_count)
         if policy is None:
-            policy = self._by_want[want] = Policy(self._view, self._standings, want)
+            policy = self._by_want[target_count] = Policy(self._view, self._standings, target_count)
         return policy
 
 
-def settled(
+def without_surplus(
     replicas: tuple[StoreId, ...],
     standings: Mapping[StoreId, Standing],
-    want: int,
+    target_count: int,
     view: ClusterView,
     keep: StoreId | None,
 ) -> tuple[StoreId, ...]:
@@ -123,14 +123,14 @@ def settled(
     if not count[Standing.SOUND]:
         return replicas
     dropped = {store for store, standing in of.items() if standing is Standing.LOST}
-    has_enough = count[Standing.SOUND] >= want
+    has_enough = count[Standing.SOUND] >= target_count
     if has_enough:
         dropped |= {store for store, standing in of.items() if standing is not Standing.SOUND}
-    spare = count[Standing.SOUND] + count[Standing.RESTING] + count[Standing.DEAD] - want
+    spare = count[Standing.SOUND] + count[Standing.RESTING] + count[Standing.DEAD] - target_count
     dead = [store for store, standing in of.items() if standing is Standing.DEAD]
     dropped |= set(dead[: max(spare, 0)])
     sound = [store for store, standing in of.items() if standing is Standing.SOUND]
-    while len(sound) > max(want, 1):
+    while len(sound) > max(target_count, 1):
         surplus = _most_crowded(sound, view, keep)
         sound.remove(surplus)
         dropped.add(surplus)
@@ -144,9 +144,9 @@ def _unless_elsewhere(standing: Standing, view: ClusterView, store: StoreId, nod
 
 
 def _most_crowded(stores: Sequence[StoreId], view: ClusterView, keep: StoreId | None) -> StoreId:
-    facts = view.store_facts
-    places = Counter(facts[store].place for store in stores)
+    infos = view.store_infos
+    domains = Counter(infos[store].failure_domain for store in stores)
     return min(
         (store for store in stores if store != keep),
-        key=lambda store: (-places[facts[store].place], facts[store].free_bytes, store),
+        key=lambda store: (-domains[infos[store].failure_domain], infos[store].free_bytes, store),
     )

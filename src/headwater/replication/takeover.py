@@ -1,4 +1,4 @@
-"""A new leader takes over a partition: fence, decide, replay, plant the tail, publish (REPLICATION.md, 1.7).
+"""A new leader takes over a partition: fence, decide, replay, plant the tail, publish (docs/replication.md, 7).
 
 The order is what keeps acknowledged records: the old segment takes nothing more once a replica is fenced; the tail, of
 which some may have been acknowledged, is on all replicas of the new segment before the metadata points there. Whoever
@@ -71,7 +71,7 @@ class Takeover:
         new_segment_id: NewSegmentId,
         is_lost: Callable[[StoreId], bool] = _is_never_lost,
     ) -> None:
-        """`is_lost` names stores that will never answer, if their records may be given up (unclean.recovery=best)."""
+        """`is_lost` names stores that will never answer, if their records may be given up (docs/replication.md, 14)."""
         self.head = head
         self.epoch = next_epoch(head)
         self.result: Led | None = None

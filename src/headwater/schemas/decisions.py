@@ -49,8 +49,8 @@ def _is_text(subject: str) -> bool:
     return 0 < len(subject) <= MAX_SUBJECT_CHARS and not any(ord(each) < 32 or ord(each) == 127 for each in subject)
 
 
-def _invalid(subject: str) -> refusal.Refused:
-    return refusal.Refused(42208, f"The specified subject '{subject[:80]}' is not a valid subject.")
+def _invalid(subject: str) -> refusal.SchemaRefused:
+    return refusal.SchemaRefused(42208, f"The specified subject '{subject[:80]}' is not a valid subject.")
 
 
 def check_writable(registry: Registry, subject: str) -> None:

@@ -8,17 +8,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from headwater.logs.events import log_event
 from headwater.model.ids import Offset, SegmentId
 from headwater.model.replica import AppendTooLarge, Buffer, Durability, NoSpace, OutOfSequence, StoreFailed
 from headwater.storage.batches import Run, check
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.files import is_no_space
-from headwater.storage.open_store import Engine
+from headwater.storage.open_store import OpenStore
 from headwater.storage.replica import Replica
 from headwater.storage.segment_file import locate
 from headwater.storage.writer import Work
-
-log = logging.getLogger(__name__)
 
 
 class Underway(NamedTuple):
@@ -31,8 +30,8 @@ class Underway(NamedTuple):
         await self.written
         return self.replica.end
 
-    def when_done(self, told: Callable[[object], None]) -> None:
-        self.written.add_done_callback(told)
+    def when_done(self, callback: Callable[[object], None]) -> None:
+        self.written.add_done_callback(callback)
 
     def outcome(self) -> Offset:
         self.written.result()
@@ -40,7 +39,7 @@ class Underway(NamedTuple):
 
 
 class Appends:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: OpenStore) -> None:
         self._engine = engine
         self._options = engine.options
         self._queue = engine.queue
@@ -184,7 +183,7 @@ class Appends:
         start = locate(index, read, first)
         held = min(len(content), replica.size_bytes - start)
         if read(held, start) != content[:held]:
-            log.error("append_differs segment=%s first=%d end=%d", replica.segment, first, replica.end)
+            log_event("append_differs", logging.ERROR, segment=replica.segment, first=first, end=replica.end)
             raise OutOfSequence(f"the bytes at offset {first} are not those that were appended before")
         return [content[held:]] if held < len(content) else []
 

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.logs.events import log_event
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
 from headwater.storage.block_index import BlockIndex, seed_of
@@ -16,8 +17,6 @@ from headwater.storage.descriptors import Descriptors
 from headwater.storage.files import Files, is_no_space
 from headwater.storage.replica import Replica
 from headwater.storage.segment_file import Paths, Read, checksum, rebuild
-
-log = logging.getLogger(__name__)
 
 WRITE_AFTER_BLOCKS: Final = 16
 """Complete blocks that are known in memory only, before they are written to the index file."""
@@ -30,7 +29,7 @@ class Loaded:
     size_bytes: int
 
 
-class Shelf:
+class BlockIndexCache:
     def __init__(
         self, files: Files, paths: Paths, descriptors: Descriptors, *, block_bytes: int, max_bytes: int
     ) -> None:
@@ -124,7 +123,7 @@ class Shelf:
         except OSError as error:
             if not is_no_space(error):
                 raise
-            log.warning("index_not_written segment=%s error=%s", replica.segment, error)
+            log_event("index_not_written", logging.WARNING, segment=replica.segment, error=error)
         else:
             replica.is_index_unsynced = True
 

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from headwater.logs.events import log_event
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Durability, NoSpace, StoreFailed
-from headwater.storage.checkpoint_writer import Checkpointer, CheckpointJob
+from headwater.storage.checkpoint_writer import CheckpointJob, CheckpointWriter
 from headwater.storage.entry import Entry
 from headwater.storage.files import is_no_space
 from headwater.storage.journal import Journal
@@ -18,13 +19,11 @@ from headwater.storage.replica import Replica
 from headwater.storage.segment_file import Paths
 from headwater.storage.state_log import Checkpoint, StateLog, deleted
 
-log = logging.getLogger(__name__)
 
-
-class Checkpoints:
+class CheckpointSchedule:
     def __init__(
         self,
-        checkpointer: Checkpointer,
+        checkpointer: CheckpointWriter,
         replicas: dict[SegmentId, Replica],
         paths: Paths,
         state_log: StateLog,
@@ -106,7 +105,7 @@ class Checkpoints:
     def run_last(self, job: CheckpointJob) -> None:
         """Any thread."""
         if (error := _outcome(self._checkpointer.run, job)) is not None:
-            log.error("store_not_closed_cleanly error=%s", error)
+            log_event("store_not_closed_cleanly", logging.ERROR, error=error)
 
     def _start(self, first_generation: int, first_group: int) -> None:
         if self._is_running:
@@ -171,7 +170,7 @@ class Checkpoints:
     def _postpone(self, job: CheckpointJob, error: OSError) -> None:
         """The next checkpoint, which starts when the journal needs a file again, names everything."""
         assert self._journal is not None, "a journal is attached before the store is used"
-        log.error("checkpoint_found_no_room error=%s", error)
+        log_event("checkpoint_found_no_room", logging.ERROR, error=error)
         self._wanted = None
         self._has_new_names = True
         for segment, replica in self._replicas.items():

@@ -26,7 +26,7 @@ class CheckpointJob:
     checkpoint: Checkpoint
 
 
-class Checkpointer:
+class CheckpointWriter:
     """Runs one job at a time."""
 
     def __init__(

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
+from headwater.logs.events import log_event
 from headwater.model.ids import Offset, SegmentId
 from headwater.model.replica import (
     AppendTooLarge,
@@ -22,7 +23,7 @@ from headwater.model.replica import (
     NoSpace,
     OutOfSequence,
     SealedReplica,
-    SegmentFacts,
+    SegmentDescription,
     Source,
     StoreFailed,
     UnknownSegment,
@@ -31,11 +32,9 @@ from headwater.model.replica import (
 from headwater.storage.batches import check
 from headwater.storage.files import is_no_space
 from headwater.storage.flush import FlushFailed, flush
-from headwater.storage.open_store import Engine
+from headwater.storage.open_store import OpenStore
 from headwater.storage.replica import Replica, check_id
 from headwater.storage.writer import Work
-
-log = logging.getLogger(__name__)
 
 LOCAL_READ_BYTES: Final = 4 * 1024 * 1024
 FLUSH_EVERY_BYTES: Final = 32 * 1024 * 1024
@@ -46,52 +45,56 @@ Read: TypeAlias = Callable[[SegmentId, Offset, Offset, int], Awaitable[Buffer]]
 
 
 class Copies:
-    def __init__(self, engine: Engine, read: Read) -> None:
+    def __init__(self, engine: OpenStore, read: Read) -> None:
         self._engine = engine
         self._queue = engine.queue
         self._replicas = engine.replicas
         self._read = read
         self._running: dict[SegmentId, asyncio.Future[None]] = {}
 
-    async def copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
+    async def copy(self, description: SegmentDescription, source: Source) -> SealedReplica:
         self._queue.check()
-        check_id(facts.segment)
-        if facts.end < facts.base or facts.size_bytes < 0:
-            raise OutOfSequence(f"there is no segment [{facts.base}, {facts.end}) of {facts.size_bytes} bytes")
-        while (running := self._running.get(facts.segment)) is not None:
+        check_id(description.segment)
+        if description.end < description.base or description.size_bytes < 0:
+            raise OutOfSequence(
+                f"there is no segment [{description.base}, {description.end}) of {description.size_bytes} bytes"
+            )
+        while (running := self._running.get(description.segment)) is not None:
             await asyncio.shield(running)
-        finished = self._running[facts.segment] = asyncio.get_running_loop().create_future()
+        finished = self._running[description.segment] = asyncio.get_running_loop().create_future()
         try:
-            if self._may_be_complete(facts):
+            if self._may_be_complete(description):
                 try:
-                    return await self._copy(facts, self._local_source(facts))
+                    return await self._copy(description, self._local_source(description))
                 except (CorruptReplica, UnknownSegment) as error:
-                    log.warning("local_copy_failed segment=%s error=%s", facts.segment, error)
-            return await self._copy(facts, source)
+                    log_event("local_copy_failed", logging.WARNING, segment=description.segment, error=error)
+            return await self._copy(description, source)
         finally:
-            del self._running[facts.segment]
+            del self._running[description.segment]
             finished.set_result(None)
 
-    def _may_be_complete(self, facts: SegmentFacts) -> bool:
+    def _may_be_complete(self, description: SegmentDescription) -> bool:
         """Whether what is here can have all of the segment. If it has is seen when it is read."""
-        replica = self._replicas.get(facts.segment)
+        replica = self._replicas.get(description.segment)
         return (
             replica is not None
-            and replica.is_same_create(facts.partition, facts.base, facts.epoch, facts.header, facts.durability)
-            and replica.end >= facts.end
+            and replica.is_same_create(
+                description.partition, description.base, description.epoch, description.header, description.durability
+            )
+            and replica.end >= description.end
         )
 
-    def _local_source(self, facts: SegmentFacts) -> Source:
+    def _local_source(self, description: SegmentDescription) -> Source:
         def read(offset: Offset) -> Awaitable[Buffer]:
-            return self._read(facts.segment, offset, facts.end, LOCAL_READ_BYTES)
+            return self._read(description.segment, offset, description.end, LOCAL_READ_BYTES)
 
         return read
 
-    async def _copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
-        self._engine.low_water.check(facts.size_bytes)
-        draft = _Draft(self._engine, facts)
+    async def _copy(self, description: SegmentDescription, source: Source) -> SealedReplica:
+        self._engine.low_water.check(description.size_bytes)
+        draft = _Draft(self._engine, description)
         try:
-            while draft.size_bytes < facts.size_bytes:
+            while draft.size_bytes < description.size_bytes:
                 batches = await source(draft.end)
                 if not batches:
                     break
@@ -166,22 +169,22 @@ class Copies:
 class _Draft:
     """A copy on its way. Used by one thread at a time."""
 
-    def __init__(self, engine: Engine, facts: SegmentFacts) -> None:
+    def __init__(self, engine: OpenStore, description: SegmentDescription) -> None:
         self._engine = engine
-        self._facts = facts
+        self._description = description
         self.replica = Replica(
-            facts.segment,
+            description.segment,
             engine.checkpoints.next_instance(),
-            facts.partition,
-            facts.base,
-            facts.epoch,
-            facts.header,
-            facts.durability,
+            description.partition,
+            description.base,
+            description.epoch,
+            description.header,
+            description.durability,
         )
         if self.replica.to_entry().payload_bytes > engine.max_append_bytes:
-            raise AppendTooLarge(f"the header of segment {facts.segment} is too large")
+            raise AppendTooLarge(f"the header of segment {description.segment} is too large")
         self.index = engine.shelf.empty(self.replica)
-        self.end = facts.base
+        self.end = description.base
         self.size_bytes = 0
         self._crc = 0
         self._max_timestamp = -1
@@ -198,15 +201,15 @@ class _Draft:
                 self._write(batches)
 
     def finish(self) -> SealedReplica:
-        facts = self._facts
-        if (self.size_bytes, self._crc) != (facts.size_bytes, facts.crc32c):
+        description = self._description
+        if (self.size_bytes, self._crc) != (description.size_bytes, description.crc32c):
             raise CorruptReplica(
-                f"the source gave {self.size_bytes} bytes with checksum {self._crc:#010x} of segment {facts.segment}, "
-                f"which has {facts.size_bytes} and {facts.crc32c:#010x}"
+                f"the source gave {self.size_bytes} bytes with checksum {self._crc:#010x} "
+                f"of segment {description.segment}, which has {description.size_bytes} and {description.crc32c:#010x}"
             )
         self.index.close_tail()
-        self.replica.grow(facts.end, self.size_bytes, self._max_timestamp, facts.end)
-        return SealedReplica(facts.end, self.size_bytes, self._crc, self._max_timestamp)
+        self.replica.grow(description.end, self.size_bytes, self._max_timestamp, description.end)
+        return SealedReplica(description.end, self.size_bytes, self._crc, self._max_timestamp)
 
     def flush(self) -> None:
         """Any thread."""
@@ -221,14 +224,16 @@ class _Draft:
             self._engine.remove_files(self.replica)
 
     def _write(self, batches: Buffer) -> None:
-        facts = self._facts
-        if self.size_bytes + len(batches) > facts.size_bytes:
-            raise CorruptReplica(f"the source has more than the {facts.size_bytes} bytes of segment {facts.segment}")
-        runs = check([batches], self.end, facts.end, self._engine.options.block_bytes)
+        description = self._description
+        if self.size_bytes + len(batches) > description.size_bytes:
+            raise CorruptReplica(
+                f"the source has more than the {description.size_bytes} bytes of segment {description.segment}"
+            )
+        runs = check([batches], self.end, description.end, self._engine.options.block_bytes)
         self._engine.write_segment(self.replica, [batches], self.size_bytes)
         self._crc = crc32c(batches, self._crc)
         for run in runs:
-            self.index.extend(run, facts.end)
+            self.index.extend(run, description.end)
             self._max_timestamp = max(self._max_timestamp, run.max_timestamp)
         self.end = runs[-1].stop
         self.size_bytes += len(batches)

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from headwater.logs.events import log_event
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Buffer, Fenced, StoreFailed, UnknownSegment
 from headwater.storage.block_index import BlockIndex
-from headwater.storage.block_index_cache import Loaded, Shelf, write_index
-from headwater.storage.checkpoint_schedule import Checkpoints
-from headwater.storage.checkpoint_writer import Checkpointer
+from headwater.storage.block_index_cache import BlockIndexCache, Loaded, write_index
+from headwater.storage.checkpoint_schedule import CheckpointSchedule
+from headwater.storage.checkpoint_writer import CheckpointWriter
 from headwater.storage.commit_queue import CommitQueue
 from headwater.storage.descriptors import Descriptors
 from headwater.storage.files import Files, is_no_space
@@ -30,13 +31,11 @@ from headwater.storage.space import LowWater, Reserve
 from headwater.storage.state_log import StateLog
 from headwater.storage.writer import GroupCommit, InlineLane, Lane, WriterThread
 
-log = logging.getLogger(__name__)
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Engine:
+class OpenStore:
     def __init__(
         self,
         files: Files,
@@ -55,7 +54,7 @@ class Engine:
         self.replicas: dict[SegmentId, Replica] = recovered.replicas
         self.paths = Paths(directory / "segments")
         self.descriptors = Descriptors(files, options.open_files)
-        self.shelf = Shelf(
+        self.shelf = BlockIndexCache(
             files,
             self.paths,
             self.descriptors,
@@ -69,8 +68,8 @@ class Engine:
         reserve.take(self.low_water.line_bytes())
         self._background = ThreadPoolExecutor(1, "headwater-checkpoint")
         self._readers = ThreadPoolExecutor(max(options.reader_threads, 1), "headwater-read")
-        self.checkpoints = Checkpoints(
-            Checkpointer(
+        self.checkpoints = CheckpointSchedule(
+            CheckpointWriter(
                 files,
                 self.paths.directory,
                 self.descriptors,
@@ -118,7 +117,7 @@ class Engine:
         files: Files,
         options: StoreOptions,
         on_failure: Callable[[Exception], None] | None,
-    ) -> "Engine":
+    ) -> "OpenStore":
         files.make_directory(directory / "segments")
         lock_fd = files.lock(directory / "lock")
         try:
@@ -184,7 +183,7 @@ class Engine:
         try:
             self._background.submit(function, *args, **kwargs)
         except RuntimeError as error:
-            log.info("not_done_after_close function=%s error=%s", function, error)
+            log_event("skipped_after_close", function=function, error=error)
 
     async def read(self, replica: Replica, position: int, length: int) -> Buffer:
         """Bytes of a segment file: at once if they are in memory and not many, else in a thread."""
@@ -214,12 +213,13 @@ class Engine:
         if replica.index is not None:
             return
         if loaded.size_bytes < replica.size_bytes:
-            log.error(
-                "replica_damaged segment=%s end=%d sound_end=%d sealed=%s",
-                replica.segment,
-                replica.end,
-                loaded.end,
-                replica.is_sealed,
+            log_event(
+                "replica_damaged",
+                logging.ERROR,
+                segment=replica.segment,
+                end=replica.end,
+                sound_end=loaded.end,
+                sealed=replica.is_sealed,
             )
             replica.in_doubt = True
             if not replica.is_sealed:
@@ -283,7 +283,7 @@ class Engine:
         except OSError as error:
             if not is_no_space(error):
                 raise
-            log.warning("index_not_written segment=%s error=%s", replica.segment, error)
+            log_event("index_not_written", logging.WARNING, segment=replica.segment, error=error)
         flush_directory(self.files, self.paths.directory)
 
     def remove_files(self, replica: Replica) -> None:
@@ -293,7 +293,7 @@ class Engine:
             try:
                 self.files.unlink(path)
             except OSError as error:
-                log.warning("file_not_removed path=%s error=%s", path, error)
+                log_event("file_not_removed", logging.WARNING, path=path, error=error)
 
     # Failing and closing
 
@@ -304,7 +304,7 @@ class Engine:
         self.queue.fail(error)
 
     def _failed(self, error: Exception) -> None:
-        log.critical("store_failed error=%s", error)
+        log_event("store_failed", logging.CRITICAL, error=error)
         self._commit.fail(error)
         self._journal.refuse(error)
         if self._on_failure is not None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from headwater.logs.events import log_event
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Buffer, Durability, SealedReplica
 from headwater.storage import journal
@@ -27,8 +28,6 @@ from headwater.storage.flush import flush, flush_directory, for_each
 from headwater.storage.replica import Replica
 from headwater.storage.segment_file import Paths, Rebuilt, drop_unsound_blocks, rebuild
 from headwater.storage.state_log import Checkpoint, LoadedState, StateLog
-
-log = logging.getLogger(__name__)
 
 FIRST_GENERATION: Final = 1
 FIRST_GROUP: Final = 1
@@ -116,7 +115,7 @@ class Recovery:
         if replica.is_sealed or entry.end <= replica.end:
             return  # the checkpoint has it
         if entry.first != replica.end or entry.position != replica.size_bytes:
-            log.error("append_out_of_place segment=%s first=%d end=%d", entry.segment, entry.first, replica.end)
+            log_event("append_out_of_place", logging.ERROR, segment=entry.segment, first=entry.first, end=replica.end)
             replica.in_doubt = replica.is_fenced = True
             return
         if entry.payload:
@@ -125,7 +124,7 @@ class Recovery:
 
     def _distrust(self, damage: str) -> None:
         open_replicas = [replica for replica in self._replicas.values() if not replica.is_sealed]
-        log.error("journal_damaged detail=%r doubtful_replicas=%d", damage, len(open_replicas))
+        log_event("journal_damaged", logging.ERROR, detail=repr(damage), doubtful_replicas=len(open_replicas))
         for replica in open_replicas:
             replica.is_fenced = replica.is_fence_durable = True
             replica.in_doubt = True
@@ -178,12 +177,13 @@ class Recovery:
         self._cut_index(replica, index)
         if found.size_bytes < size_bytes or found.size_bytes < replica.synced_bytes or not is_same_boot:
             replica.in_doubt = True
-            log.warning(
-                "replica_in_doubt segment=%s end=%d dropped_bytes=%d same_boot=%s",
-                replica.segment,
-                found.end,
-                size_bytes - found.size_bytes,
-                is_same_boot,
+            log_event(
+                "replica_in_doubt",
+                logging.WARNING,
+                segment=replica.segment,
+                end=found.end,
+                dropped_bytes=size_bytes - found.size_bytes,
+                same_boot=is_same_boot,
             )
         blocks = list(index.blocks())
         lac = max((block.lac for block in blocks), default=replica.lac)
@@ -219,7 +219,7 @@ class Recovery:
             if are_wanted:
                 self._next_instance = max(self._next_instance, _instance_in(name) + 1)
             elif name not in names:
-                log.info("orphan_removed file=%s", file_name)
+                log_event("orphan_removed", file=file_name)
                 self.files.unlink(self.paths.directory / file_name)
 
 

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from headwater.logs.events import log_event
 from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
 from headwater.model.replica import (
     AppendTooLarge,
@@ -27,7 +28,7 @@ from headwater.model.replica import (
     OutOfSequence,
     ReplicaState,
     SealedReplica,
-    SegmentFacts,
+    SegmentDescription,
     Source,
 )
 from headwater.storage.appends import Appends, Underway
@@ -35,19 +36,17 @@ from headwater.storage.block_index import BlockIndex
 from headwater.storage.copies import Copies
 from headwater.storage.entry import Entry, Kind
 from headwater.storage.files import Files, SystemFiles
-from headwater.storage.open_store import Engine
+from headwater.storage.open_store import OpenStore
 from headwater.storage.options import StoreOptions
 from headwater.storage.replica import Replica, check_id
 from headwater.storage.segment_file import execute, find_in_block, measure, plan
 from headwater.storage.writer import Work
 
-log = logging.getLogger(__name__)
-
 
 class SegmentStore:
     """The `LocalStore` of headwater.model.replica, on local files."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: OpenStore) -> None:
         self._engine = engine
         self._options = engine.options
         self._replicas = engine.replicas
@@ -67,7 +66,7 @@ class SegmentStore:
     ) -> "SegmentStore":
         """Open the store in this directory, or format one. `on_failure` is called once, on the event loop, when the
         store has failed and the process must stop. Raises DirectoryInUse if another process has it open."""
-        return cls(await Engine.open(directory, files or SystemFiles(), options or StoreOptions(), on_failure))
+        return cls(await OpenStore.open(directory, files or SystemFiles(), options or StoreOptions(), on_failure))
 
     async def close(self) -> None:
         """Finish what waits, and leave everything so that the next start has nothing to do."""
@@ -151,7 +150,7 @@ class SegmentStore:
         if replica is None:
             replica = Replica(segment, self._engine.checkpoints.next_instance(), "", 0, -1, b"", Durability.SYNC)
             replica.is_fenced = replica.in_doubt = True
-            log.warning("unknown_segment_fenced segment=%s", segment)
+            log_event("unknown_segment_fenced", logging.WARNING, segment=segment)
             await self._log_new(replica)
             replica.is_fence_durable = True
             return replica.state()
@@ -206,8 +205,8 @@ class SegmentStore:
     async def state(self, segment: SegmentId) -> ReplicaState:
         return self._engine.known(segment).state()
 
-    async def copy(self, facts: SegmentFacts, source: Source) -> SealedReplica:
-        return await self._copies.copy(facts, source)
+    async def copy(self, description: SegmentDescription, source: Source) -> SealedReplica:
+        return await self._copies.copy(description, source)
 
     async def delete(self, segment: SegmentId, instance: int) -> None:
         self._queue.check()
@@ -340,7 +339,7 @@ class SegmentStore:
 
     def _damaged(self, replica: Replica, error: CorruptReplica) -> None:
         """Acknowledged bytes cannot be read: the replica has no say any more in what was committed."""
-        log.error("replica_corrupt segment=%s error=%s", replica.segment, error)
+        log_event("replica_corrupt", logging.ERROR, segment=replica.segment, error=error)
         if not replica.in_doubt and self._queue.failure is None and not replica.is_deleted:
             replica.in_doubt = True
             future = self._queue.submit(replica, self._doubt_durable, entry=_entry(Kind.DOUBT, replica))

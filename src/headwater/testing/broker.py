@@ -5,7 +5,7 @@
 
 The broker listens on a free loopback port and keeps its data in a temporary directory, which is removed at the end
 (a `data_dir` that the caller gave stays). It runs in a thread of this process, or with `subprocess=True` as a
-`headwater serve` child, which can be killed. Keyword arguments are fields of `headwater.broker.settings.broker_config.BrokerConfig`.
+`headwater serve` child, which can be killed. Keyword arguments are fields of `BrokerConfig`.
 
 Differences from `headwater serve`, each of which a keyword argument undoes: no metrics port, no HTTP, and
 `durability="os"`, because a test broker's data has no power cut to survive.
@@ -134,7 +134,7 @@ class Broker:
     def _new_run(self, config: dict[str, Any], scratch: Path) -> "BrokerThread | BrokerProcess":
         if self._is_process:
             return BrokerProcess(config, scratch)
-        # asyncio and all of the broker: not before somebody wants them in this process
+        # Imports asyncio and the whole broker: only for a broker in this process.
         from headwater.testing.processes.broker_thread import BrokerThread
 
         return BrokerThread(config)

@@ -9,14 +9,14 @@ Only in memory: connections end with the process, and so does whatever was late 
 dropped and replayed, so the shard in its place is given what was known.
 """
 
-from headwater.transactions.transaction import Producer
+from headwater.transactions.transaction import ProducerIdentity
 
 
 class Connections:
     def __init__(self) -> None:
-        self._newest: dict[str, tuple[Producer, int]] = {}
+        self._newest: dict[str, tuple[ProducerIdentity, int]] = {}
 
-    def heard(self, transactional_id: str, producer: Producer, connection: int) -> bool:
+    def heard(self, transactional_id: str, producer: ProducerIdentity, connection: int) -> bool:
         """A request came from there; whether it may count. A connection without a number always may."""
         if connection == 0:
             return True

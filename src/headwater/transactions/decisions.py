@@ -18,7 +18,7 @@ from headwater.transactions.transaction import (
     LAST_EPOCH,
     NO_EPOCH,
     NO_ID,
-    Producer,
+    ProducerIdentity,
     Transaction,
     TransactionState,
     created,
@@ -171,7 +171,7 @@ def _malformed(request: InitProducer, settings: TransactionSettings) -> ErrorCod
     return ErrorCode.NONE
 
 
-def _foreign(transaction: Transaction | None, producer: Producer) -> ErrorCode:
+def _foreign(transaction: Transaction | None, producer: ProducerIdentity) -> ErrorCode:
     """Why this producer does not speak for the transactional id, or NONE."""
     if transaction is None or producer.id != transaction.producer.id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -56,7 +56,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Markers:
+class WriteMarkers:
     """A transaction is decided: write this into each of its partitions, as often as it takes, and report each partition
     once, to the shard that asked.
 
@@ -74,7 +74,7 @@ class Markers:
 class Effects:
     events: list[Event] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    markers: list[Markers] = field(default_factory=list)
+    markers: list[WriteMarkers] = field(default_factory=list)
 
     @property
     def can_wait(self) -> bool:

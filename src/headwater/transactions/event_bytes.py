@@ -16,11 +16,11 @@ skip (docs/decisions/0019).
 
 import struct
 import uuid
-from collections.abc import Iterable
 from itertools import groupby, pairwise
 from typing import Final
 
 from headwater.model.ids import PartitionId
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 from headwater.transactions.events import Event, TransactionForgotten, TransactionStored
 from headwater.transactions.transaction import (
     LAST_EPOCH,
@@ -50,10 +50,6 @@ _TOPIC = struct.Struct(">16sI")
 _INDEX_BYTES: Final = 4
 
 
-class Malformed(ValueError):
-    """The bytes are not those of an event."""
-
-
 def encode(event: Event) -> tuple[bytes, bytes | None]:
     """Key and value; no value forgets the transactional id."""
     match event:
@@ -64,18 +60,18 @@ def encode(event: Event) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> Event | None:
-    """The event of a record; None if it is of a kind that is not for us. Raises Malformed. Work and memory are bounded
-    by the bytes given."""
+    """The event of a record; None if it is of a kind that is not for us. Raises MalformedBytes. Work and memory are
+    bounded by the bytes given."""
     if not key:
-        raise Malformed("the key is empty")
+        raise MalformedBytes("the key is empty")
     if key[0] != _KIND:
         return None
     try:
         transactional_id = key[1:].decode()
     except UnicodeDecodeError as error:
-        raise Malformed("a transactional id is not UTF-8") from error
+        raise MalformedBytes("a transactional id is not UTF-8") from error
     if not is_transactional_id(transactional_id):
-        raise Malformed(f"a transactional id has {len(key) - 1} bytes")
+        raise MalformedBytes(f"a transactional id has {len(key) - 1} bytes")
     if value is None:
         return TransactionForgotten(transactional_id)
     return TransactionStored(_read(transactional_id, value))
@@ -115,9 +111,8 @@ def _topic(topic_id: uuid.UUID, partitions: list[PartitionId]) -> bytes:
 
 def _read(transactional_id: str, value: bytes) -> Transaction:
     if value[:1] != bytes((_VERSION,)):
-        raise Malformed(f"version {value[0]} of a transaction is not known" if value else "the value is empty")
-    if len(value) < _HEAD.size:
-        raise Malformed(f"{len(value)} bytes are too few for a transaction")
+        raise MalformedBytes(f"version {value[0]} of a transaction is not known" if value else "the value is empty")
+    reader = ByteReader(value)
     (
         _,
         state,
@@ -131,9 +126,9 @@ def _read(transactional_id: str, value: bytes) -> Transaction:
         started_ms,
         updated_ms,
         topics,
-    ) = _HEAD.unpack_from(value)
+    ) = reader.unpack(_HEAD)
     if state >= len(_STATES) or version not in _PROTOCOLS:
-        raise Malformed(f"state {state} of protocol {version} is not known")
+        raise MalformedBytes(f"state {state} of protocol {version} is not known")
     transaction = Transaction(
         transactional_id,
         producer_id,
@@ -143,7 +138,7 @@ def _read(transactional_id: str, value: bytes) -> Transaction:
         next_producer_id,
         timeout_ms,
         _STATES[state],
-        _partitions(value, topics),
+        _read_partitions(reader, topics),
         started_ms,
         updated_ms,
         version,
@@ -152,27 +147,21 @@ def _read(transactional_id: str, value: bytes) -> Transaction:
     return transaction
 
 
-def _partitions(value: bytes, topics: int) -> frozenset[PartitionId]:
-    found: list[PartitionId] = []
-    position = _HEAD.size
+def _read_partitions(reader: ByteReader, topics: int) -> frozenset[PartitionId]:
+    partitions: list[PartitionId] = []
     for _ in range(topics):
-        if len(value) - position < _TOPIC.size:
-            raise Malformed("the topics are cut off")
-        topic_id, count = _TOPIC.unpack_from(value, position)
-        position += _TOPIC.size
-        if count == 0 or count > (len(value) - position) // _INDEX_BYTES:
-            raise Malformed(f"{count} partitions in {len(value) - position} bytes")
-        indexes: Iterable[int] = struct.unpack_from(f">{count}I", value, position)
-        position += count * _INDEX_BYTES
+        topic_id, count = reader.unpack(_TOPIC)
+        if count == 0:
+            raise MalformedBytes("a topic has no partitions")
+        indexes = reader.take(reader.checked(count, _INDEX_BYTES) * _INDEX_BYTES)
         topic = uuid.UUID(bytes=topic_id)
-        found += (PartitionId(topic, index) for index in indexes)
-    if position != len(value):
-        raise Malformed(f"{len(value) - position} bytes are left over")
-    if any(after <= before for before, after in pairwise(found)):
-        raise Malformed("the partitions are not in order")
-    if any(each.index > _MAX_INDEX for each in found):
-        raise Malformed("a partition's index is too high")
-    return frozenset(found)
+        partitions += (PartitionId(topic, index) for index in struct.unpack(f">{count}I", indexes))
+    reader.check_end()
+    if any(after <= before for before, after in pairwise(partitions)):
+        raise MalformedBytes("the partitions are not in order")
+    if any(each.index > _MAX_INDEX for each in partitions):
+        raise MalformedBytes("a partition's index is too high")
+    return frozenset(partitions)
 
 
 def _check(transaction: Transaction) -> None:
@@ -181,12 +170,14 @@ def _check(transaction: Transaction) -> None:
     # Of an open transaction one more epoch must be left, to fence it with.
     highest = LAST_EPOCH if state is TransactionState.ONGOING else MAX_EPOCH
     if transaction.producer_id < 0 or not 0 <= transaction.producer_epoch <= highest:
-        raise Malformed(f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}, {state.value}")
+        raise MalformedBytes(f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}, {state.value}")
     if transaction.last_producer_epoch < NO_EPOCH or transaction.previous_producer_id < NO_ID:
-        raise Malformed(f"producer {transaction.previous_producer_id} before, epoch {transaction.last_producer_epoch}")
+        raise MalformedBytes(
+            f"producer {transaction.previous_producer_id} before, epoch {transaction.last_producer_epoch}"
+        )
     if transaction.next_producer_id < NO_ID or (transaction.next_producer_id != NO_ID and not state.is_prepared):
-        raise Malformed(f"producer {transaction.next_producer_id} next, {state.value}")
+        raise MalformedBytes(f"producer {transaction.next_producer_id} next, {state.value}")
     if transaction.timeout_ms <= 0 or transaction.started_ms < NO_TIME or transaction.updated_ms < NO_TIME:
-        raise Malformed(f"a time of {transaction.timeout_ms} ms from {transaction.started_ms}")
+        raise MalformedBytes(f"a time of {transaction.timeout_ms} ms from {transaction.started_ms}")
     if transaction.partitions and not (state is TransactionState.ONGOING or state.is_prepared):
-        raise Malformed(f"partitions, {state.value}")
+        raise MalformedBytes(f"partitions, {state.value}")

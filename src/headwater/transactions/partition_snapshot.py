@@ -25,7 +25,7 @@ from crc32c import crc32c
 from headwater.model.replica import Buffer
 from headwater.records.batch import NO_SEQUENCE
 from headwater.transactions.aborted_transactions import ENTRY_BYTES, AbortedTransactions, MalformedEntries
-from headwater.transactions.producer import KEPT_BATCHES, NO_EPOCH, NO_OFFSET, Producer, StoredBatch
+from headwater.transactions.producer import KEPT_BATCHES, NO_EPOCH, NO_OFFSET, ProducerState, StoredBatch
 
 _VERSION = 2
 _VERSION_WITHOUT_TRANSACTIONS = 1
@@ -41,7 +41,7 @@ class CorruptSnapshot(Exception):
     """The bytes are not a snapshot that `write` wrote."""
 
 
-def write(producers: Mapping[int, Producer], aborted: AbortedTransactions) -> bytes:
+def write(producers: Mapping[int, ProducerState], aborted: AbortedTransactions) -> bytes:
     if not producers and not aborted:
         return b""
     parts = [_COUNTS.pack(len(aborted), len(producers)), aborted.to_bytes()]
@@ -63,7 +63,7 @@ def write(producers: Mapping[int, Producer], aborted: AbortedTransactions) -> by
     return _CHECKED.pack(_VERSION, crc32c(body)) + body
 
 
-def read(data: Buffer) -> tuple[dict[int, Producer], AbortedTransactions]:
+def read(data: Buffer) -> tuple[dict[int, ProducerState], AbortedTransactions]:
     """What `write` was given, or CorruptSnapshot."""
     if not data:
         return {}, AbortedTransactions()
@@ -107,7 +107,7 @@ def _read_aborted(data: Buffer) -> tuple[AbortedTransactions, int, int]:
         raise CorruptSnapshot(str(error)) from error
 
 
-def _read_v1(data: Buffer) -> dict[int, Producer]:
+def _read_v1(data: Buffer) -> dict[int, ProducerState]:
     position = _CHECKED.size + _COUNTS_V1.size
     if len(data) < position:
         raise CorruptSnapshot(f"{len(data)} bytes are too few")
@@ -115,10 +115,10 @@ def _read_v1(data: Buffer) -> dict[int, Producer]:
     return _read_producers(data, position, count, _PRODUCER_V1)
 
 
-def _read_producers(data: Buffer, position: int, count: int, layout: struct.Struct) -> dict[int, Producer]:
+def _read_producers(data: Buffer, position: int, count: int, layout: struct.Struct) -> dict[int, ProducerState]:
     if count > (len(data) - position) // layout.size:
         raise CorruptSnapshot(f"{count} producers in {len(data) - position} bytes")
-    producers: dict[int, Producer] = {}
+    producers: dict[int, ProducerState] = {}
     starts: set[int] = set()
     try:
         for _ in range(count):
@@ -137,7 +137,7 @@ def _read_producers(data: Buffer, position: int, count: int, layout: struct.Stru
     return producers
 
 
-def _read_producer(data: Buffer, position: int, layout: struct.Struct) -> tuple[int, Producer, int]:
+def _read_producer(data: Buffer, position: int, layout: struct.Struct) -> tuple[int, ProducerState, int]:
     """A producer's id, what is known of it, and where the next one is."""
     fields = layout.unpack_from(data, position)
     producer_id, epoch, last_sequence, last_timestamp, seen_at_ms, *transaction, batch_count = fields
@@ -147,5 +147,7 @@ def _read_producer(data: Buffer, position: int, layout: struct.Struct) -> tuple[
     position += layout.size
     end = position + batch_count * _BATCH.size
     batches = tuple(StoredBatch._make(_BATCH.unpack_from(data, at)) for at in range(position, end, _BATCH.size))
-    producer = Producer(epoch, last_sequence, last_timestamp, seen_at_ms, coordinator_epoch, start, batches=batches)
+    producer = ProducerState(
+        epoch, last_sequence, last_timestamp, seen_at_ms, coordinator_epoch, start, batches=batches
+    )
     return producer_id, producer, end

@@ -16,7 +16,7 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import NO_TIMESTAMP, BatchHeader
-from headwater.records.control import Marker, read_marker
+from headwater.records.control import EndMarker, read_marker
 from headwater.transactions import partition_snapshot
 from headwater.transactions.aborted_transactions import Aborted, AbortedTransactions
 from headwater.transactions.producer import NO_OFFSET
@@ -71,7 +71,7 @@ class PartitionTransactions:
         if self.producers.append(header, now_ms):
             self._unstable.begin(header.base_offset, position_bytes)
 
-    def end(self, header: BatchHeader, marker: Marker, now_ms: int = NO_TIMESTAMP) -> None:
+    def end(self, header: BatchHeader, marker: EndMarker, now_ms: int = NO_TIMESTAMP) -> None:
         """A marker."""
         first = self.producers.end(header, marker, now_ms)
         if first == NO_OFFSET:
@@ -93,7 +93,7 @@ class PartitionTransactions:
 
     def commit(self, high_watermark: Offset) -> None:
         """Everything below is committed."""
-        self.producers.settle(high_watermark)
+        self.producers.commit(high_watermark)
         self._unstable.commit(high_watermark)
 
     def truncate(self, offset: Offset) -> None:

@@ -6,7 +6,7 @@ A change makes a new one, so that a change is taken back by putting the old one 
 from typing import Final, NamedTuple
 
 from headwater.records.batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
-from headwater.records.control import Marker
+from headwater.records.control import EndMarker
 
 KEPT_BATCHES: Final = 5
 """Clients have at most five requests in flight per connection when they are idempotent."""
@@ -24,7 +24,7 @@ class StoredBatch(NamedTuple):
     timestamp: int
 
 
-class Producer(NamedTuple):
+class ProducerState(NamedTuple):
     """A tuple, because every idempotent batch makes one."""
 
     epoch: int
@@ -44,7 +44,7 @@ class Producer(NamedTuple):
     def is_open(self) -> bool:
         return self.transaction_start != NO_OFFSET
 
-    def appended(self, header: BatchHeader, now_ms: int) -> "Producer":
+    def appended(self, header: BatchHeader, now_ms: int) -> "ProducerState":
         """After a batch of records. One that is transactional begins a transaction or goes on with it."""
         epoch, last_sequence, last_timestamp, seen_at_ms, coordinator_epoch, start, marker_offset, batches = self
         base_offset, sequence, timestamp = header.base_offset, header.base_sequence, header.max_timestamp
@@ -57,15 +57,15 @@ class Producer(NamedTuple):
         if start == NO_OFFSET and header.is_transactional:
             start = base_offset
         seen_at_ms = max(seen_at_ms, now_ms if now_ms != NO_TIMESTAMP else timestamp)
-        return Producer(
+        return ProducerState(
             epoch, last_sequence, last_timestamp, seen_at_ms, coordinator_epoch, start, marker_offset, batches
         )
 
-    def ended(self, header: BatchHeader, marker: Marker, now_ms: int) -> "Producer":
+    def ended(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> "ProducerState":
         """After a marker: nothing is open, and epochs before the marker's are fenced. With the same epoch the
         sequence goes on; a new one (KIP-890) starts at 0."""
         is_new_epoch = header.producer_epoch > self.epoch
-        return Producer(
+        return ProducerState(
             max(self.epoch, header.producer_epoch),
             NO_SEQUENCE if is_new_epoch else self.last_sequence,
             header.max_timestamp,

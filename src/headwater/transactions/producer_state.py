@@ -9,7 +9,7 @@ A transaction begins with its producer's first transactional batch and ends with
 coordinator's to say, and the caller's to ask.
 
 `check` and `check_marker` decide and change nothing; `append` and `end` apply what was stored, live and at recovery
-alike; `truncate` takes back what could not be stored, exactly: until `settle` says that an offset is committed, what
+alike; `truncate` takes back what could not be stored, exactly: until `commit` says that an offset is committed, what
 was before it is kept beside it. Of a producer whose very first batch is taken back one thing stays known: where it
 began. Batches of it that are still on their way would otherwise be taken for the first.
 
@@ -26,11 +26,11 @@ from typing import Final, NamedTuple
 
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
-from headwater.records.control import Marker
+from headwater.records.control import EndMarker
 from headwater.transactions.producer import (
     NO_EPOCH,
     NO_OFFSET,
-    Producer,
+    ProducerState,
     follows,
     last_sequence_of,
 )
@@ -77,7 +77,7 @@ class _Before(NamedTuple):
 
     last_offset: int
     producer_id: int
-    producer: Producer | None
+    producer: ProducerState | None
 
 
 _LAST_OFFSET = attrgetter("last_offset")
@@ -86,16 +86,18 @@ _LAST_OFFSET = attrgetter("last_offset")
 class ProducerStates:
     """The producers of one partition."""
 
-    __slots__ = ("_befores", "_max_producers", "_open_count", "_producers", "_settled")
+    __slots__ = ("_befores", "_committed", "_max_producers", "_open_count", "_producers")
 
-    def __init__(self, max_producers: int = MAX_PRODUCERS, producers: Mapping[int, Producer] | None = None) -> None:
+    def __init__(
+        self, max_producers: int = MAX_PRODUCERS, producers: Mapping[int, ProducerState] | None = None
+    ) -> None:
         """`producers` are committed, those heard of for longest first; of too many the latest are kept."""
         assert max_producers > 0, "at least the producer that is writing is remembered"
         self._max_producers = max_producers
         self._producers = dict(producers or {})
         self._open_count = sum(producer.is_open for producer in self._producers.values())
         self._befores: list[_Before] = []
-        self._settled = 0
+        self._committed = 0
         for _ in range(len(self._producers) - max_producers):
             self._forget_oldest()
 
@@ -105,7 +107,7 @@ class ProducerStates:
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> ProducerState | None:
         return self._producers.get(producer_id)
 
     # Deciding
@@ -176,23 +178,23 @@ class ProducerStates:
         before = self._producers.pop(producer_id, None)
         if before is None:
             self._make_room(header.last_offset)
-            before = Producer(header.producer_epoch, header.base_sequence - 1)
+            before = ProducerState(header.producer_epoch, header.base_sequence - 1)
         after = self._producers[producer_id] = before.appended(header, now_ms)
         self._befores.append(_Before(header.last_offset, producer_id, before))
         begins = after.transaction_start != before.transaction_start
         self._open_count += begins
         return begins
 
-    def end(self, header: BatchHeader, marker: Marker, now_ms: int = NO_TIMESTAMP) -> int:
+    def end(self, header: BatchHeader, marker: EndMarker, now_ms: int = NO_TIMESTAMP) -> int:
         """Remember a marker that is in the log; say where the transaction began that it ended, or NO_OFFSET."""
         before = self._producers.get(header.producer_id)
         if before is None:
             self._make_room(header.last_offset)
         self._befores.append(_Before(header.last_offset, header.producer_id, before))
-        self._put(header.producer_id, (before or Producer(header.producer_epoch)).ended(header, marker, now_ms))
+        self._put(header.producer_id, (before or ProducerState(header.producer_epoch)).ended(header, marker, now_ms))
         return before.transaction_start if before is not None else NO_OFFSET
 
-    def settle(self, offset: int) -> None:
+    def commit(self, offset: int) -> None:
         """Everything below `offset` is committed and will not be taken back."""
         befores = self._befores
         if befores:
@@ -200,12 +202,12 @@ class ProducerStates:
                 befores.clear()
             else:
                 del befores[: bisect_left(befores, offset, key=_LAST_OFFSET)]
-        if offset > self._settled:
-            self._settled = offset
+        if offset > self._committed:
+            self._committed = offset
 
     def truncate(self, offset: int) -> None:
         """Forget what was appended at or past `offset`: it could not be stored, and will be sent again."""
-        assert offset >= self._settled, f"what is committed, up to {self._settled}, is not taken back"
+        assert offset >= self._committed, f"what is committed, up to {self._committed}, is not taken back"
         befores = self._befores
         while befores and befores[-1].last_offset >= offset:
             _, producer_id, producer = befores.pop()
@@ -224,9 +226,9 @@ class ProducerStates:
 
     # Telling
 
-    def at(self, offset: int) -> Mapping[int, Producer]:
+    def at(self, offset: int) -> Mapping[int, ProducerState]:
         """All producers as if only the batches below `offset` had been appended, those heard of for longest first."""
-        assert offset >= self._settled, f"what was before {self._settled} is not remembered"
+        assert offset >= self._committed, f"what was before {self._committed} is not remembered"
         if not self._befores or self._befores[-1].last_offset < offset:
             return self._producers
         producers = dict(self._producers)
@@ -281,7 +283,7 @@ class ProducerStates:
             if forgotten is not None:
                 self._befores.append(_Before(last_offset, *forgotten))
 
-    def _put(self, producer_id: int, producer: Producer | None) -> None:
+    def _put(self, producer_id: int, producer: ProducerState | None) -> None:
         old = self._producers.pop(producer_id, None)
         if old is not None and old.is_open:
             self._open_count -= 1
@@ -289,7 +291,7 @@ class ProducerStates:
             self._producers[producer_id] = producer
             self._open_count += producer.is_open
 
-    def _forget_oldest(self) -> tuple[int, Producer] | None:
+    def _forget_oldest(self) -> tuple[int, ProducerState] | None:
         """Whoever has an open transaction goes to the end of the line instead."""
         for _ in range(len(self._producers)):
             producer_id = next(iter(self._producers))

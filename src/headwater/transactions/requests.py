@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headwater.model.ids import PartitionId
-from headwater.transactions.transaction import NO_EPOCH, NO_ID, Producer
+from headwater.transactions.transaction import NO_EPOCH, NO_ID, ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class InitProducer:
     """An id that nobody has, in case a new one is needed."""
 
     @property
-    def producer(self) -> Producer | None:
+    def producer(self) -> ProducerIdentity | None:
         """Who the instance says it is; None when it has just started."""
-        return None if self.producer_id == NO_ID else Producer(self.producer_id, self.producer_epoch)
+        return None if self.producer_id == NO_ID else ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class AddPartitions:
     """Connections are numbered as they are opened; 0 is not known."""
 
     @property
-    def producer(self) -> Producer:
-        return Producer(self.producer_id, self.producer_epoch)
+    def producer(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class EndTransaction:
     connection: int = 0
 
     @property
-    def producer(self) -> Producer:
-        return Producer(self.producer_id, self.producer_epoch)
+    def producer(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
 Request: TypeAlias = InitProducer | AddPartitions | EndTransaction

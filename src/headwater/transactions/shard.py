@@ -21,12 +21,12 @@ from headwater.model.moment import Moment
 from headwater.transactions import decisions
 from headwater.transactions.connections import Connections
 from headwater.transactions.decisions import Decision, refuse
-from headwater.transactions.effects import Answer, Effects, Markers, ReplyTo
+from headwater.transactions.effects import Answer, Effects, ReplyTo, WriteMarkers
 from headwater.transactions.events import Event, TransactionForgotten, TransactionStored
 from headwater.transactions.parked import ParkedRequests
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer, Request
 from headwater.transactions.settings import MAX_EXPIRED_AT_ONCE, TransactionSettings
-from headwater.transactions.transaction import Producer, Transaction, TransactionState, is_transactional_id
+from headwater.transactions.transaction import ProducerIdentity, Transaction, TransactionState, is_transactional_id
 
 
 class TransactionShard:
@@ -70,13 +70,13 @@ class TransactionShard:
     # What producers ask
 
     def init_producer(self, request: InitProducer, to: ReplyTo, now: Moment) -> Effects:
-        return self._ask(request, to, now)
+        return self._handle(request, to, now)
 
     def add_partitions(self, request: AddPartitions, to: ReplyTo, now: Moment) -> Effects:
-        return self._ask(request, to, now)
+        return self._handle(request, to, now)
 
     def end(self, request: EndTransaction, to: ReplyTo, now: Moment) -> Effects:
-        return self._ask(request, to, now)
+        return self._handle(request, to, now)
 
     def needs_spare_producer_id(self, transactional_id: str) -> bool:
         """Whether ending the transaction, in version 2, takes a new producer id."""
@@ -153,7 +153,7 @@ class TransactionShard:
 
     # Views
 
-    def writes_to(self, transactional_id: str, producer: Producer, partition: PartitionId) -> bool:
+    def writes_to(self, transactional_id: str, producer: ProducerIdentity, partition: PartitionId) -> bool:
         """Whether the producer's transaction is under way, and the partition is part of it."""
         transaction = self._transactions.get(transactional_id)
         return (
@@ -175,7 +175,7 @@ class TransactionShard:
 
     # Inside
 
-    def _ask(self, request: Request, to: ReplyTo, now: Moment) -> Effects:
+    def _handle(self, request: Request, to: ReplyTo, now: Moment) -> Effects:
         effects = Effects()
         answer = self._carry_out(request, now, effects)
         if answer is None and not self._parked.add(request, to, now.monotonic_ms):
@@ -261,7 +261,7 @@ class TransactionShard:
             return
         self._unmarked[transactional_id] = set(transaction.partitions)
         effects.markers.append(
-            Markers(
+            WriteMarkers(
                 transactional_id,
                 transaction.producer_id,
                 transaction.producer_epoch,

@@ -62,7 +62,7 @@ _OUTCOMES = {
 }
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """Who writes, as partitions know it."""
 
     id: int
@@ -92,19 +92,19 @@ class Transaction:
     """The protocol of the client that began or ended it: 1, or 2 with an epoch for each transaction (KIP-890)."""
 
     @property
-    def producer(self) -> Producer:
+    def producer(self) -> ProducerIdentity:
         """Who may go on: the one whose next request counts."""
         if self.next_producer_id != NO_ID:
-            return Producer(self.next_producer_id, 0)
-        return Producer(self.producer_id, self.producer_epoch)
+            return ProducerIdentity(self.next_producer_id, 0)
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
 
     @property
-    def producer_before(self) -> Producer | None:
+    def producer_before(self) -> ProducerIdentity | None:
         """Who it was before the last bump, if a request of that one may be a repeated one."""
         if self.last_producer_epoch == NO_EPOCH:
             return None
         producer_id = self.producer_id if self.previous_producer_id == NO_ID else self.previous_producer_id
-        return Producer(producer_id, self.last_producer_epoch)
+        return ProducerIdentity(producer_id, self.last_producer_epoch)
 
     @property
     def is_exhausted(self) -> bool:

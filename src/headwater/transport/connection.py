@@ -29,7 +29,7 @@ JOIN_BELOW_BYTES = 64 * 1024
 """Small responses that are ready at the same time leave in one write: a system call costs more than the copy."""
 _LENGTH = struct.Struct(">i")
 BAD_REQUESTS = frozenset(("bad_request", "frame_too_large"))
-"""Facts that end a connection and are the client's fault: they are counted, too."""
+"""Log events of connections that were closed for the client's fault: they are counted, too."""
 _FOR_READING_ONLY = frozenset({"memory", "backlog"})
 """Pauses that keep further bytes out. Requests that are here already go on: finishing them is what frees the memory."""
 
@@ -40,15 +40,15 @@ Answer: TypeAlias = "Pieces | asyncio.Future[Pieces | None] | None"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A response that is made of the outcome of something else, without a turn of the event loop in between."""
+    """A response that is made from another future's outcome, without an iteration of the event loop in between."""
 
     outcome: "asyncio.Future[Any]"
     render: "Callable[[asyncio.Future[Any]], Pieces]"
-    """Called when the outcome is there, in the order of the requests."""
+    """Called when the outcome is known, in the order of the requests."""
 
 
 class CloseConnection(Exception):
-    """The request deserves no answer: the connection is closed and the fact logged."""
+    """The request gets no answer: the connection is closed, and the reason logged."""
 
 
 @dataclass(slots=True)
@@ -62,15 +62,15 @@ class _Unanswered:
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self.facts = server.facts
-        """Where to log what this client causes."""
+        self.events = server.events
+        """The rate-limited log for what this client causes."""
         self.serial = server.next_serial()
-        """Later connections have larger ones."""
+        """Later connections have larger numbers."""
         self._reader = FrameReader(server.scratch)
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Unanswered] = deque()
         self._unanswered_kind: Hashable | None = None
-        """Of all unanswered requests, if there are any."""
+        """The kind of all unanswered requests; meaningless without any."""
         self._waiting_frames: deque[bytearray] = deque()
         self._waiting_bytes = 0
         self._output: list[Buffer] = []
@@ -85,9 +85,9 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_started: float | None = None
         self.opened_at = 0.0
         self.is_trusted = server.trusts_strangers
-        """Until it is, requests stay small, and there is not much time."""
+        """Until the client has proven itself, its requests must be small and its time is limited."""
         self.when_closed: dict[Hashable, Callable[[], None]] = {}
-        """What to do when the client is gone, under names by which it can be taken back."""
+        """Callbacks for when the client is gone, under keys by which they can be removed."""
 
     # Called by the event loop
 
@@ -159,15 +159,15 @@ class Connection(asyncio.BufferedProtocol):
         self._start_requests()
         self._read_on()
 
-    def close(self, fact: str, reason: str = "", mistake: Exception | None = None) -> None:
-        """Close at once, with a logged fact. Unanswered requests are cancelled, nothing more is started or written,
+    def close(self, event: str, reason: str = "", mistake: Exception | None = None) -> None:
+        """Close at once, with a log event. Unanswered requests are cancelled, nothing more is started or written,
         and a second call does nothing. `mistake` is one of ours, logged with its traceback."""
         transport = self._transport
         if transport is not None:
             level = logging.INFO if mistake is None else logging.ERROR
-            self.facts.log(fact, level, mistake, peer=self.peer_host, reason=reason)
-            if fact in BAD_REQUESTS:
-                self._server.traffic.bad_request(fact)
+            self.events.log(event, level, mistake, peer=self.peer_host, reason=reason)
+            if event in BAD_REQUESTS:
+                self._server.traffic.bad_request(event)
             if self._output:
                 self._flush()
             self._transport = None
@@ -177,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
     def is_idle(self) -> bool:
         return not self._unanswered and not self._waiting_frames
 
-    # In order
+    # Requests, in order
 
     def _start_requests(self) -> None:
         server, waiting, unanswered = self._server, self._waiting_frames, self._unanswered
@@ -201,11 +201,11 @@ class Connection(asyncio.BufferedProtocol):
             self._account_waiting()
 
     def _overlaps(self, kind: Hashable | None) -> bool:
-        """Whether a request may begin before those that are under way are answered."""
+        """Whether a request of this kind may begin before the unanswered ones are answered."""
         return kind is not None and kind == self._unanswered_kind
 
     def _account_waiting(self) -> None:
-        """Requests that wait for their turn take memory, and there is a limit to their number."""
+        """Count the memory of requests that wait to be started, and limit their number."""
         self._account_pending()
         if len(self._waiting_frames) >= self._server.max_requests_in_flight:
             self.pause("backlog")
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.traffic.bytes_out(size)
 
     def _account_pending(self) -> None:
-        """Memory of a frame that is still arriving, or that waits for its turn, counts, too."""
+        """Count the memory of a frame that is still arriving, and of frames that wait to be started."""
         pending = self._reader.pending_bytes + self._waiting_bytes
         change = pending - self._pending_bytes
         if change == 0:
@@ -319,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _abandon(answer: "asyncio.Future[Any]") -> None:
-    """The client is gone. What the answer says, an exception perhaps, is of no use any more, and not a mistake."""
+    """The client is gone: cancel the answer, or mark its exception as seen, which is no mistake of ours."""
     if not answer.done():
         answer.cancel()
     elif not answer.cancelled():

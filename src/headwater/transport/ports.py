@@ -12,27 +12,27 @@ from pathlib import Path
 HOST = "127.0.0.1"
 LOWEST = 10_000
 CLIENTS_FROM = 32_768
-"""Where Linux has the ports of outgoing connections begin, unless it was told otherwise."""
+"""Where Linux has the ports of outgoing connections begin, unless configured otherwise."""
 MAX_TRIES = 1_000
 
 _dice = random.SystemRandom()
-"""Not the one that tests seed: two that draw alike would draw the same ports."""
+"""Not the generator that tests seed: two processes with one seed would draw the same ports."""
 _CLIENT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """Nobody listens there."""
+    """A port of 127.0.0.1 on which no process listens."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """All different."""
+    """Free ports, all different."""
     with ExitStack() as held:
         return [_draw(1, held) for _ in range(count)]
 
 
 def free_ports_in_a_row(count: int) -> int:
-    """The first of so many."""
+    """The first of `count` free ports with consecutive numbers."""
     with ExitStack() as held:
         return _draw(count, held)
 
@@ -46,7 +46,7 @@ def is_free(port: int) -> bool:
 
 
 def _draw(count: int, held: ExitStack) -> int:
-    """The first of so many in a row; they stay taken as long as they are held."""
+    """The first of `count` free ports in a row; they stay taken until `held` is closed."""
     beyond = max(_clients_from() - count, LOWEST + count)
     for _ in range(MAX_TRIES):
         first = _dice.randrange(LOWEST, beyond)
@@ -59,7 +59,7 @@ def _draw(count: int, held: ExitStack) -> int:
 
 
 def _listener(port: int) -> socket.socket:
-    """As servers bind: connections that have just ended do not keep a port busy."""
+    """Bind as servers do, so that connections that have just ended do not keep a port busy."""
     listener = socket.socket()
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
 """A listening socket and its connections, with the limits that they share.
 
 Limits: connections in all and per address, bytes held by requests that are not answered, time without traffic, time
-that a started request may take to arrive. Whoever passes one is closed or not read from, never served at
-the others' cost.
+that a started request may take to arrive. A connection that passes one is closed or not read from, never served at
+the cost of the others.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from headwater.logs.events import RateLimitedLog
 from headwater.transport.connection import Answer, Connection, Promise
-from headwater.transport.facts import SparseLog
 
 SCRATCH_BYTES = 256 * 1024
 MAX_SWEEP_INTERVAL_S = 5.0
@@ -24,8 +24,8 @@ KindOf: TypeAlias = Callable[[bytearray], Hashable | None]
 """The kind of the request in a frame. Requests of one kind overlap on their connection; None overlaps with nothing."""
 
 
-class Traffic(Protocol):
-    """Who is told of what crosses the sockets."""
+class TrafficCounters(Protocol):
+    """Counts what crosses the sockets."""
 
     def connection_opened(self) -> None: ...
 
@@ -35,7 +35,7 @@ class Traffic(Protocol):
 
     def bytes_out(self, count: int) -> None: ...
 
-    def bad_request(self, fact: str) -> None: ...
+    def bad_request(self, event: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,21 @@ class ServerLimits:
     request_memory_bytes: int = 512 * 1024 * 1024
     max_requests_per_second: int = 0
     max_requests_in_flight: int = 32
-    """Unanswered ones of one connection."""
+    """Unanswered requests of one connection."""
     idle_timeout_s: float = 600.0
     half_request_timeout_s: float = 30.0
     handshake_timeout_s: float | None = None
-    """A connection that is not trusted by then is closed. None: every one is, from its first request on."""
+    """A connection that is not trusted by then is closed. None: every connection is trusted from the start."""
 
 
 class Server:
-    def __init__(self, handle: Handle, limits: ServerLimits, traffic: Traffic, kind_of: KindOf) -> None:
+    def __init__(self, handle: Handle, limits: ServerLimits, traffic: TrafficCounters, kind_of: KindOf) -> None:
         self.handle = handle
         self.kind_of = kind_of
         self.loop = asyncio.get_running_loop()
         self.scratch = bytearray(SCRATCH_BYTES)
         self.traffic = traffic
-        self.facts = SparseLog(self.loop.time)
+        self.events = RateLimitedLog(self.loop.time)
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.limit(limits)
@@ -72,7 +72,7 @@ class Server:
         self._listener: asyncio.Server | None = None
 
     def limit(self, limits: ServerLimits) -> None:
-        """From now on. Connections that are there stay, even if they are too many."""
+        """Change the limits. Connections that exist stay, even if they are too many now."""
         self._limits = limits
         self.max_request_bytes = limits.max_request_bytes
         self.max_requests_per_second = limits.max_requests_per_second
@@ -84,11 +84,11 @@ class Server:
         self._sweep_interval_s = min(shortest_s / 4, MAX_SWEEP_INTERVAL_S)
         if self._sweep is not None and not self._is_closed:
             self._sweep.cancel()
-            self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
-            self._read_who_waits()
+            self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
+            self._resume_waiting()
 
     async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> tuple[str, int]:
-        """Start to accept; return the address, with the port that was given when 0 was asked for. `bound` is a socket
+        """Start to accept; return the address, with the port that the system chose if `port` is 0. `bound` is a socket
         that has the address already (`reserve`)."""
         if bound is not None:
             self._listener = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)
@@ -96,7 +96,7 @@ class Server:
             self._listener = await self.loop.create_server(
                 lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True
             )
-        self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
+        self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
         address = self._listener.sockets[0].getsockname()
         return address[0], address[1]
 
@@ -108,7 +108,7 @@ class Server:
             self._listener.close()
         for connection in list(self._connections):
             connection.close("server_stopped")
-        self.facts.flush()
+        self.events.flush()
         await asyncio.sleep(0)
 
     def stop_accepting(self) -> None:
@@ -130,14 +130,14 @@ class Server:
         return self._serial
 
     def admit(self, connection: Connection) -> bool:
-        if self._is_closed:  # accepted in the very turn in which the server was closed
+        if self._is_closed:  # accepted in the very iteration of the loop in which the server was closed
             return False
         limits = self._limits
         if len(self._connections) >= limits.max_connections:
-            self.facts.log("connection_refused", peer=connection.peer_host, reason="max_connections")
+            self.events.log("connection_refused", peer=connection.peer_host, reason="max_connections")
             return False
         if self._per_ip[connection.peer_host] >= limits.max_connections_per_ip:
-            self.facts.log("connection_refused", peer=connection.peer_host, reason="max_connections_per_ip")
+            self.events.log("connection_refused", peer=connection.peer_host, reason="max_connections_per_ip")
             return False
         self._connections.add(connection)
         self._per_ip[connection.peer_host] += 1
@@ -155,7 +155,7 @@ class Server:
         self.traffic.connection_closed()
 
     def hold_bytes(self, connection: Connection, size: int) -> bool:
-        """Count memory of a request; say whether its connection must wait until others have given theirs back."""
+        """Count memory of a request; True if its connection must pause until others have released memory."""
         self._held_bytes += size
         if self._held_bytes <= self._limits.request_memory_bytes:
             return False
@@ -165,17 +165,17 @@ class Server:
     def release_bytes(self, size: int) -> None:
         self._held_bytes -= size
         assert self._held_bytes >= 0, "no more memory is given back than was held"
-        self._read_who_waits()
+        self._resume_waiting()
 
-    def _read_who_waits(self) -> None:
+    def _resume_waiting(self) -> None:
         if self._short_of_memory and self._held_bytes <= self._limits.request_memory_bytes:
             waiting, self._short_of_memory = self._short_of_memory, set()
             for connection in waiting:
                 connection.resume("memory")
 
-    def _close_the_silent(self) -> None:
-        self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_the_silent)
-        self.facts.flush()
+    def _close_idle(self) -> None:
+        self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
+        self.events.flush()
         now = self.loop.time()
         for connection in list(self._connections):
             started = connection.frame_started
@@ -188,7 +188,7 @@ class Server:
 
 
 async def reserve(host: str, port: int) -> socket.socket:
-    """A socket that has the address, and refuses connections until somebody listens on it. Raises OSError."""
+    """A socket that has the address, and refuses connections until a server listens on it. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
     bound = socket.socket(family, kind, protocol)

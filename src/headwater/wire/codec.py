@@ -16,10 +16,10 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from headwater.wire.schema import NULL_UUID, Field, Struct
+from headwater.wire.schema import NULL_UUID, Struct, StructField
 
 MAX_ELEMENTS = 500_000
-"""Array elements in one request: what bounds the memory that small elements can cost."""
+"""Array elements in one request: bounds the memory that small elements can cost."""
 
 
 class MalformedRequest(Exception):
@@ -48,7 +48,7 @@ class Message:
 
 
 class Cursor:
-    """A place in the bytes of one request."""
+    """A read position in the bytes of one request."""
 
     __slots__ = ("buffer", "elements_left", "end", "position")
 
@@ -100,7 +100,7 @@ class Cursor:
             self.take(size)
 
     def tags(self) -> Iterator[tuple[int, int]]:
-        """Number and size of each tagged field. The caller reads or skips its bytes before it asks for the next."""
+        """Number and size of each tagged field. The caller reads or skips its bytes before it takes the next."""
         seen: set[int] = set()
         for _ in range(self.count(self.uvarint(), 2)):
             tag = self.uvarint()
@@ -173,7 +173,7 @@ def _read_tags(cursor: Cursor, tagged: dict[int | None, tuple[str, Read]], value
             raise MalformedRequest(f"tagged field {tag} is not {size} bytes long")
 
 
-def _field_reader(field: Field, newest: Field, is_flexible: bool) -> Read:
+def _field_reader(field: StructField, newest: StructField, is_flexible: bool) -> Read:
     if isinstance(field.type, Struct):
         newest_struct = newest.type if isinstance(newest.type, Struct) else field.type
         read_struct = struct_reader(field.type, newest_struct)
@@ -198,7 +198,7 @@ def _nullable_struct_reader(read_struct: Read, name: str) -> Read:
     return read
 
 
-def _array_reader(read_element: Read, min_element_bytes: int, field: Field, is_flexible: bool) -> Read:
+def _array_reader(read_element: Read, min_element_bytes: int, field: StructField, is_flexible: bool) -> Read:
     name, may_be_null = field.name, field.is_nullable
     read_count = _length_reader(_INT32, is_flexible)
 
@@ -224,7 +224,7 @@ def check_null(length: int, may_be_null: bool, name: str) -> None:
         raise MalformedRequest(f"{name} is null, which it may not be in this version")
 
 
-def _primitive_reader(kafka_type: str, field: Field, is_flexible: bool, may_be_null: bool) -> Read:
+def _primitive_reader(kafka_type: str, field: StructField, is_flexible: bool, may_be_null: bool) -> Read:
     name = field.name
     if kafka_type in _FIXED:
         return _fixed_reader(struct.Struct(">" + _FIXED[kafka_type]))
@@ -258,7 +258,7 @@ def _primitive_reader(kafka_type: str, field: Field, is_flexible: bool, may_be_n
 
 
 def _fixed_reader(layout: struct.Struct) -> Read:
-    """Past the end of the bytes it raises struct.error, which the callers of a reader turn into their own."""
+    """Past the end of the bytes it raises struct.error, which the callers of a reader turn into MalformedRequest."""
     size, unpack_from = layout.size, layout.unpack_from
 
     def read(cursor: Cursor) -> Any:
@@ -270,7 +270,7 @@ def _fixed_reader(layout: struct.Struct) -> Read:
 
 
 def _length_reader(layout: struct.Struct, is_flexible: bool) -> Callable[[Cursor], int]:
-    """Of strings, bytes and arrays alike."""
+    """Reads the length of a string, of bytes or of an array."""
     return (lambda cursor: cursor.uvarint() - 1) if is_flexible else _fixed_reader(layout)
 
 
@@ -346,7 +346,7 @@ class _MissingFields(Exception):
 def _write_steps(schema: Struct) -> list[Write]:
     """One step for each run of fixed-size fields, one for each other field."""
     steps: list[Write] = []
-    run: list[Field] = []
+    run: list[StructField] = []
 
     def end_run() -> None:
         if run:
@@ -365,7 +365,7 @@ def _write_steps(schema: Struct) -> list[Write]:
     return steps
 
 
-def _fixed_run_writer(fields: list[Field]) -> Write:
+def _fixed_run_writer(fields: list[StructField]) -> Write:
     pack = struct.Struct(">" + "".join(_FIXED[str(field.type)] for field in fields)).pack
     get = attrgetter(*(field.name for field in fields))
     if len(fields) == 1:
@@ -390,7 +390,7 @@ def _attribute_writer(name: str, write_value: Write) -> Write:
     return write
 
 
-def _field_writer(field: Field, is_flexible: bool) -> Write:
+def _field_writer(field: StructField, is_flexible: bool) -> Write:
     if isinstance(field.type, Struct):
         write_struct = struct_writer(field.type)
         if field.is_array:
@@ -452,7 +452,7 @@ def _primitive_writer(kafka_type: str, is_flexible: bool) -> Write:
     return write_sized
 
 
-def _write_tags(out: bytearray, message: Message, tagged: list[tuple[Field, Write]]) -> None:
+def _write_tags(out: bytearray, message: Message, tagged: list[tuple[StructField, Write]]) -> None:
     if not tagged:
         out.append(0)
         return

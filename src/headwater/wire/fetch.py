@@ -72,7 +72,7 @@ class FetchRequest:
 
 
 @dataclass(slots=True)
-class PartitionResult:
+class FetchPartitionResult:
     index: int
     error_code: ErrorCode = ErrorCode.NONE
     high_watermark: int = -1
@@ -87,10 +87,10 @@ class PartitionResult:
 
 
 @dataclass(slots=True)
-class TopicResult:
+class FetchTopicResult:
     name: str | None
     topic_id: uuid.UUID | None
-    partitions: list[PartitionResult]
+    partitions: list[FetchPartitionResult]
 
 
 def read_request(frame: bytearray, header: RequestHeader) -> FetchRequest:
@@ -180,7 +180,7 @@ def _read_topic_name(cursor: Cursor, version: int) -> tuple[str | None, uuid.UUI
 
 
 def write_response(
-    header: RequestHeader, error_code: ErrorCode, session_id: int, topics: list[TopicResult]
+    header: RequestHeader, error_code: ErrorCode, session_id: int, topics: list[FetchTopicResult]
 ) -> list[Buffer]:
     """The response as buffers to be written one after the other."""
     version = header.api_version
@@ -214,7 +214,7 @@ def write_response(
     return pieces
 
 
-def _write_partition_start(out: bytearray, result: PartitionResult, version: int) -> None:
+def _write_partition_start(out: bytearray, result: FetchPartitionResult, version: int) -> None:
     is_flexible = version >= _FLEXIBLE
     start = (result.index, result.error_code, result.high_watermark, result.last_stable_offset)
     if version >= 5:
@@ -237,7 +237,7 @@ def _write_partition_start(out: bytearray, result: PartitionResult, version: int
         out += _INT32.pack(result.size_bytes)
 
 
-def _write_partition_tags(out: bytearray, result: PartitionResult) -> None:
+def _write_partition_tags(out: bytearray, result: FetchPartitionResult) -> None:
     if result.diverging_epoch is None and result.current_leader is None:
         out.append(0)
         return

@@ -38,7 +38,7 @@ class FrameReader:
         return len(self._frame) if self._frame is not None else 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         if self._frame is None:
             return self._scratch
         if self._filled == len(self._frame):
@@ -81,7 +81,7 @@ class FrameReader:
         self._frame[: len(arrived)] = arrived
 
     def _grow(self, frame: bytearray) -> None:
-        """A new, larger one: whoever received into the old one may still hold on to it."""
+        """Replace the buffer by a larger one. The old one is not resized: the transport may still have a view of it."""
         grown = bytearray(min(self._frame_bytes, 2 * len(frame)))
         grown[: len(frame)] = frame
         self._frame = grown

@@ -49,7 +49,7 @@ class ProduceRequest:
 
 
 @dataclass(slots=True)
-class PartitionResult:
+class ProducePartitionResult:
     index: int
     error_code: ErrorCode = ErrorCode.NONE
     base_offset: int = -1
@@ -60,10 +60,10 @@ class PartitionResult:
 
 
 @dataclass(slots=True)
-class TopicResult:
+class ProduceTopicResult:
     name: str | None
     topic_id: uuid.UUID | None
-    partitions: list[PartitionResult]
+    partitions: list[ProducePartitionResult]
 
 
 def read_request(frame: bytearray, header: RequestHeader) -> ProduceRequest:
@@ -99,7 +99,7 @@ def _read_topic(cursor: Cursor, version: int, is_flexible: bool) -> TopicData:
     return TopicData(name, topic_id, partitions)
 
 
-def write_response(header: RequestHeader, topics: list[TopicResult]) -> bytearray:
+def write_response(header: RequestHeader, topics: list[ProduceTopicResult]) -> bytearray:
     version = header.api_version
     is_flexible = version >= _FLEXIBLE
     out = response_start(KEY, version, header.correlation_id)
@@ -120,7 +120,7 @@ def write_response(header: RequestHeader, topics: list[TopicResult]) -> bytearra
     return out
 
 
-def _write_partition(out: bytearray, result: PartitionResult, version: int) -> None:
+def _write_partition(out: bytearray, result: ProducePartitionResult, version: int) -> None:
     is_flexible = version >= _FLEXIBLE
     start = (result.index, result.error_code, result.base_offset, result.log_append_time_ms)
     if version < _LOG_START:

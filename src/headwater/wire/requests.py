@@ -41,7 +41,7 @@ def write_request(api_key: int, api_version: int, correlation_id: int, client_id
 def read_response(
     frame: bytes | bytearray | memoryview, api_key: int, api_version: int, correlation_id: int
 ) -> Message:
-    """The response in a frame, which must be the one to that request."""
+    """The response in a frame. Raises MalformedResponse if it is not the response to that request."""
     cursor = Cursor(frame)
     cursor.elements_left = MAX_RESPONSE_ELEMENTS
     try:

@@ -22,7 +22,7 @@ class UnknownMessage(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class StructField:
     name: str
     type: "str | Struct"
     """A primitive of the protocol ("int32", "string", …) or a nested struct."""
@@ -34,7 +34,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    fields: tuple[Field, ...]
+    fields: tuple[StructField, ...]
     is_flexible: bool
 
     def defaults(self) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def _struct(number: int) -> Struct:
     return Struct(tuple(_field(*field) for field in fields), bool(is_flexible))
 
 
-def _field(name: str, type_: str | int, flags: int, default: Any, tag: int | None) -> Field:
-    return Field(
+def _field(name: str, type_: str | int, flags: int, default: Any, tag: int | None) -> StructField:
+    return StructField(
         name,
         _struct(type_) if isinstance(type_, int) else type_,
         bool(flags & _ARRAY),

@@ -13,6 +13,7 @@ from typing import Final
 from headwater.broker.cluster.controller_election import Mandate
 from headwater.broker.cluster.watch import ClusterWatch
 from headwater.broker.settings.key_cache import KeyCache
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.cluster import Reassignment, StoreState
@@ -20,7 +21,6 @@ from headwater.model.ids import PartitionId, StoreId
 from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, Copy, FinishReassignment, MoveLeader
 from headwater.replication.cluster_view import SealedKey
-from headwater.transport.facts import log_fact
 
 MOVES_PER_TXN: Final = 40
 WRITES_AT_ONCE: Final = 8
@@ -68,7 +68,7 @@ class ActionWriter:
         moved = frozenset().union(*await asyncio.gather(*map(self._move_together, chunks)))
         for move in moves:
             if move.partition in moved:
-                log_fact(
+                log_event(
                     "leader_moved", partition=move.partition, to=move.to_node, epoch=move.head.epoch + 1,
                     reason=move.reason,
                 )  # fmt: skip

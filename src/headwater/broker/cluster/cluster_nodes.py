@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from headwater.model.cluster import Node, Role, StoreRecord, StoreState
 from headwater.model.ids import NodeId, SegmentId, StoreId
 from headwater.model.segments import Head
-from headwater.replication.placement import StoreFacts, choose
+from headwater.replication.placement import StoreInfo, choose
 
 
 @dataclass(slots=True)
-class Neighbours:
+class ClusterNodes:
     own: Node
     nodes: Mapping[NodeId, Node] = field(default_factory=dict)
     """Those that are alive, by what the metadata says. This one counts as alive in any case."""
@@ -81,16 +81,16 @@ class Neighbours:
     ) -> tuple[StoreId, ...]:
         """Stores for a new segment: this node's own first."""
         own = self.own.store_ids[0] if self.own.stores else None
-        return choose(self._facts(), count, own, avoid, salt, preferred=preferred)
+        return choose(self._infos(), count, own, avoid, salt, preferred=preferred)
 
     def storing(self) -> frozenset[NodeId]:
         """Nodes with a store that may get something new."""
-        return frozenset(facts.node_id for facts in self._facts() if facts.state is StoreState.ACTIVE)
+        return frozenset(info.node_id for info in self._infos() if info.state is StoreState.ACTIVE)
 
     @property
     def store_count(self) -> int:
         """Stores that may get something new."""
-        return sum(facts.state is StoreState.ACTIVE for facts in self._facts())
+        return sum(info.state is StoreState.ACTIVE for info in self._infos())
 
     def is_lost(self, store: StoreId) -> bool:
         record = self.stores.get(store)
@@ -113,8 +113,8 @@ class Neighbours:
             chosen.append(leader)
         return chosen
 
-    def _facts(self) -> list[StoreFacts]:
-        facts = []
+    def _infos(self) -> list[StoreInfo]:
+        infos = []
         for node in self.alive():
             for store in node.stores:
                 record = self.stores.get(store.store_id)
@@ -122,10 +122,10 @@ class Neighbours:
                 free, total = store.free_bytes, store.total_bytes
                 if node is self.own:
                     free, total = self.own_space()
-                facts.append(
-                    StoreFacts(
+                infos.append(
+                    StoreInfo(
                         store.store_id, node.node_id, node.rack, free, total, state, is_alive=True,
                         in_doubt=store.in_doubt,
                     )
                 )  # fmt: skip
-        return facts
+        return infos

@@ -17,6 +17,7 @@ from headwater.broker.cluster.controller_term import ControllerTerm
 from headwater.broker.cluster.node_session import NodeSession
 from headwater.broker.cluster.peer_pings import PeerPings, Ping, PingOptions
 from headwater.broker.cluster.watch import ClusterChange, ClusterWatch
+from headwater.logs.events import log_event
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.cluster import Node, Reassignment
@@ -27,8 +28,7 @@ from headwater.model.segments import SealedSegment
 from headwater.replication.actions import Action, Copy, DropReplicas
 from headwater.replication.cluster_view import ClusterView, SealedKey, Versioned
 from headwater.replication.controller import ControllerRules
-from headwater.replication.reassignment import Progress, progress
-from headwater.transport.facts import log_fact
+from headwater.replication.reassignment import ReassignmentProgress, progress
 
 TICK_S: Final = 0.5
 REPAIR_S: Final = 1.0
@@ -115,11 +115,11 @@ class Controller:
         wanted = Reassignment(nodes, is_complete=not nodes)
         if not await term.writer.place(partition, wanted, known.version if known is not None else 0):
             raise RequestError(ErrorCode.REASSIGNMENT_IN_PROGRESS, "Somebody else reassigned it at the same moment.")
-        log_fact("reassigned", partition=partition, nodes=",".join(map(str, nodes)) or "anywhere")
+        log_event("reassigned", partition=partition, nodes=",".join(map(str, nodes)) or "anywhere")
         term.is_stirred = True
         self._wake.set()
 
-    async def reassignments(self) -> Mapping[PartitionId, Progress]:
+    async def reassignments(self) -> Mapping[PartitionId, ReassignmentProgress]:
         """Those that are under way. Raises RequestError if this node is not the controller, or cannot read what there
         is."""
         term = self._present_term()
@@ -168,7 +168,7 @@ class Controller:
                 try:
                     await self._turn()
                 except (Unavailable, Unknown) as error:
-                    log_fact("controller_waits", logging.WARNING, error=f"{type(error).__name__}: {error}")
+                    log_event("controller_waits", logging.WARNING, error=f"{type(error).__name__}: {error}")
                     await asyncio.sleep(TICK_S)
                 await asyncio.sleep(min(REST_PER_PLAN * self._planned_in_s, TICK_S))
                 with contextlib.suppress(TimeoutError):
@@ -179,7 +179,7 @@ class Controller:
 
     async def _turn(self) -> None:
         if self._term is not None and not await self._election.holds(self._term.mandate):
-            log_fact("controller_replaced", node=self._node.node.node_id, epoch=self._term.mandate.epoch)
+            log_event("controller_replaced", node=self._node.node.node_id, epoch=self._term.mandate.epoch)
             await self._end_term()
         if self._term is None:
             mandate = await self._election.stand(self._pings.suspected)
@@ -219,7 +219,7 @@ class Controller:
         for witness in action.witnesses:
             if await self._copier.is_complete(witness, action.sealed):
                 return True
-        log_fact("replicas_kept_for_lack_of_proof", logging.WARNING, segment=action.sealed.id)
+        log_event("replicas_kept_for_lack_of_proof", logging.WARNING, segment=action.sealed.id)
         return False
 
     async def _copy(self, term: ControllerTerm, action: Copy) -> None:
@@ -227,13 +227,13 @@ class Controller:
         try:
             await self._copier.copy(action)
         except StoreError as error:
-            log_fact("segment_not_copied", logging.WARNING, segment=segment, store=store, error=error)
+            log_event("segment_not_copied", logging.WARNING, segment=segment, store=store, error=error)
             term.planner.copies.failed(action, self._clock.monotonic())
         except BaseException:
             term.planner.copies.failed(action, self._clock.monotonic())
             raise
         else:
-            log_fact("segment_copied", segment=segment, store=store, size_bytes=action.sealed.size_bytes)
+            log_event("segment_copied", segment=segment, store=store, size_bytes=action.sealed.size_bytes)
             term.planner.copies.finished(action)
         term.has_progressed = True
         self._wake.set()

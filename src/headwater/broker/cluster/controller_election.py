@@ -11,11 +11,11 @@ removes it, and a new one is elected.
 from dataclasses import dataclass
 
 from headwater.broker.cluster.node_session import NodeSession
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Del, Has, Is, MetaStore, Put, Session
-from headwater.model.cluster import Controller
+from headwater.model.cluster import ControllerRecord
 from headwater.model.ids import NodeId
-from headwater.transport.facts import log_fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ControllerElection:
             if last is None:
                 return None
         self._tried = (epoch + 1, session)
-        value = keys.encode(Controller(epoch + 1, me))
+        value = keys.encode(ControllerRecord(epoch + 1, me))
         txn = await self._metadata.txn(
             [
                 Is(keys.CONTROLLER_LEADER, 0),
@@ -75,7 +75,7 @@ class ControllerElection:
         )
         if not txn.ok:
             return None
-        log_fact("controller_elected", node=me, epoch=epoch + 1)
+        log_event("controller_elected", node=me, epoch=epoch + 1)
         return Mandate(epoch + 1, txn.versions[keys.CONTROLLER_EPOCH], session)
 
     async def holds(self, mandate: Mandate) -> bool:
@@ -94,7 +94,7 @@ class ControllerElection:
         """Two steps, because a key of one session cannot become another's in one. The first ends its power; it is what
         `ctl/epoch` says then, or None if somebody else was faster."""
         me = self._node.node.node_id
-        value = keys.encode(Controller(epoch, me))
+        value = keys.encode(ControllerRecord(epoch, me))
         txn = await self._metadata.txn(
             [
                 Is(keys.CONTROLLER_LEADER, leader.version),
@@ -104,5 +104,5 @@ class ControllerElection:
         )
         if not txn.ok:
             return None
-        log_fact("controller_deposed", deposed=keys.decode_controller(leader.value).node, by=me)
+        log_event("controller_deposed", deposed=keys.decode_controller(leader.value).node, by=me)
         return KV(keys.CONTROLLER_EPOCH, value, txn.versions[keys.CONTROLLER_EPOCH])

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from headwater.model.ids import PartitionId, StoreId
-from headwater.model.replica import Durability, LocalStore, SegmentFacts, StoreError, StoreUnreachable
+from headwater.model.replica import Durability, LocalStore, SegmentDescription, StoreError, StoreUnreachable
 from headwater.model.segments import SealedSegment
-from headwater.peers.messages import MAX_DONORS, Address, Donor
-from headwater.peers.pace import AT_ONCE, Pace
+from headwater.peers.messages import MAX_DONORS, Donor, PeerAddress
+from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.peers.store_directory import StoreDirectory
 from headwater.replication.actions import Copy
 
@@ -29,9 +29,9 @@ class Copier:
         self,
         directory: StoreDirectory,
         local: LocalStore | None,
-        address_of: Callable[[StoreId], Address | None],
+        address_of: Callable[[StoreId], PeerAddress | None],
         durability_of: Callable[[PartitionId], Durability],
-        getting: Pace = AT_ONCE,
+        getting: CopyPace = AT_ONCE,
         is_throttled: Callable[[PartitionId], bool] = lambda _: False,
     ) -> None:
         """`getting` is the pace at which this node's own store gets copies."""
@@ -65,19 +65,19 @@ class Copier:
         return SLOWEST_THROTTLED_BYTES_PER_S if self._is_throttled(partition) else SLOWEST_BYTES_PER_S
 
     async def _copy(self, action: Copy) -> None:
-        facts = await self._facts(action)
+        description = await self._description(action)
         addresses = [(store, self._address_of(store)) for store in action.donors]
         donors = [Donor(store, address) for store, address in addresses if address is not None][:MAX_DONORS]
         if self._local is None or action.target != self._local.store_id:
-            await self._directory.remote(action.target).copy(facts, donors)
+            await self._directory.remote(action.target).copy(description, donors)
             return
-        source = self._directory.source(facts, donors, self._getting)
+        source = self._directory.source(description, donors, self._getting)
         try:
-            await self._local.copy(facts, source)
+            await self._local.copy(description, source)
         finally:
             source.close()
 
-    async def _facts(self, action: Copy) -> SegmentFacts:
+    async def _description(self, action: Copy) -> SegmentDescription:
         sealed = action.sealed
         failures: list[str] = []
         for donor in action.donors:
@@ -91,7 +91,7 @@ class Copier:
             except (StoreError, TimeoutError) as error:
                 failures.append(f"{donor}: {str(error) or type(error).__name__}")
                 continue
-            return SegmentFacts(
+            return SegmentDescription(
                 sealed.id, str(action.partition), sealed.base, sealed.end, sealed.epoch, header,
                 self._durability_of(action.partition), crc32c, size_bytes,
             )  # fmt: skip

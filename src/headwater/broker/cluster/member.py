@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from headwater.broker.cluster.cluster_nodes import Neighbours
+from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.cluster.controller import Controller
 from headwater.broker.cluster.copier import Copier
 from headwater.broker.cluster.node_session import NodeSession, NodeSessionOptions, cluster_secret
@@ -16,7 +16,7 @@ from headwater.broker.cluster.open_replicas import OpenReplicas
 from headwater.broker.cluster.peer_pings import peer_ping
 from headwater.broker.cluster.replication_throttle import ReplicationThrottle
 from headwater.broker.cluster.watch import ClusterChange, ClusterWatch
-from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.topic_config import TopicConfig
@@ -27,13 +27,13 @@ from headwater.model.cluster import STATE_FORMAT, Node, NodeStore, Role
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId, StoreId, TopicId
 from headwater.model.replica import Durability, Store
+from headwater.peers.calls import CallHandler
 from headwater.peers.channel import ChannelOptions
-from headwater.peers.messages import Address
-from headwater.peers.questions import OnAsk
+from headwater.peers.messages import PeerAddress
 from headwater.peers.store_directory import StoreDirectory
 from headwater.peers.store_server import StoreServer
 from headwater.storage.segment_store import SegmentStore
-from headwater.transport.server import Traffic
+from headwater.transport.server import TrafficCounters
 
 HANDOVER_S = 5.0
 """How long a stop waits for others to take over what this node leads."""
@@ -58,13 +58,13 @@ class ClusterMember:
         self._usable: frozenset[StoreId] = frozenset()
         self.session: NodeSession
         self.directory: StoreDirectory
-        self.neighbours: Neighbours
+        self.cluster_nodes: ClusterNodes
         self.controller: Controller | None = None
         self._secret = b""
         self._throttle = ReplicationThrottle(config.node_id, lambda: self._config, self._topic_config, clock)
         self._nodes: NodeClient | None = None
 
-    async def start(self, client: tuple[str, int], traffic: Traffic, spawn: Spawn) -> None:
+    async def start(self, client: tuple[str, int], traffic: TrafficCounters, spawn: Spawn) -> None:
         """Be reached by the other nodes, register, and see who is there. Raises NodeIdInUse, Unavailable."""
         assert self._config.peer_listen is not None, "a member of a cluster can be reached by its peers"
         self._secret = secret = await cluster_secret(self._metadata)
@@ -86,7 +86,7 @@ class ClusterMember:
             NodeSessionOptions(ttl_s=self._config.session_timeout_s),
         )  # fmt: skip
         await self.session.start()
-        self.neighbours = Neighbours(self.session.node, own_space=self._own_space)
+        self.cluster_nodes = ClusterNodes(self.session.node, own_space=self._own_space)
         self.watch.listen(self._changed)
         spawn(self.watch.run())
         spawn(self.session.run())
@@ -97,7 +97,7 @@ class ClusterMember:
         self._catalog = catalog
         catalog.reread = self.watch.reread_topics
         catalog.announce = self._announce
-        self._open_replicas = OpenReplicas(catalog, self.neighbours)
+        self._open_replicas = OpenReplicas(catalog, self.cluster_nodes)
         spawn(self._open_replicas.run())
         for topic_id in list(self.watch.topics_read.items):
             self._follow_topic(topic_id)
@@ -125,7 +125,7 @@ class ClusterMember:
         """What only the controller may do. Raises RequestError if another node is it; clients then ask that one."""
         if self.controller is None or not self.controller.is_leading:
             raise RequestError(
-                ErrorCode.NOT_CONTROLLER, f"Node {self.neighbours.controller_id} is the controller, not this one."
+                ErrorCode.NOT_CONTROLLER, f"Node {self.cluster_nodes.controller_id} is the controller, not this one."
             )
         return self.controller
 
@@ -134,26 +134,26 @@ class ClusterMember:
         self._nodes = NodeClient(self._config.node_id, catalog, self, self._secret)
         return self._nodes
 
-    def answer(self, on_ask: OnAsk) -> None:
+    def answer(self, on_call: CallHandler) -> None:
         """From now on other nodes are answered."""
         assert self._server is not None, "a member is started before it answers"
-        self._server.on_ask = on_ask
+        self._server.on_call = on_call
 
     def node_ids(self) -> Sequence[NodeId]:
         """The other brokers (broker.node_client.Peers)."""
-        return [node.node_id for node in self.neighbours.brokers() if node.node_id != self._config.node_id]
+        return [node.node_id for node in self.cluster_nodes.brokers() if node.node_id != self._config.node_id]
 
-    def address(self, node_id: NodeId) -> Address | None:
+    def address(self, node_id: NodeId) -> PeerAddress | None:
         node = self.watch.nodes.get(node_id)
-        return Address(node.peer_host, node.peer_port) if node is not None else None
+        return PeerAddress(node.peer_host, node.peer_port) if node is not None else None
 
     @property
     def state_format(self) -> int:
-        return self.neighbours.state_format
+        return self.cluster_nodes.state_format
 
     async def leave(self) -> None:
         """Before a stop: have others take over what this node leads, as far as that goes in a short while."""
-        if self._catalog is None or len(self.neighbours.brokers()) < 2:
+        if self._catalog is None or len(self.cluster_nodes.brokers()) < 2:
             return
         self.session.leave()
         with contextlib.suppress(TimeoutError):
@@ -174,7 +174,7 @@ class ClusterMember:
     async def _announce(self, topic_id: TopicId) -> None:
         """A topic was changed here: the others look, and so does this node, in case an older value is being read."""
         if self._nodes is not None:
-            await self._nodes.tell_all(Kind.FOLLOW_TOPIC, topic_id.bytes, Lane.BULK, ANNOUNCE_S)
+            await self._nodes.notify_all(Kind.FOLLOW_TOPIC, topic_id.bytes, ANNOUNCE_S)
         with contextlib.suppress(Unavailable, Unknown):
             await self.watch.reread_topics([topic_id])
 
@@ -184,8 +184,8 @@ class ClusterMember:
         if change.nodes or change.stores:
             self._nodes_changed()
         if change.controller and self.watch.controller is not None:
-            self.neighbours.controller_id = self.watch.controller.node
-            self.neighbours.controller_epoch = self.watch.controller.epoch
+            self.cluster_nodes.controller_id = self.watch.controller.node
+            self.cluster_nodes.controller_epoch = self.watch.controller.epoch
         if self._catalog is None:
             return
         for topic_id in change.topics:
@@ -219,12 +219,16 @@ class ClusterMember:
         self._catalog.put_placement(partition, item.value if item is not None else None)
 
     def _nodes_changed(self) -> None:
-        neighbours = self.neighbours
-        neighbours.own, neighbours.nodes, neighbours.stores = self.session.node, self.watch.nodes, self.watch.stores
+        cluster_nodes = self.cluster_nodes
+        cluster_nodes.own, cluster_nodes.nodes, cluster_nodes.stores = (
+            self.session.node,
+            self.watch.nodes,
+            self.watch.stores,
+        )
         self.directory.refresh()
         if self._nodes is not None:
             self._nodes.refresh()
-        present = frozenset(store for node in neighbours.alive() for store in node.store_ids)
+        present = frozenset(store for node in cluster_nodes.alive() for store in node.store_ids)
         gone, self._usable = self._usable - present, present
         for partition in self._catalog.partitions() if self._catalog is not None else ():
             for store in gone.intersection(partition.replicas):

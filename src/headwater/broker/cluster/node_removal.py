@@ -6,11 +6,11 @@ then, which keys that are compared otherwise never are; but engines never use a 
 finds another one.
 """
 
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Del, Is, MetaStore, Put
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId
-from headwater.transport.facts import log_fact
 
 MAX_TRIES = 5
 
@@ -19,7 +19,7 @@ async def forget(metadata: MetaStore, node_id: NodeId) -> None:
     """Raises RequestError if it is alive, not known, or still needed; Unavailable, Unknown."""
     for _ in range(MAX_TRIES):
         if await _forget(metadata, node_id):
-            log_fact("node_forgotten", node=node_id)
+            log_event("node_forgotten", node=node_id)
             return
     raise RequestError(ErrorCode.REQUEST_TIMED_OUT, f"The records of broker {node_id} change all the time.")
 

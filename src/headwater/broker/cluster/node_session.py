@@ -17,12 +17,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headwater.broker.producer_ids import take_block
+from headwater.logs.events import log_event
 from headwater.metadata import keys
+from headwater.metadata.counters import take_block
 from headwater.metadata.store import Del, Has, Is, MetaStore, Put, Session, Unavailable, Unknown
 from headwater.model.cluster import Node, NodeStore, StoreRecord
 from headwater.model.errors import RequestError
-from headwater.transport.facts import log_fact
 
 RETRY_S: Final = 0.5
 SECRET_BYTES: Final = 32
@@ -154,16 +154,16 @@ class NodeSession:
             await _abandon(session)
             raise Unavailable("the session ended, or the node was unregistered, before it was registered")
         self._session, self._told = session, self._node
-        log_fact("node_registered", node=self._node.node_id, epoch=epoch)
+        log_event("node_registered", node=self._node.node_id, epoch=epoch)
 
     async def _return(self) -> None:
         """The engine ended the session: be somebody new."""
-        log_fact("node_session_lost", logging.WARNING, node=self._node.node_id, epoch=self._node.epoch)
+        log_event("node_session_lost", logging.WARNING, node=self._node.node_id, epoch=self._node.epoch)
         while True:
             try:
                 return await self._register()
             except (Unavailable, Unknown, RequestError) as error:
-                log_fact("node_not_registered", logging.WARNING, node=self._node.node_id, error=error)
+                log_event("node_not_registered", logging.WARNING, node=self._node.node_id, error=error)
                 await asyncio.sleep(RETRY_S)
 
     async def _refresh(self, session: Session) -> None:
@@ -173,7 +173,7 @@ class NodeSession:
         try:
             txn = await self._metadata.txn([Has(self.key)], [Put(self.key, keys.encode(node), session)])
         except (Unavailable, Unknown) as error:
-            log_fact("node_not_refreshed", logging.WARNING, node=node.node_id, error=error)
+            log_event("node_not_refreshed", logging.WARNING, node=node.node_id, error=error)
             return
         if txn.ok:
             self._told = node

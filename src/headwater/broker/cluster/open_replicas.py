@@ -8,7 +8,7 @@ tells when that is over.
 import asyncio
 from typing import Final
 
-from headwater.broker.cluster.cluster_nodes import Neighbours
+from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.log.partition import Partition
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.ids import StoreId
@@ -19,22 +19,22 @@ AT_ONCE: Final = 500
 
 
 class OpenReplicas:
-    def __init__(self, catalog: Catalog, neighbours: Neighbours) -> None:
+    def __init__(self, catalog: Catalog, cluster_nodes: ClusterNodes) -> None:
         self._catalog = catalog
-        self._neighbours = neighbours
+        self._cluster_nodes = cluster_nodes
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            leaving, stores = self._neighbours.leaving(), self._neighbours.store_count
+            leaving, stores = self._cluster_nodes.leaving(), self._cluster_nodes.store_count
             for count, partition in enumerate(list(self._catalog.partitions()), 1):
                 self._tend(partition, leaving, stores)
                 if count % AT_ONCE == 0:
                     await asyncio.sleep(0)
 
     def tend_all(self) -> None:
-        leaving, stores = self._neighbours.leaving(), self._neighbours.store_count
+        leaving, stores = self._cluster_nodes.leaving(), self._cluster_nodes.store_count
         for partition in self._catalog.partitions():
             self._tend(partition, leaving, stores)
 
@@ -54,4 +54,6 @@ class OpenReplicas:
         placed = topic.placed.get(partition.id.index) if topic is not None else None
         if placed is None or placed.is_complete:
             return frozenset()
-        return frozenset(store for store in partition.replicas if self._neighbours.node_of(store) not in placed.nodes)
+        return frozenset(
+            store for store in partition.replicas if self._cluster_nodes.node_of(store) not in placed.nodes
+        )

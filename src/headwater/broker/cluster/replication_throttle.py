@@ -5,19 +5,19 @@ Throttled are copies of sealed segments of the partitions that a topic names in 
 being produced are not: they are on their way to all replicas at once, and a producer waits for them.
 
 Each direction is a debt: what has passed is paid off at the rate, and the next bytes pass when nothing is owed. The
-rate may change at any time. However low it is, something passes every LONGEST_TURN_S.
+rate may change at any time. However low it is, something passes every LONGEST_WAIT_S.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from headwater.broker.config_key import EVERY_REPLICA
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.topic_config import TopicConfig
 from headwater.model.clock import Clock
+from headwater.model.config_key import EVERY_REPLICA
 from headwater.model.ids import NodeId, PartitionId
-from headwater.peers.pace import LONGEST_TURN_S
+from headwater.peers.pace import LONGEST_WAIT_S
 
 LOOK_EVERY_S: Final = 1.0
 """A rate that was changed is noticed after so long."""
@@ -26,7 +26,7 @@ SMALLEST_READ_BYTES: Final = 16 * 1024
 
 
 class Throttle:
-    """A `peers.pace.Pace`: all partitions that are throttled share one rate, the others pass."""
+    """A `peers.pace.CopyPace`: all partitions that are throttled share one rate, the others pass."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Throttle:
         self._owed_bytes = 0.0
         self._owed_at = clock.monotonic()
 
-    async def turn(self, partition: str, most_bytes: int) -> int:
+    async def admit(self, partition: str, most_bytes: int) -> int:
         if not self._is_throttled(partition):
             return most_bytes
-        until = self._clock.monotonic() + LONGEST_TURN_S
+        until = self._clock.monotonic() + LONGEST_WAIT_S
         while (wait_s := min(self._due_in_s(), until - self._clock.monotonic())) > 0:
             await self._sleep(min(wait_s, LOOK_EVERY_S))
         return min(most_bytes, max(self._rate() // READS_PER_SECOND, SMALLEST_READ_BYTES))
@@ -53,8 +53,8 @@ class Throttle:
     def passed(self, partition: str, size_bytes: int) -> None:
         if self._is_throttled(partition):
             self._pay()
-            # A turn comes after LONGEST_TURN_S in any case, so more need not be remembered.
-            self._owed_bytes = min(self._owed_bytes, self._rate() * LONGEST_TURN_S) + size_bytes
+            # Bytes pass after LONGEST_WAIT_S in any case, so more need not be remembered.
+            self._owed_bytes = min(self._owed_bytes, self._rate() * LONGEST_WAIT_S) + size_bytes
 
     def _due_in_s(self) -> float:
         self._pay()

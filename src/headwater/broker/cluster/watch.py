@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata import keys
 from headwater.metadata.store import MetaStore
-from headwater.model.cluster import Controller, Node, Reassignment, StoreRecord, Topic
+from headwater.model.cluster import ControllerRecord, Node, Reassignment, StoreRecord, TopicRecord
 from headwater.model.ids import NodeId, PartitionId, StoreId, TopicId
 from headwater.model.segments import Head, SealedSegment
-from headwater.peers.messages import Address
+from headwater.peers.messages import PeerAddress
 from headwater.replication.cluster_view import ClusterView, SealedKey, Versioned
 
 
@@ -37,7 +37,7 @@ class ClusterWatch:
         self.stores_read: KeyCache[StoreId, StoreRecord] = KeyCache(
             metadata, keys.STORES, StoreId, keys.decode_store, lambda _: tell(ClusterChange(stores=True))
         )
-        self.topics_read: KeyCache[TopicId, Topic] = KeyCache(
+        self.topics_read: KeyCache[TopicId, TopicRecord] = KeyCache(
             metadata, keys.TOPICS, _topic_id, keys.decode_topic, lambda names: tell(ClusterChange(topics=names))
         )
         self.heads: KeyCache[PartitionId, Head] = KeyCache(
@@ -47,11 +47,11 @@ class ClusterWatch:
             metadata, keys.REASSIGNMENTS, PartitionId.parse, keys.decode_reassignment,
             lambda names: tell(ClusterChange(reassignments=names)),
         )  # fmt: skip
-        self._controllers: KeyCache[str, Controller] = KeyCache(
+        self._controllers: KeyCache[str, ControllerRecord] = KeyCache(
             metadata, keys.CONTROLLERS, str, keys.decode_controller, lambda _: tell(ClusterChange(controller=True))
         )
         self._living: dict[NodeId, Node] = {}
-        self._addresses: dict[StoreId, Address] = {}
+        self._addresses: dict[StoreId, PeerAddress] = {}
         self._listeners: list[Callable[[ClusterChange], None]] = []
 
     def listen(self, listener: Callable[[ClusterChange], None]) -> None:
@@ -87,7 +87,7 @@ class ClusterWatch:
         return {store_id: item.value for store_id, item in self.stores_read.items.items()}
 
     @property
-    def topics(self) -> Mapping[TopicId, Topic]:
+    def topics(self) -> Mapping[TopicId, TopicRecord]:
         return {topic_id: item.value for topic_id, item in self.topics_read.items.items()}
 
     @property
@@ -96,12 +96,12 @@ class ClusterWatch:
         return {partition: item for partition, item in self.reassignments.items.items() if item.value.nodes}
 
     @property
-    def controller(self) -> Controller | None:
+    def controller(self) -> ControllerRecord | None:
         """Whoever was elected and is alive."""
         item = self._controllers.items.get(keys.CONTROLLER_LEADER.removeprefix(keys.CONTROLLERS))
         return item.value if item is not None else None
 
-    def store_address(self, store_id: StoreId) -> Address | None:
+    def store_address(self, store_id: StoreId) -> PeerAddress | None:
         """Where a store is served now."""
         return self._addresses.get(store_id)
 
@@ -120,10 +120,10 @@ class ClusterWatch:
     ) -> tuple[
         KeyCache[str, Node],
         KeyCache[StoreId, StoreRecord],
-        KeyCache[TopicId, Topic],
+        KeyCache[TopicId, TopicRecord],
         KeyCache[PartitionId, Head],
         KeyCache[PartitionId, Reassignment],
-        KeyCache[str, Controller],
+        KeyCache[str, ControllerRecord],
     ]:
         return self._nodes, self.stores_read, self.topics_read, self.heads, self.reassignments, self._controllers
 
@@ -131,7 +131,7 @@ class ClusterWatch:
         by_age = sorted((item.value for item in self._nodes.items.values()), key=lambda node: node.epoch)
         self._living = {node.node_id: node for node in by_age}
         self._addresses = {
-            store: Address(node.peer_host, node.peer_port) for node in by_age for store in node.store_ids
+            store: PeerAddress(node.peer_host, node.peer_port) for node in by_age for store in node.store_ids
         }
         self._tell(ClusterChange(nodes=True))
 

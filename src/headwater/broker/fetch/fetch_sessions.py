@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import TopicId
-from headwater.wire.fetch import FetchPartition, FetchRequest, PartitionResult
+from headwater.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 MAX_SESSIONS = 1_000
 NO_SESSION = 0
@@ -32,7 +32,7 @@ class SessionPartition:
     said: tuple[int, int] | None = None
     """High watermark and log start of the last answer that named this partition."""
 
-    def is_news(self, result: PartitionResult) -> bool:
+    def is_news(self, result: FetchPartitionResult) -> bool:
         return (
             bool(result.records)
             or result.error_code != ErrorCode.NONE
@@ -65,7 +65,7 @@ class Session:
             for index in forgotten.partitions:
                 self._partitions.pop(((forgotten.name, forgotten.topic_id), index), None)
 
-    def answered(self, named: Iterable[tuple[SessionPartition, PartitionResult]]) -> None:
+    def answered(self, named: Iterable[tuple[SessionPartition, FetchPartitionResult]]) -> None:
         """Remember what was said. Partitions that gave data go to the back, so that all get their turn."""
         for partition, result in named:
             partition.said = (result.high_watermark, result.log_start_offset)

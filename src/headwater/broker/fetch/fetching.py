@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from headwater.broker.fetch.fetch_sessions import SessionPartition
 from headwater.broker.log.partition import Partition, Watcher
 from headwater.broker.topics.catalog import Catalog
+from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, StoreError
 from headwater.records.batch import headers
 from headwater.transactions.aborted_transactions import Aborted
-from headwater.transport.facts import log_fact
-from headwater.wire.fetch import FetchRequest, PartitionResult
+from headwater.wire.fetch import FetchPartitionResult, FetchRequest
 
 MAX_RESPONSE_BYTES = 57_671_680
 """Kafka's fetch.max.bytes of a broker."""
@@ -39,7 +39,7 @@ class Reading:
 
     asked: SessionPartition
     partition: Partition | None
-    result: PartitionResult
+    result: FetchPartitionResult
 
 
 class Fetching:
@@ -116,7 +116,7 @@ class Fetching:
                     data = await partition.read(offset, room)
             except StoreError as error:
                 why = f"{type(error).__name__}: {error}"
-                log_fact("read_failed", logging.WARNING, partition=partition.id, error=why)
+                log_event("read_failed", logging.WARNING, partition=partition.id, error=why)
                 reading.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
             if len(data):
@@ -128,7 +128,7 @@ class Fetching:
         return partition.last_stable_offset if self._is_committed_only else partition.high_watermark
 
     def _look_up(self, asked: SessionPartition) -> Reading:
-        result = PartitionResult(asked.asked.index, aborted=[] if self._is_committed_only else None)
+        result = FetchPartitionResult(asked.asked.index, aborted=[] if self._is_committed_only else None)
         try:
             partition = self._catalog.resolve(*asked.topic).partition(asked.asked.index)
             partition.check_led()
@@ -190,11 +190,11 @@ class Fetching:
             for partition in self._watched:
                 self._watchers(partition).discard(self)
 
-    def _has_more(self, partition: Partition, result: PartitionResult) -> bool:
+    def _has_more(self, partition: Partition, result: FetchPartitionResult) -> bool:
         """Whether the partition has grown since it was looked at."""
         return self._end(partition) > self._end_said(result)
 
-    def _end_said(self, result: PartitionResult) -> Offset:
+    def _end_said(self, result: FetchPartitionResult) -> Offset:
         return result.last_stable_offset if self._is_committed_only else result.high_watermark
 
     def _watchers(self, partition: Partition) -> set[Watcher]:

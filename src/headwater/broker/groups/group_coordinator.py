@@ -14,10 +14,9 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from headwater.broker.groups.group_log import GroupLog
-from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.partition import Partition
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.state.deadline_timer import Alarm
+from headwater.broker.state.deadline_timer import DeadlineTimer
 from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
 from headwater.groups.consumer_requests import ConsumerHeartbeat
@@ -43,7 +42,8 @@ from headwater.groups.transaction_ends import AnnouncedCommit, TransactionEnds
 from headwater.groups.views import SHARE, DescribedConsumerGroup, DescribedGroup, ListedGroup
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.group_lag import places_read, standing
+from headwater.model.group_lag import partition_lag, partitions_read
+from headwater.model.group_position import GroupPosition
 from headwater.model.ids import PartitionId, TopicId
 from headwater.model.moment import Moment, moment
 
@@ -75,7 +75,7 @@ class GroupCoordinator:
         self._topic: StateTopic[GroupLog] = StateTopic(
             catalog, OFFSETS_TOPIC, config.offsets_topic_partitions, self._open, spawn
         )
-        self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
+        self._alarm = DeadlineTimer(lambda: int(clock.monotonic() * 1000))
         self.on_share_departure: Callable[[str, str], None] = lambda group_id, member_id: None
         """Told of each member that a share group loses, with the group first."""
         self.is_durable: Callable[[str], bool] = lambda group_id: False
@@ -197,6 +197,11 @@ class GroupCoordinator:
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
         return found
 
+    def check_share_group_is_empty(self, group_id: str) -> None:
+        """Only a group without members can be changed by an administrator. Raises RequestError."""
+        if self.share_group(group_id).state is not GroupState.EMPTY:
+            raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"Share group {group_id} has members.")
+
     # Offsets
 
     async def commit(self, group_id: str, request: CommitRequest) -> Sequence[OffsetAnswer]:
@@ -280,7 +285,7 @@ class GroupCoordinator:
     async def loaded(self, index: int) -> None:
         """Return when they are read."""
         if self._topic.is_kept(index):
-            await self._topic.at(index).loaded()
+            await self._topic.at(index).shard_log.loaded()
 
     def settle(
         self, index: int, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
@@ -293,7 +298,7 @@ class GroupCoordinator:
         self._ends.ended(producer_id, producer_epoch, coordinator_epoch)
         log = self._topic.at(index)
         to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        log.release(log.shard.settle(producer_id, producer_epoch, is_commit, to))
+        log.release(log.shard.end_transaction(producer_id, producer_epoch, is_commit, to))
         return to
 
     # Administration
@@ -342,10 +347,10 @@ class GroupCoordinator:
                 # What members read cannot always be known; then they are shown where they have committed.
                 is_simple = group.protocol_type == "" or group.state is not GroupState.EMPTY
                 named = subscribed(group.group_id) if group.kind != SHARE else ""
-                for place in places_read(offsets, assigned, counts, is_simple=is_simple, subscribed=named):
+                for place in partitions_read(offsets, assigned, counts, is_simple=is_simple, subscribed=named):
                     led = self._catalog.topic(place[0]).led.get(place[1])
                     if led is not None:
-                        known = standing(place, offsets.get(place), led.log_start, led.high_watermark)
+                        known = partition_lag(place, offsets.get(place), led.log_start, led.high_watermark)
                         yield group.group_id, *place, known.lag or 0
 
     def positions(self) -> Iterator[GroupPosition]:

@@ -3,10 +3,12 @@
 import asyncio
 
 from headwater.broker.groups.group_coordinator import GroupCoordinator
-from headwater.broker.housekeeping.consumed_positions import GroupPosition
-from headwater.broker.nodes import node_messages as node_calls
-from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages
+from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest
 from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.routed import Route
+from headwater.model.group_position import GroupPosition
+from headwater.model.ids import PartitionId
 
 
 class GroupPositions:
@@ -17,14 +19,16 @@ class GroupPositions:
     async def collect(self) -> list[GroupPosition]:
         """Everything that was committed. Raises RequestError if one coordinator cannot say so now: nothing may be
         concluded from positions that are missing."""
-        found: list[GroupPosition] = []
-        for partition in self._groups.offsets_partitions():
-            if self._nodes.is_alone or self._groups.is_kept(partition.index):
-                found += self._groups.positions_at(partition.index)
-                await asyncio.sleep(0)
-            else:
-                body = node_calls.number(partition.index)
-                found += node_calls.read_positions(
-                    await self._nodes.ask_leader(partition, Kind.POSITIONS, body, Lane.BULK)
-                )
-        return found
+        return [each for partition in self._groups.offsets_partitions() for each in await self._collect(partition)]
+
+    async def _collect(self, partition: PartitionId) -> list[GroupPosition]:
+        async def collect_here() -> list[GroupPosition]:
+            positions = self._groups.positions_at(partition.index)
+            await asyncio.sleep(0)
+            return positions
+
+        route = Route(self._nodes, lambda: self._groups.is_kept(partition.index), partition)
+        body = node_messages.number(partition.index)
+        return await route.call(
+            collect_here, NodeRequest(Kind.POSITIONS, ConnectionClass.BULK, lambda: body, node_messages.read_positions)
+        )

@@ -3,7 +3,7 @@ is understood. Clients of the newer protocol do without it: TxnOffsetCommit 5 sa
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 

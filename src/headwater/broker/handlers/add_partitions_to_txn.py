@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.transactions.effects import AddAnswer

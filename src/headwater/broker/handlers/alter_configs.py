@@ -6,7 +6,7 @@ Other resources are refused as INVALID_REQUEST; loggers among them, as in Kafka.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import AlterOperation, ResourceType, refuse_kind, replaced
 from headwater.broker.settings.topic_alterations import alter_each
 from headwater.wire.messages import Message

@@ -9,7 +9,7 @@ may lie anywhere again, and what was copied stays. Only the controller takes it:
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.topics.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
@@ -72,7 +72,7 @@ async def _alter(
 def _check(broker: "Broker", nodes: Sequence[NodeId]) -> None:
     if not nodes or len(set(nodes)) != len(nodes):
         raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "One or more nodes are needed, each of them once.")
-    able = broker.neighbours.storing()
+    able = broker.cluster_nodes.storing()
     unable = [node for node in nodes if node not in able]
     if unable:
         raise RequestError(

@@ -6,7 +6,7 @@ other. A partition that is named for several directories has the last one, as in
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode

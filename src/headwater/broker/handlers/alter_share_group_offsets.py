@@ -6,8 +6,7 @@ A group that does not exist comes into being with this, before its first member 
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.groups.rebalance import GroupState
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
@@ -42,16 +41,10 @@ async def _check(broker: "Broker", request: Message) -> None:
     if knows_topic:
         await broker.groups.create_share_group(request.group_id)
     try:
-        check_idle(broker, request.group_id)
+        broker.groups.check_share_group_is_empty(request.group_id)
     except RequestError as error:
         if knows_topic or error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-
-
-def check_idle(broker: "Broker", group_id: str) -> None:
-    """Only a group that nobody uses can be changed from outside."""
-    if broker.groups.share_group(group_id).state is not GroupState.EMPTY:
-        raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"Share group {group_id} has members.")
 
 
 async def _alter(broker: "Broker", group_id: str, name: str, index: int, offset: int) -> Message:

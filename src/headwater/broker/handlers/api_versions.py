@@ -7,7 +7,7 @@ does not know yet what the broker speaks.
 import re
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext, api_ranges
+from headwater.broker.api import Api, RequestContext, api_ranges
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message
 

@@ -6,8 +6,8 @@ Versions 0 and 1: from 1 on it is told which protocol a member speaks.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
-from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.views import DescribedConsumer, DescribedPartitions
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message

@@ -8,7 +8,7 @@ UNKNOWN_MEMBER_ID and so joins again, and a static member that joins again under
 import uuid
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.assignment import Assignment, of_partitions
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.settings import MAX_NAME_CHARS

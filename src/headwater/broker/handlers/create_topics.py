@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import describe_topic
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
@@ -86,7 +86,7 @@ def _assigned(broker: "Broker", asked: Message) -> _Plan:
         raise RequestError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "An assignment gives every partition the same number of nodes."
         )
-    known = {node.node_id for node in broker.neighbours.brokers()}
+    known = {node.node_id for node in broker.cluster_nodes.brokers()}
     unknown = sorted({node for each in nodes.values() for node in each} - known)
     if unknown:
         raise RequestError(

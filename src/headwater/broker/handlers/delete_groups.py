@@ -5,8 +5,7 @@ A group that is an explicit subscription ends with it, also if nobody has used i
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.handlers.alter_share_group_offsets import check_idle
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 
@@ -45,7 +44,7 @@ def _has_queues(broker: "Broker", group_id: str) -> bool:
     """Other nodes serve them, and may not answer: so they go before the group does. Raises RequestError if the group is
     in use."""
     try:
-        check_idle(broker, group_id)
+        broker.groups.check_share_group_is_empty(group_id)
     except RequestError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise

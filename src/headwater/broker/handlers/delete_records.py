@@ -7,7 +7,7 @@ is for. Transactions hold nobody up: what one that goes on has written may go, t
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.broker.topics.topic import Topic

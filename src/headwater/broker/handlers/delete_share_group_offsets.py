@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.handlers.alter_share_group_offsets import check_idle
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 
@@ -14,7 +13,7 @@ API = Api(key=92, name="DeleteShareGroupOffsets", min_version=0, max_version=0)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    check_idle(broker, request.group_id)
+    broker.groups.check_share_group_is_empty(request.group_id)
     names = dict.fromkeys(topic.topic_name for topic in request.topics)
     answers = [await _delete(broker, request.group_id, name) for name in names]
     return Message(error_code=ErrorCode.NONE, error_message=None, responses=answers)

@@ -5,8 +5,8 @@ that are gone, and whose stores are missed.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER
-from headwater.broker.dispatch import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 
@@ -26,19 +26,19 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Endpoint type {request.endpoint_type} is unknown.")
     brokers = [
         Message(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
-        for node in broker.neighbours.listed()
+        for node in broker.cluster_nodes.listed()
     ]
     if request.include_fenced_brokers:
         brokers += [
             Message(broker_id=it.node_id, host=it.host, port=it.port, rack=it.rack, is_fenced=True)
-            for it in broker.neighbours.away()
+            for it in broker.cluster_nodes.away()
         ]
     return Message(
         error_code=ErrorCode.NONE,
         error_message=None,
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=broker.neighbours.controller_id,
+        controller_id=broker.cluster_nodes.controller_id,
         brokers=brokers,
         cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )

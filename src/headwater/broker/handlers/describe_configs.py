@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.broker_config import Address
 from headwater.broker.settings.config_resources import (
     ConfigEntry,

@@ -5,8 +5,8 @@ A group that is not known is dead; from version 6 on that is the error GROUP_ID_
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
-from headwater.broker.dispatch import Api, RequestContext
 from headwater.groups.rebalance import GroupState
 from headwater.groups.views import DescribedMember
 from headwater.model.errors import ErrorCode, RequestError

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
@@ -32,14 +32,14 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     else:
         topics = [_topic(broker, asked.topic, asked.partitions, sizes) for asked in request.topics]
     usage = await asyncio.to_thread(shutil.disk_usage, broker.config.data_dir)
-    leaving = broker.neighbours.leaving()
+    leaving = broker.cluster_nodes.leaving()
     result = Message(
         error_code=ErrorCode.NONE,
         log_dir=log_dir(broker.config),
         topics=[topic for topic in topics if topic.partitions],
         total_bytes=usage.total,
         usable_bytes=usage.free,
-        is_cordoned=any(store in leaving for store in broker.neighbours.own.store_ids),
+        is_cordoned=any(store in leaving for store in broker.cluster_nodes.own.store_ids),
     )
     return Message(error_code=ErrorCode.NONE, results=[result])
 

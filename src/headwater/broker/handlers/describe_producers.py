@@ -3,7 +3,7 @@ offset its transaction is open."""
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transactions.producer_state import ProducerDescription
 from headwater.wire.messages import Message

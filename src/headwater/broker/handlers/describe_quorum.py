@@ -8,7 +8,7 @@ is gone the time of its last fetch is when it was noticed to be gone.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.cluster import Node, Role
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message
@@ -24,7 +24,7 @@ UNKNOWN = -1
 
 
 def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    alive = broker.neighbours.alive()
+    alive = broker.cluster_nodes.alive()
     topics = [
         Message(
             topic_name=topic.topic_name,
@@ -41,22 +41,22 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
 
 
 def _partition(broker: "Broker", alive: list[Node], topic: str, index: int) -> Message:
-    neighbours = broker.neighbours
+    cluster_nodes = broker.cluster_nodes
     answer = Message(partition_index=index, error_message="", current_voters=(), observers=())
     if (topic, index) != (TOPIC, 0):
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answer.error_message = f"Only partition 0 of {TOPIC} has a quorum."
         return answer
-    if neighbours.find(neighbours.controller_id) is None:
+    if cluster_nodes.find(cluster_nodes.controller_id) is None:
         answer.error_code, answer.error_message = ErrorCode.LEADER_NOT_AVAILABLE, "No controller is elected right now."
         return answer
     answer.error_code = ErrorCode.NONE
-    answer.leader_id, answer.leader_epoch = neighbours.controller_id, neighbours.controller_epoch
+    answer.leader_id, answer.leader_epoch = cluster_nodes.controller_id, cluster_nodes.controller_epoch
     answer.high_watermark = UNKNOWN
     answer.current_voters = [_replica(node) for node in alive if _may_lead(node)]
     answer.observers = [_replica(node) for node in alive if not _may_lead(node)] + [
         Message(replica_id=it.node_id, log_end_offset=UNKNOWN, last_fetch_timestamp=it.away_since_ms or UNKNOWN)
-        for it in neighbours.away()
+        for it in cluster_nodes.away()
     ]
     return answer
 

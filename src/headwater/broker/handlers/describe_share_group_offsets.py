@@ -6,7 +6,7 @@ A partition that the group never read has the start offset -1. No topics means a
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.nodes.node_messages import ShareOffset
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError

@@ -8,9 +8,9 @@ on null.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import ON_TOPIC
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.handlers.metadata import describe
+from headwater.broker.cluster.topic_description import describe_topic
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import RequestError
 from headwater.wire.messages import Message
@@ -48,7 +48,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
             room -= 1
             continue
         end = min(topic.partition_count, first + room)
-        topics.append(describe(broker, topic, ON_TOPIC, first, end))
+        topics.append(describe_topic(broker.cluster_nodes, topic, ON_TOPIC, first, end))
         room -= max(0, end - first)
         if end < topic.partition_count:
             return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=end))

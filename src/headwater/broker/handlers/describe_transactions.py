@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 

@@ -9,7 +9,7 @@ Where all partitions are meant, those without need of one are left out. A node t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transactions.effects import EndAnswer
 from headwater.wire.messages import Message

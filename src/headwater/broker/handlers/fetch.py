@@ -6,13 +6,13 @@ Requests that claim to come from a replica are refused: replication has a listen
 import asyncio
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.fetch.fetch_sessions import NO_SESSION, Session, asked_partitions
 from headwater.broker.fetch.fetching import Fetching, Reading
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, Pieces
 from headwater.wire import fetch
-from headwater.wire.fetch import TopicResult
+from headwater.wire.fetch import FetchTopicResult
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
@@ -49,11 +49,11 @@ def _respond(
     named = readings
     if is_incremental:
         named = [reading for reading in readings if reading.asked.is_news(reading.result)]
-    topics: dict[object, TopicResult] = {}
+    topics: dict[object, FetchTopicResult] = {}
     for reading in named:
         topic = topics.get(reading.asked.topic)
         if topic is None:
-            topic = topics[reading.asked.topic] = TopicResult(*reading.asked.topic, [])
+            topic = topics[reading.asked.topic] = FetchTopicResult(*reading.asked.topic, [])
         topic.partitions.append(reading.result)
         if reading.result.error_code:
             broker.metrics.error(API.name, reading.result.error_code)

@@ -10,7 +10,7 @@ import binascii
 import uuid
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.nodes.node_messages import ShareKey
 from headwater.groups.shard import check_group_id
 from headwater.model.cluster import Node
@@ -69,7 +69,7 @@ def _share_key(key: str) -> ShareKey:
 
 def _leader(broker: "Broker", partition: PartitionId) -> Node:
     head = broker.catalog.topic_by_id(partition.topic_id).head(partition.index)
-    node = broker.neighbours.find(head.leader) if head is not None and head.open is not None else None
+    node = broker.cluster_nodes.find(head.leader) if head is not None and head.open is not None else None
     if node is None:
         raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is being elected. Ask again soon.")
     return node

@@ -6,7 +6,7 @@ The changes to one of them are made together or not at all. Other resources are 
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ResourceType, changed, refuse_kind
 from headwater.broker.settings.topic_alterations import alter_each
 from headwater.wire.messages import Message

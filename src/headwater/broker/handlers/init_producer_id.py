@@ -9,7 +9,7 @@ fenced, and a transaction that it left open is aborted first.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 

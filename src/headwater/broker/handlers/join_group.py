@@ -6,7 +6,7 @@
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.effects import JoinAnswer
 from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import JoinRequest

@@ -4,7 +4,7 @@ from 3 on many, named by member id or instance id; from 5 on with a reason.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.requests import LeaveRequest
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message

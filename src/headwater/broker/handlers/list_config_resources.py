@@ -4,7 +4,7 @@ there are none; version 1 takes the types to list, and none means all.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ResourceType
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message
@@ -21,7 +21,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
     wanted = set(request.resource_types) or set(ResourceType)
     if not wanted <= set(ResourceType):
         return Message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
-    brokers = [str(node.node_id) for node in broker.neighbours.brokers()]
+    brokers = [str(node.node_id) for node in broker.cluster_nodes.brokers()]
     names = {
         ResourceType.TOPIC: sorted(topic.name for topic in broker.catalog),
         ResourceType.BROKER: brokers,

@@ -10,7 +10,7 @@ With isolation level read_committed nothing at or past the last stable offset is
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.offset_search import find_max_timestamp, find_timestamp
 from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError

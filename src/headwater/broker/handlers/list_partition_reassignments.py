@@ -8,7 +8,7 @@ NOT_CONTROLLER. Partitions and topics that are not moving, or do not exist, are 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
 from headwater.wire.messages import Message
 

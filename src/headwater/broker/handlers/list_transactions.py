@@ -4,7 +4,7 @@ on by how long a transaction runs, from 2 on by a pattern (RE2, which takes line
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.topic_patterns import TopicPattern
 from headwater.model.errors import ErrorCode
 from headwater.transactions.transaction import Transaction, TransactionState

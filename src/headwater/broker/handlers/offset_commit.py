@@ -7,7 +7,7 @@ What cannot be committed says so for each partition; a refusal of the whole requ
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.topics.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError

@@ -11,7 +11,7 @@ A group that is not known has committed nothing, which is no error: its offsets 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.events import CommittedOffset
 from headwater.groups.offset_table import FoundOffset
 from headwater.model.errors import ErrorCode, RequestError

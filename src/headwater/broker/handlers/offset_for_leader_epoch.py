@@ -4,7 +4,7 @@ it has read was truncated (KIP-320). Here nothing that was readable ever is; the
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.leader_epochs import end_of_epoch
 from headwater.broker.log.segment_chain import EpochStart
 from headwater.model.errors import ErrorCode, RequestError

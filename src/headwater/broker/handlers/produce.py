@@ -7,7 +7,7 @@ otherwise sends its batches uncompressed (KAFKA-18659).
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.batch_rules import InvalidRecords, admit
 from headwater.broker.log.partition import Partition
 from headwater.broker.transactions.transaction_gate import Entrant, Question, Turn
@@ -18,7 +18,7 @@ from headwater.model.ids import PartitionId
 from headwater.records.batch import BatchHeader, CorruptBatch, InvalidBatch, parse_header
 from headwater.transport.connection import Answer, CloseConnection, Pieces
 from headwater.wire import produce
-from headwater.wire.produce import PartitionData, PartitionResult, ProduceRequest, TopicData, TopicResult
+from headwater.wire.produce import PartitionData, ProducePartitionResult, ProduceRequest, ProduceTopicResult, TopicData
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
@@ -53,7 +53,7 @@ class _Checked(NamedTuple):
     partition: Partition
     batch: memoryview | bytearray
     header: BatchHeader
-    result: PartitionResult
+    result: ProducePartitionResult
 
 
 class _Producing:
@@ -63,11 +63,11 @@ class _Producing:
         self._broker = broker
         self._context = context
         self._request = request
-        self._results: list[TopicResult] = []
+        self._results: list[ProduceTopicResult] = []
         self._checked: list[_Checked] = []
         self._validated: list[_Checked] = []
         """Those of topics whose schemas are validated."""
-        self._waiting: dict[asyncio.Future[None], list[PartitionResult]] = {}
+        self._waiting: dict[asyncio.Future[None], list[ProducePartitionResult]] = {}
         self._answer: asyncio.Future[Pieces | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -75,10 +75,10 @@ class _Producing:
         """Everything that a batch can be asked by itself, before any is appended."""
         now_ms = self._broker.clock.now_ms()
         for topic in self._request.topics:
-            results: list[PartitionResult] = []
-            self._results.append(TopicResult(topic.name, topic.topic_id, results))
+            results: list[ProducePartitionResult] = []
+            self._results.append(ProduceTopicResult(topic.name, topic.topic_id, results))
             for data in topic.partitions:
-                result = PartitionResult(data.index)
+                result = ProducePartitionResult(data.index)
                 results.append(result)
                 try:
                     self._checked.append(self._check(topic, data, result, now_ms))
@@ -88,7 +88,7 @@ class _Producing:
                 except RequestError as error:
                     _fail(result, error)
 
-    def _check(self, topic: TopicData, data: PartitionData, result: PartitionResult, now_ms: int) -> _Checked:
+    def _check(self, topic: TopicData, data: PartitionData, result: ProducePartitionResult, now_ms: int) -> _Checked:
         if self._request.acks not in _ACKS:
             raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is -1, 0 or 1, not {self._request.acks}.")
         known = self._broker.catalog.resolve(topic.name, topic.topic_id)
@@ -301,7 +301,7 @@ class _Producing:
         return None
 
 
-def _fail(result: PartitionResult, error: RequestError) -> None:
+def _fail(result: ProducePartitionResult, error: RequestError) -> None:
     result.error_code = error.code
     result.error_message = error.message
     result.base_offset = -1

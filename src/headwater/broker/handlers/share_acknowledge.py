@@ -7,10 +7,9 @@ the member still holds.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.handlers.share_fetch import check_names
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
-from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
+from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, check_names
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.wire.messages import Message
@@ -22,7 +21,7 @@ API = Api(key=79, name="ShareAcknowledge", min_version=1, max_version=2)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    check_names(request)
+    check_names(request.group_id, request.member_id)
     if request.share_session_epoch == INITIAL_EPOCH:
         raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     session = broker.shares.sessions.use(request.group_id, request.member_id, request.share_session_epoch)

@@ -8,10 +8,10 @@ of them are the member's.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
 from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits, ShareReading
-from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, check_names
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcquiredRange, AcquireMode
@@ -50,11 +50,6 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     )
 
 
-def check_names(request: Message) -> None:
-    if not request.group_id or not request.member_id:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "A group and a member must be named.")
-
-
 def partition_ids(topics: Iterable[Message]) -> Iterator[PartitionId]:
     for topic in topics:
         for asked in topic.partitions:
@@ -62,7 +57,7 @@ def partition_ids(topics: Iterable[Message]) -> Iterator[PartitionId]:
 
 
 def _limits(request: Message) -> ShareFetchLimits:
-    check_names(request)
+    check_names(request.group_id, request.member_id)
     if request.is_renew_ack and any((request.max_wait_ms, request.min_bytes, request.max_records, request.max_bytes)):
         raise RequestError(ErrorCode.INVALID_REQUEST, "A request that renews leases fetches nothing: its limits are 0.")
     try:
@@ -109,7 +104,7 @@ def _partition(
     broker: "Broker", partition: PartitionId, reading: ShareReading, acknowledged: ErrorCode | None, batch_size: int
 ) -> Message:
     ranges, batches = reading.in_order()
-    thin = broker.shares.thin_batches
+    thin = broker.shares.partial_batches
     records = b"".join(thin.cut(partition, header, batch, ranges) for header, batch in batches)
     queue = reading.queue
     if queue is not None and records:

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.handlers.share_group_heartbeat import assigned_topics
+from headwater.broker.queues.share_assignment import assigned_topics
 from headwater.groups.rebalance import GroupState
 from headwater.groups.share import ShareGroup, ShareMember
 from headwater.groups.share_assignor import NAME

@@ -2,13 +2,11 @@
 what it reads (KIP-932). Version 0 was never stable and is not served.
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
-from headwater.broker.topics.catalog import Catalog
+from headwater.broker.api import Api, RequestContext
+from headwater.broker.queues.share_assignment import assigned_topics
 from headwater.groups.share import JOIN_EPOCH, ShareHeartbeat
-from headwater.groups.share_assignor import TopicPartition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
 
@@ -45,16 +43,3 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         assignment=assignment,
     )
-
-
-def assigned_topics(catalog: Catalog, assignment: Iterable[TopicPartition]) -> list[Message]:
-    """By topic. One that was deleted meanwhile is left out; the next heartbeat tells of it."""
-    indexes: dict[str, list[int]] = {}
-    for name, index in sorted(assignment):
-        indexes.setdefault(name, []).append(index)
-    found = ((catalog.find(name), partitions) for name, partitions in indexes.items())
-    return [
-        Message(topic_id=topic.topic_id, topic_name=topic.name, partitions=partitions)
-        for topic, partitions in found
-        if topic is not None
-    ]

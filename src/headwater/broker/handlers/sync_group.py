@@ -4,7 +4,7 @@ on, and the protocol is named, and checked, from 5 on.
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.effects import SyncAnswer
 from headwater.groups.requests import SyncRequest
 from headwater.model.errors import RequestError

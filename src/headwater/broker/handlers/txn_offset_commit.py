@@ -8,7 +8,7 @@ API has no words for some refusals, and old clients do not know others: they get
 
 from typing import TYPE_CHECKING
 
-from headwater.broker.dispatch import Api, RequestContext
+from headwater.broker.api import Api, RequestContext
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError

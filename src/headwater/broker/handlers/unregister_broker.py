@@ -6,8 +6,8 @@ and leave partitions that wait for it. One that starts again later is a new one.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.api import Api, RequestContext
 from headwater.broker.cluster.node_removal import forget
-from headwater.broker.dispatch import Api, RequestContext
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.messages import Message
@@ -20,7 +20,7 @@ API = Api(key=64, name="UnregisterBroker", min_version=0, max_version=0)
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     node_id = request.broker_id
-    if broker.neighbours.find(node_id) is not None:
+    if broker.cluster_nodes.find(node_id) is not None:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Broker {node_id} is running. Stop it first.")
     try:
         await forget(broker.metadata, node_id)

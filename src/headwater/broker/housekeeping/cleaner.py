@@ -10,28 +10,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from headwater.broker.housekeeping.compactor import Compaction, dirty_log, is_due
-from headwater.broker.housekeeping.consumed_positions import Wanted
+from headwater.broker.housekeeping.consumed_positions import SubscribedRanges
 from headwater.broker.housekeeping.retention import Subscription, is_consumed, is_expired, retention_start
-from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.topics.catalog import Catalog
+from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.replica import StoreError, StoreFailed
-from headwater.transport.facts import log_fact
 
 
 class Cleaner:
     def __init__(
         self,
-        environment: Environment,
+        ports: NodePorts,
         catalog: Catalog,
         config: BrokerConfig,
-        survey: Callable[[], Awaitable[Wanted | None]] | None = None,
+        survey: Callable[[], Awaitable[SubscribedRanges | None]] | None = None,
     ) -> None:
         """`survey` tells what subscriptions want; None while that is not known. Without it, nobody wants anything."""
-        self._environment = environment
+        self._ports = ports
         self._catalog = catalog
         self._config = config
         self._survey = survey
@@ -43,7 +43,7 @@ class Cleaner:
 
     async def run(self) -> None:
         """Until cancelled. Retention and compaction have intervals of their own."""
-        clock = self._environment.clock
+        clock = self._ports.clock
         retained_at = compacted_at = clock.monotonic()
         while True:
             next_retention = retained_at + self._config.retention_check_interval_ms / 1000
@@ -70,14 +70,14 @@ class Cleaner:
 
     async def retain(self) -> None:
         """Age, size and subscriptions: roll what is old, drop what nobody wants, forget producers that fell silent."""
-        wanted = await self._survey() if self._survey is not None else Wanted()
+        wanted = await self._survey() if self._survey is not None else SubscribedRanges()
         for partition in self._catalog.partitions():
             await self._guarded(partition, partial(self._retain, wanted))
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
         """Every partition that is dirty enough, the dirtiest first."""
-        now_ms = self._environment.clock.now_ms()
+        now_ms = self._ports.clock.now_ms()
         due = []
         for partition in self._catalog.partitions():
             if partition.config.is_compacted:
@@ -97,12 +97,12 @@ class Cleaner:
             raise
         except (StoreError, Unavailable, Unknown, LostLeadership) as error:
             if not partition.is_over:
-                log_fact(
+                log_event(
                     "cleaning_failed", logging.WARNING, partition=partition.id, error=f"{type(error).__name__}: {error}"
                 )
 
-    async def _retain(self, wanted: Wanted | None, partition: Partition) -> None:
-        now_ms = self._environment.clock.now_ms()
+    async def _retain(self, wanted: SubscribedRanges | None, partition: Partition) -> None:
+        now_ms = self._ports.clock.now_ms()
         config = partition.config
         if partition.is_older_than_segment_ms():
             partition.ask_roll()
@@ -123,7 +123,7 @@ class Cleaner:
             chain.sealed, chain.open.id, partition.open_bytes, config, now_ms, subscriptions, stable_end
         )
         if start is not None:
-            log_fact("retention", topic=partition.topic_name, partition=partition.id.index, start=start)
+            log_event("retention", topic=partition.topic_name, partition=partition.id.index, start=start)
             await partition.trim(start)
 
     def _roll_for_compaction(self, partition: Partition, now_ms: int) -> None:
@@ -134,5 +134,5 @@ class Cleaner:
             partition.ask_roll()
 
     async def _compact(self, partition: Partition) -> None:
-        log = dirty_log(partition, self._environment.clock.now_ms())
-        await Compaction(self._environment, partition, self._config.cleaner_memory_bytes).run(log)
+        log = dirty_log(partition, self._ports.clock.now_ms())
+        await Compaction(self._ports, partition, self._config.cleaner_memory_bytes).run(log)

@@ -19,16 +19,16 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import MAX_SEGMENTS_PER_CHANGE, SegmentsChanged
+from headwater.logs.events import log_event
 from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.replica import Buffer, CorruptReplica, NoSpace, StoreError
 from headwater.model.segments import SealedSegment
 from headwater.records.batch import BatchHeader, headers, parse_header, split
 from headwater.records.compaction import ENTRY_BYTES, OffsetMap, compact_batch, scan_batch
 from headwater.transactions.aborted_transactions import aborted_batches
-from headwater.transport.facts import log_fact
 
 READ_BYTES = 256 * 1024
 
@@ -74,10 +74,10 @@ def is_due(partition: Partition, log: DirtyLog, now_ms: int) -> bool:
 class Compaction:
     """One run over one partition: as many passes as the keys need, each within the memory of one map."""
 
-    def __init__(self, environment: Environment, partition: Partition, memory_bytes: int) -> None:
-        self._environment = environment
+    def __init__(self, ports: NodePorts, partition: Partition, memory_bytes: int) -> None:
+        self._ports = ports
         self._partition = partition
-        self._now_ms = environment.clock.now_ms()
+        self._now_ms = ports.clock.now_ms()
         self._max_keys = max(memory_bytes // ENTRY_BYTES, 1)
         self._map = OffsetMap(self._max_keys)
         self._last_of_producer = partition.producers.last_offsets()
@@ -93,7 +93,7 @@ class Compaction:
             while start < end:
                 reached = await self._scan(start, end)
                 if reached <= start:
-                    log_fact(
+                    log_event(
                         "compaction_stuck",
                         logging.WARNING,
                         partition=self._partition.id,
@@ -106,9 +106,9 @@ class Compaction:
                     await self._rewrite(group)
                 start = reached
         except SegmentsChanged as error:
-            log_fact("compaction_stopped", partition=self._partition.id, reason=str(error))
+            log_event("compaction_stopped", partition=self._partition.id, reason=str(error))
             return
-        log_fact("compacted", partition=self._partition.id, before_bytes=before, after_bytes=chain.sealed_bytes)
+        log_event("compacted", partition=self._partition.id, before_bytes=before, after_bytes=chain.sealed_bytes)
 
     async def _scan(self, start: Offset, end: Offset) -> Offset:
         """Fill a new map from `start` on; return how far it reaches."""
@@ -124,9 +124,9 @@ class Compaction:
         return end
 
     async def _rewrite(self, group: Sequence[SealedSegment]) -> None:
-        environment, partition = self._environment, self._partition
+        ports, partition = self._ports, self._partition
         first, last = group[0], group[-1]
-        segment_id = environment.new_segment_id()
+        segment_id = ports.new_segment_id()
         replicas = partition.choose(segment_id)
         if len(replicas) < partition.rules.min_insync:
             raise NoSpace("too few stores can take the compacted segment")
@@ -146,7 +146,7 @@ class Compaction:
     async def _write(self, group: Sequence[SealedSegment], new: SealedSegment) -> SealedSegment:
         """What survives, on all stores of the new segment; return it with its figures."""
         partition = self._partition
-        stores = [self._environment.stores.find(store_id) for store_id in new.replicas]
+        stores = [self._ports.stores.find(store_id) for store_id in new.replicas]
         durability = partition.config.durability
         for store in stores:
             await store.create(new.id, str(partition.id), new.base, new.epoch, b"", durability)
@@ -183,7 +183,7 @@ class Compaction:
                 now_ms=self._now_ms,
                 delete_retention_ms=retention_ms,
                 is_aborted=is_aborted(header),
-                is_marker_wanted=not is_whole or producer_id in with_records,
+                is_marker_needed=not is_whole or producer_id in with_records,
             )
             if header.is_control:
                 with_records.discard(producer_id)

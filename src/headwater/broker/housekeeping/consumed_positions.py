@@ -10,24 +10,16 @@ While positions are still being read after a start, nothing may be concluded fro
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from headwater.broker.housekeeping.retention import Subscription
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import RequestError
-from headwater.model.ids import Offset
+from headwater.model.group_position import GroupPosition
 
 POSITIONS_AT_ONCE = 1_000
 """Positions that are collected before others may work: about a millisecond."""
-
-
-class GroupPosition(NamedTuple):
-    group_id: str
-    topic: str
-    partition: int
-    offset: Offset
-    """Everything below is consumed."""
 
 
 Positions: TypeAlias = Callable[[], Iterable[GroupPosition]]
@@ -35,7 +27,7 @@ Positions: TypeAlias = Callable[[], Iterable[GroupPosition]]
 still being read."""
 
 
-class Wanted:
+class SubscribedRanges:
     """What subscriptions want of each partition."""
 
     def __init__(self) -> None:
@@ -48,7 +40,7 @@ class Wanted:
         return self._topics.get(topic, {}).get(partition, ())
 
 
-class Subscriptions:
+class ConsumedPositions:
     def __init__(
         self,
         catalog: Catalog,
@@ -62,9 +54,9 @@ class Subscriptions:
         self._sources = sources
         self._collect = collect
 
-    async def survey(self) -> Wanted | None:
+    async def survey(self) -> SubscribedRanges | None:
         """What everybody wants now; None while that is not known. Others work in between."""
-        wanted = Wanted()
+        wanted = SubscribedRanges()
         placed: dict[str, set[int]] = {}
         try:
             collected = await self._collect() if self._collect is not None else ()

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.ids import PartitionId, SegmentId
 from headwater.model.replica import LocalStore, ReplicaState, StoreError, StoreFailed
 from headwater.replication.garbage import collect, topic_of
-from headwater.transport.facts import log_fact
 
 INTERVAL_S: Final = 30.0
 PARTITIONS_PER_ROUND: Final = 500
@@ -86,7 +86,9 @@ class GarbageCollector:
         except StoreFailed:
             raise
         except (StoreError, Unavailable, Unknown, ValueError, TypeError, KeyError) as error:
-            log_fact("garbage_not_collected", logging.WARNING, partition=name, error=f"{type(error).__name__}: {error}")
+            log_event(
+                "garbage_not_collected", logging.WARNING, partition=name, error=f"{type(error).__name__}: {error}"
+            )
             return 0
 
     async def _collect(self, name: str, inventory: Sequence[ReplicaState]) -> int:
@@ -111,7 +113,7 @@ class GarbageCollector:
             await self._store.delete(segment, instance)
         if garbage:
             freed = _sizes(inventory)
-            log_fact(
+            log_event(
                 "garbage_collected", partition=name, segments=len(garbage),
                 freed_bytes=sum(freed[segment] for segment, _ in garbage),
             )  # fmt: skip

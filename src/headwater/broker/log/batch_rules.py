@@ -109,7 +109,7 @@ def _recompressed(
     except DecompressedTooLarge as error:
         raise RequestError(ErrorCode.MESSAGE_TOO_LARGE, f"{error}.") from error
     attributes = header.attributes - header.compression + codec
-    rebuilt = assemble(records, header._replace(attributes=attributes))
+    rebuilt = assemble(records, header._replace(attributes=attributes), config.compression_level)
     if len(rebuilt) > config.max_message_bytes:
         raise RequestError(
             ErrorCode.MESSAGE_TOO_LARGE,

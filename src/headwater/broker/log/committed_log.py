@@ -5,8 +5,8 @@ which every transaction has ended. Readers of committed records stop there, and 
 what they read. Batches come from the tail in memory, or from a replica of the segment that holds them.
 """
 
-from headwater.broker.log.node_ports import Environment
-from headwater.broker.log.partition_metadata import Register
+from headwater.broker.log.node_ports import NodePorts
+from headwater.broker.log.partition_metadata import PartitionMetadata
 from headwater.broker.log.segment_reader import SegmentReader
 from headwater.broker.log.tail_cache import Tail
 from headwater.model.errors import ErrorCode, RequestError
@@ -20,10 +20,10 @@ from headwater.transactions.producer_state import ProducerStates
 
 
 class CommittedLog:
-    def __init__(self, environment: Environment, register: Register, transactions: PartitionTransactions) -> None:
+    def __init__(self, ports: NodePorts, register: PartitionMetadata, transactions: PartitionTransactions) -> None:
         self.register = register
         self.transactions = transactions
-        self.segments = SegmentReader(environment)
+        self.segments = SegmentReader(ports)
         self._tail = Tail()
 
     @property

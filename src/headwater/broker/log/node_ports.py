@@ -44,7 +44,7 @@ class Placement(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class NodePorts:
     node_id: NodeId
     store: LocalStore | None
     """The store of this node; None if it has none."""

@@ -18,22 +18,22 @@ from typing import NamedTuple, Protocol
 
 from headwater.broker.log.committed_log import CommittedLog
 from headwater.broker.log.lead_check import LeadCheck
-from headwater.broker.log.node_ports import Environment, OneStore
-from headwater.broker.log.partition_metadata import LostLeadership, Register
+from headwater.broker.log.node_ports import NodePorts, OneStore
+from headwater.broker.log.partition_metadata import LostLeadership, PartitionMetadata
 from headwater.broker.log.replicator import Replicator
 from headwater.broker.settings.topic_config import TopicConfig
+from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId, SegmentId, StoreId
 from headwater.model.replica import Durability, SealedReplica, StoreError, StoreFailed
 from headwater.model.segments import SealedSegment
 from headwater.records.batch import BatchHeader, parse_header, stamp, stamp_log_append_time
-from headwater.records.control import Marker, build_marker
+from headwater.records.control import EndMarker, build_marker
 from headwater.replication.effects import Entry, Rules
 from headwater.replication.leader import Leader
 from headwater.transactions.partition_transactions import ABORTED_PER_SEGMENT, PartitionTransactions
 from headwater.transactions.producer_state import Duplicate, EndedBefore
-from headwater.transport.facts import log_fact
 
 ROLL_RETRY_MS = 1_000
 
@@ -74,16 +74,16 @@ class Begun:
 class Partition(CommittedLog):
     def __init__(
         self,
-        environment: Environment,
+        ports: NodePorts,
         partition_id: PartitionId,
         topic_name: str,
-        register: Register,
+        register: PartitionMetadata,
         config: TopicConfig,
         rules: Rules,
         transactions: PartitionTransactions,
         begun: Begun,
     ) -> None:
-        super().__init__(environment, register, transactions)
+        super().__init__(ports, register, transactions)
         self.id = partition_id
         self.topic_name = topic_name
         self.config = config
@@ -95,10 +95,10 @@ class Partition(CommittedLog):
         """Why nothing can be done here any more: somebody else leads, or the topic was deleted."""
         self.on_over: Callable[[Partition], None] = lambda partition: None
         """Told when somebody else turns out to lead."""
-        self._environment = environment
-        clock = environment.clock
+        self._ports = ports
+        clock = ports.clock
         self._leader = Leader(
-            register.chain.open, begun.end, begun.size_bytes, rules, environment.choose, environment.new_segment_id,
+            register.chain.open, begun.end, begun.size_bytes, rules, ports.choose, ports.new_segment_id,
             clock.monotonic(), begun.max_timestamp,
         )  # fmt: skip
         self._open_since_ms = clock.now_ms()
@@ -109,7 +109,7 @@ class Partition(CommittedLog):
         """Since the start; so are the next two."""
         self._committed_bytes = 0
         self._stable_bytes = transactions.stable_bytes(begun.end, 0)
-        self._replicator = Replicator(environment, self, register, self._leader)
+        self._replicator = Replicator(ports, self, register, self._leader)
         self._lead_check: LeadCheck | None = None
 
     # What is there
@@ -124,10 +124,10 @@ class Partition(CommittedLog):
 
     def check_offset(self, offset: Offset) -> None:
         """An offset past the end is refused as that only if this node is sure to lead (`broker.lead_check`)."""
-        if offset > self.log_end and not isinstance(self._environment.stores, OneStore):
+        if offset > self.log_end and not isinstance(self._ports.stores, OneStore):
             if self._lead_check is None:
-                environment = self._environment
-                self._lead_check = LeadCheck(environment.clock, environment.spawn, self.register.confirm, self.resign)
+                ports = self._ports
+                self._lead_check = LeadCheck(ports.clock, ports.spawn, self.register.confirm, self.resign)
             if not self._lead_check.is_past_the_end(offset):
                 raise RequestError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The log ends at {self.log_end} here: somebody else may lead."
@@ -140,7 +140,7 @@ class Partition(CommittedLog):
         return (
             self._open_durability is Durability.OS
             and self._replicator.is_idle
-            and self._leader.segment.replicas == (self._environment.own_store_id,)
+            and self._leader.segment.replicas == (self._ports.own_store_id,)
         )
 
     @property
@@ -170,7 +170,7 @@ class Partition(CommittedLog):
 
     def choose(self, segment: SegmentId) -> tuple[StoreId, ...]:
         """Stores for a new segment of this partition."""
-        return self._environment.choose(self.rules.replication_factor, frozenset(), segment)
+        return self._ports.choose(self.rules.replication_factor, frozenset(), segment)
 
     @property
     def is_over(self) -> bool:
@@ -204,8 +204,8 @@ class Partition(CommittedLog):
             return written if written.committed is not None else None
         if not is_commit:
             self.transactions.check_room(self.register.chain.open.base)
-        marker = Marker(is_commit, coordinator_epoch)
-        batch = build_marker(producer_id, producer_epoch, marker, self._environment.clock.now_ms())
+        marker = EndMarker(is_commit, coordinator_epoch)
+        batch = build_marker(producer_id, producer_epoch, marker, self._ports.clock.now_ms())
         return self._enqueue(batch, parse_header(batch), marker)
 
     def check_led(self) -> None:
@@ -222,9 +222,9 @@ class Partition(CommittedLog):
             )
 
     def _enqueue(
-        self, batch: bytearray | memoryview, header: BatchHeader, marker: Marker | None, for_one: bool = False
+        self, batch: bytearray | memoryview, header: BatchHeader, marker: EndMarker | None, for_one: bool = False
     ) -> Appended:
-        now_ms = self._environment.clock.now_ms()
+        now_ms = self._ports.clock.now_ms()
         if self._is_roll_due(len(batch), now_ms):
             self._roll()
         base = self.log_end
@@ -242,7 +242,7 @@ class Partition(CommittedLog):
             else:
                 self.transactions.end(placed, marker, now_ms)
         self._appended_bytes += len(batch)
-        self._environment.tail_cache.add(self._tail, base, end, batch)
+        self._ports.tail_cache.add(self._tail, base, end, batch)
         self._replicator.append(Entry(base, end, batch, header.max_timestamp))
         if end <= self.high_watermark:
             return Appended(base, append_time, None)
@@ -305,18 +305,18 @@ class Partition(CommittedLog):
         """Nothing of these was kept: forget them everywhere and tell their producers."""
         self._appended_bytes = self._committed_bytes
         self.transactions.truncate(entries[0].base)
-        self._environment.tail_cache.clear(self._tail)
+        self._ports.tail_cache.clear(self._tail)
         self._fail_waiting(RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk did not take the batch: {error}"))
 
     def rolled(self, sealed: SealedSegment | None) -> None:
-        self._open_since_ms = self._environment.clock.now_ms()
+        self._open_since_ms = self._ports.clock.now_ms()
         self._open_durability = self.config.durability
         self._next_roll_ms = 0
         if sealed is not None:
-            self._environment.spawn(self._measure_in_turn(sealed))
+            self._ports.spawn(self._measure_in_turn(sealed))
 
     def stepped_down(self, reason: str) -> None:
-        log_fact("stepped_down", partition=self.id, epoch=self.leader_epoch, reason=reason)
+        log_event("stepped_down", partition=self.id, epoch=self.leader_epoch, reason=reason)
         self._end(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This node does not lead the partition: {reason}."))
         self.on_over(self)
 
@@ -351,7 +351,7 @@ class Partition(CommittedLog):
 
     def _roll(self) -> None:
         """If a new segment cannot be had, the old one goes on and another try follows later."""
-        self._next_roll_ms = self._environment.clock.now_ms() + ROLL_RETRY_MS
+        self._next_roll_ms = self._ports.clock.now_ms() + ROLL_RETRY_MS
         self._replicator.ask_roll()
 
     def _is_roll_due(self, next_bytes: int, now_ms: int) -> bool:
@@ -359,10 +359,10 @@ class Partition(CommittedLog):
             return False
         if self._open_durability is not self.config.durability:
             return True
-        open_bytes = self.open_bytes
+        open_bytes, age_ms = self.open_bytes, now_ms - self._open_since_ms
         return bool(open_bytes) and (
             open_bytes + next_bytes > self.config.segment_bytes
-            or now_ms - self._open_since_ms >= self.config.segment_ms
+            or (age_ms >= self.config.least_roll_age_ms and age_ms >= self.config.roll_age_ms(self.open_segment))
             or self.transactions.aborted.count_from(self.register.chain.open.base) >= ABORTED_PER_SEGMENT
         )
 
@@ -371,11 +371,11 @@ class Partition(CommittedLog):
         return self._open_since_ms
 
     def is_older_than_segment_ms(self) -> bool:
-        age_ms = self._environment.clock.now_ms() - self._open_since_ms
-        return self.open_bytes > 0 and age_ms >= self.config.segment_ms
+        age_ms = self._ports.clock.now_ms() - self._open_since_ms
+        return self.open_bytes > 0 and age_ms >= self.config.roll_age_ms(self.open_segment)
 
     async def _measure_in_turn(self, sealed: SealedSegment) -> None:
-        async with self._environment.measures:
+        async with self._ports.measures:
             if not self.is_over:
                 await self.measure(sealed)
 
@@ -385,7 +385,7 @@ class Partition(CommittedLog):
         problem: Exception | None = None
         for store_id in sealed.replicas:
             try:
-                replica = await self._environment.stores.find(store_id).seal(sealed.id, sealed.end)
+                replica = await self._ports.stores.find(store_id).seal(sealed.id, sealed.end)
                 measured = measured or replica
             except StoreFailed:
                 raise
@@ -406,14 +406,14 @@ class Partition(CommittedLog):
             problem = error
         if problem is not None and self.register.chain.holds(sealed.id) and not self.is_over:
             why = f"{type(problem).__name__}: {problem}"
-            log_fact("measure_failed", logging.WARNING, partition=self.id, segment=sealed.id, error=why)
+            log_event("measure_failed", logging.WARNING, partition=self.id, segment=sealed.id, error=why)
 
     # Ending
 
     async def trim(self, start: Offset) -> None:
         """Nothing below `start` is readable any more; whole segments below it go."""
         dropped = await self.register.advance_start(start)
-        self._environment.tail_cache.drop_below(self._tail, self.log_start)
+        self._ports.tail_cache.drop_below(self._tail, self.log_start)
         self.transactions.forget_below(self.log_start)
         for segment in dropped:
             await self.delete_replica(segment.id)
@@ -422,7 +422,7 @@ class Partition(CommittedLog):
         """One compacted segment takes the place of its neighbours. Raises SegmentsChanged if they are not there."""
         await self.register.swap(old, new)
         # In the same moment as the swap: see _read.
-        self._environment.tail_cache.drop_below(self._tail, new.end)
+        self._ports.tail_cache.drop_below(self._tail, new.end)
         if new.compacted:
             self.transactions.forget_below(new.end)
         for segment in old:
@@ -431,7 +431,7 @@ class Partition(CommittedLog):
     async def delete_replica(self, segment: SegmentId) -> None:
         """What the metadata does not name any more goes at once from the store of this node. Other stores find it by
         themselves."""
-        store = self._environment.store
+        store = self._ports.store
         state = store.replica(segment) if store is not None else None
         if store is not None and state is not None:
             await store.delete(segment, state.instance)
@@ -450,7 +450,7 @@ class Partition(CommittedLog):
         self.refusal = self.refusal or refusal
         self._replicator.stop()
         self._fail_waiting(refusal)
-        self._environment.tail_cache.clear(self._tail)
+        self._ports.tail_cache.clear(self._tail)
         for watcher in (*self.watchers, *self.stable_watchers):
             watcher.grew(0)
 
@@ -458,7 +458,7 @@ class Partition(CommittedLog):
         """Before a clean stop: let what is under way finish, then tell the own store that everything is committed, so
         that the next start has no tail to carry over."""
         await self._replicator.idle()
-        store = self._environment.store
+        store = self._ports.store
         if store is None or store.store_id not in self.replicas or self.is_over or not self.open_bytes:
             return
         end = self.high_watermark

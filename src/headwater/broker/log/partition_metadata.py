@@ -44,7 +44,7 @@ class Writes(Protocol):
     async def txn(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Txn: ...
 
 
-class Register:
+class PartitionMetadata:
     def __init__(
         self,
         metadata: Metadata,

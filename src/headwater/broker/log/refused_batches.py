@@ -21,7 +21,7 @@ MAX_REMEMBERED: Final = 10_000
 PASSING: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR}
 )
-"""Refusals that say nothing of the batch."""
+"""RefusedBatches that say nothing of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Refused:
     until_s: float
 
 
-class Refusals:
+class RefusedBatches:
     def __init__(self) -> None:
         self._refused: OrderedDict[tuple[PartitionId, int, int], _Refused] = OrderedDict()
 

@@ -11,8 +11,9 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from headwater.broker.log.node_ports import Environment
-from headwater.broker.log.partition_metadata import LostLeadership, Register
+from headwater.broker.log.node_ports import NodePorts
+from headwater.broker.log.partition_metadata import LostLeadership, PartitionMetadata
+from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable
 from headwater.model.ids import Offset, PartitionId, StoreId
 from headwater.model.replica import (
@@ -28,7 +29,6 @@ from headwater.model.replica import (
 from headwater.model.segments import OpenSegment, SealedSegment
 from headwater.replication.effects import Append, Create, Effect, Entry, Publish, Refusal, StepDown
 from headwater.replication.leader import Leader
-from headwater.transport.facts import log_fact
 
 LATE_S = 0.1
 MOST_LATE_S = 1.0
@@ -62,8 +62,8 @@ class Replicated(Protocol):
 
 
 class Replicator:
-    def __init__(self, environment: Environment, log: Replicated, register: Register, leader: Leader) -> None:
-        self._environment = environment
+    def __init__(self, ports: NodePorts, log: Replicated, register: PartitionMetadata, leader: Leader) -> None:
+        self._ports = ports
         self._log = log
         self._register = register
         self.leader = leader
@@ -88,7 +88,7 @@ class Replicator:
     def _takes_at_once(self, entry: Entry) -> bool:
         """The way of most batches where there is one replica, and the shortest. Whatever stands in it goes the other
         way, which also tells why."""
-        store, leader = self._environment.store, self.leader
+        store, leader = self._ports.store, self.leader
         if store is None or self._is_running or leader.lone_replica != store.store_id:
             return False
         try:
@@ -168,7 +168,7 @@ class Replicator:
 
     def _append(self, effect: Append) -> None:
         try:
-            store = self._environment.stores.find(effect.store)
+            store = self._ports.stores.find(effect.store)
             begun = store.append_soon(effect.segment, effect.first, effect.end, effect.lac, effect.batches)
         except StoreError as error:
             self._refused(effect, error)
@@ -186,7 +186,7 @@ class Replicator:
         try:
             self._hear(effect, done)
         except Exception as error:  # a mistake of ours: the broker's end, as in a task of its own
-            self._environment.spawn(_raise(error))
+            self._ports.spawn(_raise(error))
         finally:
             self._ended()
 
@@ -221,7 +221,7 @@ class Replicator:
     async def _create(self, effect: Create) -> None:
         segment = effect.segment
         try:
-            store = self._environment.stores.find(effect.store)
+            store = self._ports.stores.find(effect.store)
             if not await self._create_in_turn(store, segment):
                 return
         except StoreError as error:
@@ -235,7 +235,7 @@ class Replicator:
     async def _create_in_turn(self, store: Store, segment: OpenSegment) -> bool:
         """False if it is not wanted any more when its turn comes. A store that does not answer has its turn for as long
         as it may be silent, and no longer."""
-        turns = self._environment.creates
+        turns = self._ports.creates
         if turns.locked():
             self.leader.create_waits(segment.id)
         async with turns:
@@ -260,7 +260,7 @@ class Replicator:
         try:
             await self._register.roll(effect.sealed, segment)
         except Unavailable as error:
-            log_fact("roll_failed", logging.WARNING, partition=self._log.id, error=f"{type(error).__name__}: {error}")
+            log_event("roll_failed", logging.WARNING, partition=self._log.id, error=f"{type(error).__name__}: {error}")
             effects = self.leader.publish_failed(segment.id, self._now())
         except LostLeadership:
             effects = self.leader.publish_lost(self._now())
@@ -272,11 +272,11 @@ class Replicator:
             self._run(effects)
 
     def _log_failure(self, event: str, store: StoreId, error: StoreError) -> None:
-        log_fact(event, logging.WARNING, partition=self._log.id, store=store, error=f"{type(error).__name__}: {error}")
+        log_event(event, logging.WARNING, partition=self._log.id, store=store, error=f"{type(error).__name__}: {error}")
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._in_flight += 1
-        task = self._environment.spawn(work)
+        task = self._ports.spawn(work)
         task.add_done_callback(self._ended)
 
     def _ended(self, _: object = None) -> None:
@@ -288,7 +288,7 @@ class Replicator:
     # Time
 
     def _now(self) -> float:
-        return self._environment.clock.monotonic()
+        return self._ports.clock.monotonic()
 
     def _arm(self) -> None:
         """One timer that is left alone once it runs: it may come too early, and then there is nothing to do yet, or a

@@ -6,7 +6,7 @@ A replica that cannot be reached, is gone or is damaged costs a try; only when n
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias, TypeVar
 
-from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.node_ports import NodePorts
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, Store, StoreError, StoreFailed, UnknownSegment
 from headwater.model.segments import OpenSegment, SealedSegment
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class SegmentReader:
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+    def __init__(self, ports: NodePorts) -> None:
+        self._ports = ports
 
     async def read(self, segment: Segment, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
         """As `Store.read`. Raises what the last replica said."""
@@ -36,7 +36,7 @@ class SegmentReader:
             try:
                 return await ask(store)
             except StoreFailed as error:
-                if store is self._environment.store:
+                if store is self._ports.store:
                     raise
                 last = error
             except StoreError as error:
@@ -45,14 +45,14 @@ class SegmentReader:
 
     def _stores(self, segment: Segment) -> Iterator[Store]:
         """The own one first. The others begin with a different one for each segment, which spreads the load."""
-        environment = self._environment
-        own = environment.own_store_id
+        ports = self._ports
+        own = ports.own_store_id
         others = [store_id for store_id in segment.replicas if store_id != own]
-        if len(others) < len(segment.replicas) and environment.store is not None:
-            yield environment.store
+        if len(others) < len(segment.replicas) and ports.store is not None:
+            yield ports.store
         turn = int(segment.id[-4:], 16) if segment.id else 0
         for index in range(len(others)):
             try:
-                yield environment.stores.find(others[(turn + index) % len(others)])
+                yield ports.stores.find(others[(turn + index) % len(others)])
             except StoreError:
                 continue

@@ -1,4 +1,4 @@
-"""Taking the lead of a partition: carries out what `replication.takeover` decides (REPLICATION.md, 1.7).
+"""Taking the lead of a partition: carries out what `replication.takeover` decides (docs/replication.md, 7).
 
 The machine has the order of the steps; here are the stores and the metadata, and what a new leader learns on the way:
 the producers and transactions of the segment that it replays.
@@ -10,12 +10,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Begun
-from headwater.broker.log.partition_metadata import Metadata, Register, Writes, what_happened
+from headwater.broker.log.partition_metadata import Metadata, PartitionMetadata, Writes, what_happened
 from headwater.broker.log.replicator import refusal
 from headwater.broker.log.segment_chain import Chain, gap
 from headwater.broker.log.segment_reader import SegmentReader
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Is, Operation, Put, Unavailable, Unknown
 from headwater.model.ids import Offset, PartitionId, SegmentId
@@ -27,7 +28,6 @@ from headwater.replication.takeover import Takeover
 from headwater.transactions.aborted_transactions import AbortedTransactions
 from headwater.transactions.partition_snapshot import CorruptSnapshot, read_aborted
 from headwater.transactions.partition_transactions import PartitionTransactions
-from headwater.transport.facts import log_fact
 
 READ_BYTES = 4 * 1024 * 1024
 
@@ -40,7 +40,7 @@ class Deposed(StoreError):
 class TakenOver:
     """A partition that this node leads now."""
 
-    register: Register
+    register: PartitionMetadata
     transactions: PartitionTransactions
     begun: Begun
 
@@ -48,7 +48,7 @@ class TakenOver:
 class TakeoverRun:
     def __init__(
         self,
-        environment: Environment,
+        ports: NodePorts,
         metadata: Metadata,
         writes: Writes,
         partition: PartitionId,
@@ -57,7 +57,7 @@ class TakeoverRun:
         rules: Rules,
         durability: Durability,
     ) -> None:
-        self._environment = environment
+        self._ports = ports
         self._metadata = metadata
         self._writes = writes
         self._partition = partition
@@ -65,7 +65,7 @@ class TakeoverRun:
         self._version = version
         self._durability = durability
         self._rules = rules
-        self._machine = Takeover(head, rules, environment.choose, environment.new_segment_id, environment.is_lost)
+        self._machine = Takeover(head, rules, ports.choose, ports.new_segment_id, ports.is_lost)
         self._transactions = PartitionTransactions()
         self._header = self._transactions.snapshot(head.start, 0)
         self._source: Store | None = None
@@ -99,7 +99,7 @@ class TakeoverRun:
         register = await self._register(sealed)
         if led.sealed is None:
             await self._delete_replaced()
-        await recall_aborted(SegmentReader(self._environment), self._transactions, register.chain, register.start)
+        await recall_aborted(SegmentReader(self._ports), self._transactions, register.chain, register.start)
         begun = Begun(led.end, self._tail_bytes, self._tail_max_timestamp, self._durability)
         return TakenOver(register, self._transactions, begun)
 
@@ -125,7 +125,7 @@ class TakeoverRun:
                 case Publish():
                     self._start(self._publish(effect))
                 case StepDown():
-                    log_fact("takeover_lost", partition=self._partition, reason=effect.reason)
+                    log_event("takeover_lost", partition=self._partition, reason=effect.reason)
                 case _:
                     raise AssertionError(f"a takeover has no use for {effect}")
 
@@ -141,22 +141,22 @@ class TakeoverRun:
             self._failure = error
 
     def _now(self) -> float:
-        return self._environment.clock.monotonic()
+        return self._ports.clock.monotonic()
 
     # The steps
 
     async def _fence(self, effect: Fence) -> None:
         try:
             async with asyncio.timeout(self._rules.replica_timeout_s):
-                state = await self._environment.stores.find(effect.store).fence(effect.segment)
+                state = await self._ports.stores.find(effect.store).fence(effect.segment)
         except (StoreError, TimeoutError) as error:
             self._log_failure("fence_failed", effect.store, error)
             self._carry_out(self._machine.fence_failed(effect.store, self._now()))
             return
-        if effect.store == self._environment.own_store_id:
+        if effect.store == self._ports.own_store_id:
             self._own_instance = state.instance
         if state.in_doubt:
-            log_fact(
+            log_event(
                 "replica_in_doubt", logging.WARNING, partition=self._partition, segment=effect.segment, end=state.end
             )
         self._carry_out(self._machine.fenced(effect.store, state, self._now()))
@@ -165,7 +165,7 @@ class TakeoverRun:
         state = self._machine.replay_source
         assert state is not None, "what is replayed was fenced before"
         try:
-            self._source = self._environment.stores.find(effect.source)
+            self._source = self._ports.stores.find(effect.source)
             await self._learn(self._source, effect, state.header)
         except (StoreError, CorruptSnapshot) as error:
             self._log_failure("replay_failed", effect.source, error)
@@ -206,7 +206,7 @@ class TakeoverRun:
     async def _plant(self, effect: Plant) -> None:
         segment = effect.segment
         try:
-            store = self._environment.stores.find(effect.store)
+            store = self._ports.stores.find(effect.store)
             partition = str(self._partition)
             async with asyncio.timeout(self._rules.plant_timeout_s):
                 await store.create(segment.id, partition, segment.base, segment.epoch, self._header, self._durability)
@@ -243,7 +243,7 @@ class TakeoverRun:
         try:
             txn = await self._writes.txn([Is(key, self._version)], operations)
         except Unavailable as error:
-            log_fact("publish_failed", logging.WARNING, partition=self._partition, error=error)
+            log_event("publish_failed", logging.WARNING, partition=self._partition, error=error)
             self._carry_out(self._machine.publish_failed(effect.open.id, self._now()))
             return
         except Unknown:
@@ -257,7 +257,7 @@ class TakeoverRun:
         else:
             self._carry_out(self._machine.publish_lost(self._now()))
 
-    async def _register(self, sealed: Mapping[SegmentId, tuple[SealedSegment, int]] | None) -> Register:
+    async def _register(self, sealed: Mapping[SegmentId, tuple[SealedSegment, int]] | None) -> PartitionMetadata:
         led = self._machine.result
         assert led is not None, "only what is led is registered"
         if sealed is None:
@@ -267,13 +267,13 @@ class TakeoverRun:
             segments[led.sealed.id] = (led.sealed, self._sealed_version)
         if (place := gap((segment for segment, _ in segments.values()), led.open)) is not None:
             await self._check_head(f"segment {place.id} does not go on where the one before ends")
-        return Register(self._metadata, self._writes, self._partition, self._new_head, self._version, segments)
+        return PartitionMetadata(self._metadata, self._writes, self._partition, self._new_head, self._version, segments)
 
     async def _delete_replaced(self) -> None:
         """The old segment, of which nothing is left: it was empty, as that of a partition where nothing was written
         since the last start is, or all of it was carried over. No head names it any more, and whoever led in its epoch
         cannot seal it. Other stores find out by themselves."""
-        old, store = self._head.open, self._environment.store
+        old, store = self._head.open, self._ports.store
         if old is None or store is None or self._own_instance is None:
             return
         try:
@@ -300,7 +300,7 @@ class TakeoverRun:
             return {segment.id: (segment, version) for segment, version in segments}
 
     def _log_failure(self, event: str, store: str, error: Exception) -> None:
-        log_fact(
+        log_event(
             event, logging.WARNING, partition=self._partition, store=store, error=f"{type(error).__name__}: {error}"
         )
 

@@ -113,7 +113,7 @@ class Metrics:
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """By API and error code."""
     bad_requests: dict[str, int] = field(default_factory=dict)
-    """By the fact that was logged, or left out of the log."""
+    """By the event that was logged, or left out of the log."""
     topics: dict[str, TopicTraffic] = field(default_factory=dict)
     flushes: Histogram = field(default_factory=lambda: Histogram(FLUSH_BOUNDS_S))
     loop_delays: Histogram = field(default_factory=lambda: Histogram(DELAY_BOUNDS_S))
@@ -148,8 +148,8 @@ class Metrics:
     def bytes_out(self, count: int) -> None:
         self.sent_bytes += count
 
-    def bad_request(self, fact: str) -> None:
-        self.bad_requests[fact] = self.bad_requests.get(fact, 0) + 1
+    def bad_request(self, event: str) -> None:
+        self.bad_requests[event] = self.bad_requests.get(event, 0) + 1
 
     def produced(self, topic: str, records: int, batches: int, size_bytes: int) -> None:
         traffic = self.topics.get(topic) or self._traffic(topic)

@@ -12,12 +12,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from headwater.broker.metrics.metrics import MAX_SERIES_PER_GAUGE, Gauge, Histogram, Metrics, TopicTraffic
+from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -135,8 +135,8 @@ def _samples(gauge: Gauge) -> list[tuple[list[str], float]]:
     """A reader that fails costs its own gauge, not the page."""
     try:
         return [(list(labels), value) for labels, value in gauge.read()]
-    except Exception:
-        log.exception("metrics_gauge_failed gauge=%s", gauge.name)
+    except Exception as error:
+        log_event("metrics_gauge_failed", logging.ERROR, error, gauge=gauge.name)
         return []
 
 

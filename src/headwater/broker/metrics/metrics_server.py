@@ -15,8 +15,8 @@ from urllib.parse import parse_qs
 
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.metrics.metrics_page import CONTENT_TYPE, metrics_text
+from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable, Unknown
-from headwater.transport.facts import log_fact
 
 MAX_CONNECTIONS = 16
 MAX_REQUEST_BYTES = 8 * 1024
@@ -59,7 +59,7 @@ class MetricsServer:
         except OSError as error:
             reason = error.strerror or str(error)
             advice = "choose another address with --metrics, or --metrics off"
-            log_fact("metrics_unavailable", logging.WARNING, host=host, port=port, reason=reason, advice=advice)
+            log_event("metrics_unavailable", logging.WARNING, host=host, port=port, reason=reason, advice=advice)
             return None
         server._sampler = asyncio.create_task(server._sample_loop_delay(), name="metrics-loop-delay")
         return server

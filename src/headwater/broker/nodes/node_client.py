@@ -1,26 +1,28 @@
-"""The other nodes of the cluster, to be asked what only the leader of a partition can do.
+"""RPCs to the brokers of other nodes, for what only the leader of a partition can do (`routed` decides whether it is
+this node).
 
-A connection is made when it is needed and kept; what is under way on it is bounded, and so is the time that an answer
-may take. An answer is RequestError where there is nobody to ask, the other node refuses, or does not answer; with
-`NETWORK_EXCEPTION` it is not known whether the question was understood. Nothing is asked twice.
+A connection is made when it is needed and kept; the requests under way on it are bounded, and so is the time that a
+response may take. A call fails with RequestError if there is no node to call, the other node refuses, or it does not
+respond; with `NETWORK_EXCEPTION` it is not known whether the call was carried out. No request is sent twice.
 """
 
 import asyncio
 import enum
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
 from headwater.broker.nodes.node_messages import Kind
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId
 from headwater.peers.channel import ChannelOptions
-from headwater.peers.messages import Address
+from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_node import RemoteNode
-from headwater.wire.codec import Cursor
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 
 CHANNELS: Final = ChannelOptions(connect_timeout_s=0.5, call_timeout_s=10.0, in_flight_bytes=8 * 1024 * 1024)
-"""Longer than a coordinator lets anybody wait for the end of a transaction."""
+"""A call may take longer than a coordinator lets a request wait for the end of a transaction."""
 
 NOT_REACHED: Final = frozenset(
     {
@@ -30,13 +32,15 @@ NOT_REACHED: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""Nobody was there to ask, or somebody else is to be asked by now. Clients that asked for something else would not
-understand it."""
+"""The leader could not be called, or another node leads by now. A client whose request led to the call would not
+understand these codes."""
+
+T = TypeVar("T")
 
 
-class Lane(enum.IntEnum):
-    """Questions of different lanes do not wait for each other. An admission can wait for another transaction's markers,
-    so it must not be in their way."""
+class ConnectionClass(enum.IntEnum):
+    """Calls of different classes have different connections, so that none waits for another. An admission can wait for
+    the markers of another transaction: on one connection the markers would wait behind it."""
 
     MARKERS = 0
     ADMISSIONS = 1
@@ -44,14 +48,28 @@ class Lane(enum.IntEnum):
     BULK = 3
 
 
+@dataclass(frozen=True, slots=True)
+class NodeRequest(Generic[T]):
+    kind: Kind
+    connection_class: ConnectionClass
+    body: Callable[[], bytes]
+    """Called when the request is sent: a call that stays on this node costs no encoding."""
+    read: Callable[[ByteReader], T]
+    """Reads the body of the response."""
+
+
+def no_response(body: ByteReader) -> None:
+    """The response to a request that is answered with an error code alone."""
+
+
 class Peers(Protocol):
-    """Who else is there, from memory."""
+    """The other nodes, from memory."""
 
     def node_ids(self) -> Sequence[NodeId]:
         """Brokers that are alive, without this one."""
 
-    def address(self, node_id: NodeId) -> Address | None:
-        """None if the node is not there now."""
+    def address(self, node_id: NodeId) -> PeerAddress | None:
+        """None while the node is not alive."""
 
     @property
     def state_format(self) -> int:
@@ -60,7 +78,7 @@ class Peers(Protocol):
 
 class NodeClient:
     def __init__(self, own_id: NodeId, catalog: Catalog, peers: Peers | None, secret: bytes = b"") -> None:
-        """Without peers the node is alone, for ever."""
+        """Without peers the node is standalone, for ever."""
         self._own_id = own_id
         self._catalog = catalog
         self._peers = peers
@@ -68,53 +86,63 @@ class NodeClient:
         self._nodes: dict[NodeId, RemoteNode] = {}
 
     @property
-    def is_alone(self) -> bool:
+    def is_standalone(self) -> bool:
         return self._peers is None
 
-    def is_alive(self, node_id: NodeId) -> bool:
-        return node_id == self._own_id or (self._peers is not None and self._peers.address(node_id) is not None)
+    def check_led(self, partition: PartitionId) -> None:
+        """Raises RequestError while no live node leads the partition."""
+        if self._peers is None:
+            return
+        leader = self.leader(partition)
+        if leader != self._own_id and self._peers.address(leader) is None:
+            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE)
 
     def all_read(self, state_format: int) -> bool:
         """Whether no node of the cluster would fail to read this format of internal topics."""
         return self._peers is None or self._peers.state_format >= state_format
 
     def leader(self, partition: PartitionId) -> NodeId:
-        """Who leads a partition. Raises RequestError while nobody does, or nobody knows of it."""
+        """The node that leads a partition. Raises RequestError while no node does, or this node does not know."""
         topic = self._catalog.find_id(partition.topic_id)
         head = topic.head(partition.index) if topic is not None else None
         if head is None or head.leader < 0:
-            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"Nobody leads partition {partition} now.")
+            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"No node leads partition {partition} now.")
         return head.leader
 
-    async def ask_leader(self, partition: PartitionId, kind: Kind, body: bytes, lane: Lane) -> Cursor:
-        """Ask whoever leads a partition, if that is another node. Raises RequestError."""
-        return await self.ask(self.leader(partition), kind, body, lane)
+    async def call_leader(self, partition: PartitionId, request: NodeRequest[T]) -> T:
+        """Call the leader of a partition, if that is another node. Raises RequestError."""
+        return await self.call(self.leader(partition), request)
 
-    async def ask(self, node_id: NodeId, kind: Kind, body: bytes, lane: Lane) -> Cursor:
+    async def call(self, node_id: NodeId, request: NodeRequest[T]) -> T:
         """Raises RequestError."""
         if node_id == self._own_id:
             raise RequestError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node is to lead the partition, and does not yet."
             )
-        return await self._node(node_id).ask(kind, body, lane)
+        body = await self._node(node_id).call(request.kind, request.body(), request.connection_class)
+        try:
+            return request.read(ByteReader(body.take(body.end - body.position)))
+        except MalformedBytes as error:
+            raise RequestError(ErrorCode.NETWORK_EXCEPTION, f"Node {node_id} cannot be understood: {error}") from error
 
-    async def ask_all(self, kind: Kind, body: bytes, lane: Lane) -> Sequence[Cursor]:
-        """All other brokers. Raises RequestError if one of them does not answer."""
+    async def call_all(self, request: NodeRequest[T]) -> Sequence[T]:
+        """Call all other brokers. Raises RequestError if one of them does not respond."""
         others = self._peers.node_ids() if self._peers is not None else ()
-        return await asyncio.gather(*(self.ask(node_id, kind, body, lane) for node_id in others))
+        return await asyncio.gather(*(self.call(node_id, request) for node_id in others))
 
-    async def tell_all(self, kind: Kind, body: bytes, lane: Lane, patience_s: float) -> None:
-        """All other brokers, as far as they answer in time: those that do not will find out by themselves."""
+    async def notify_all(self, kind: Kind, body: bytes, timeout_s: float) -> None:
+        """Tell all other brokers that something changed. A broker that does not respond in time finds out by itself."""
+        request = NodeRequest(kind, ConnectionClass.BULK, lambda: body, no_response)
         others = self._peers.node_ids() if self._peers is not None else ()
-        telling = [asyncio.ensure_future(self.ask(node_id, kind, body, lane)) for node_id in others]
-        if telling:
-            _, late = await asyncio.wait(telling, timeout=patience_s)
+        calls = [asyncio.ensure_future(self.call(node_id, request)) for node_id in others]
+        if calls:
+            _, late = await asyncio.wait(calls, timeout=timeout_s)
             for task in late:
                 task.cancel()
-            await asyncio.gather(*telling, return_exceptions=True)
+            await asyncio.gather(*calls, return_exceptions=True)
 
     def refresh(self) -> None:
-        """Nodes came or went: connections to where they are no more are closed, and what waits for them fails."""
+        """Nodes came or went: connections to addresses that no node has now are closed, and their calls fail."""
         for node_id, node in list(self._nodes.items()):
             if self._peers is None or self._peers.address(node_id) != node.address:
                 del self._nodes[node_id]
@@ -128,10 +156,10 @@ class NodeClient:
     def _node(self, node_id: NodeId) -> RemoteNode:
         address = self._peers.address(node_id) if self._peers is not None else None
         if address is None:
-            raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"Node {node_id} is not there.")
-        found = self._nodes.get(node_id)
-        if found is None or found.address != address:
-            if found is not None:
-                found.close()
-            found = self._nodes[node_id] = RemoteNode(address, self._secret, CHANNELS)
-        return found
+            raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"Node {node_id} is not alive.")
+        node = self._nodes.get(node_id)
+        if node is None or node.address != address:
+            if node is not None:
+                node.close()
+            node = self._nodes[node_id] = RemoteNode(address, self._secret, CHANNELS)
+        return node

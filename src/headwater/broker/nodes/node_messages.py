@@ -1,21 +1,21 @@
-"""The bytes of what nodes ask each other (peers.questions). Integers are big-endian; a text is its length in two bytes
-and UTF-8, a blob its length in four; a partition is the topic's id and an index; an array begins with a count.
+"""The bytes of the RPCs between nodes: requests and responses. Integers are big-endian; a text is its length in two
+bytes and UTF-8, a blob its length in four; a partition is the topic's id and an index; an array begins with a count.
+Reading raises MalformedBytes.
 
 To change a body: a new kind, so that the nodes of a cluster can be upgraded one after the other.
 """
 
 import enum
 import struct
-import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.model.errors import ErrorCode
+from headwater.model.group_position import GroupPosition
 from headwater.model.ids import LeaderEpoch, Offset, PartitionId
+from headwater.records.byte_reader import ByteReader
 from headwater.transactions.effects import AddAnswer
 from headwater.transactions.requests import AddPartitions
-from headwater.wire.codec import Cursor, MalformedRequest
 
 
 class Kind(enum.IntEnum):
@@ -114,9 +114,8 @@ def partition(partition_id: PartitionId) -> bytes:
     return _PARTITION.pack(partition_id.topic_id.bytes, partition_id.index)
 
 
-def read_partition(body: Cursor) -> PartitionId:
-    topic_id, index = _PARTITION.unpack(body.take(_PARTITION.size))
-    return PartitionId(uuid.UUID(bytes=topic_id), index)
+def read_partition(body: ByteReader) -> PartitionId:
+    return PartitionId(body.uuid(), body.int32())
 
 
 def text(value: str) -> bytes:
@@ -124,45 +123,28 @@ def text(value: str) -> bytes:
     return _SIZE.pack(len(data)) + data
 
 
-def read_text(body: Cursor) -> str:
-    try:
-        return str(body.take(_SIZE.unpack(body.take(_SIZE.size))[0]), "utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedRequest(f"a text is not UTF-8: {error}") from None
+def read_text(body: ByteReader) -> str:
+    return body.utf8(body.unpack(_SIZE)[0])
 
 
 def number(value: int) -> bytes:
     return _LONG.pack(value)
 
 
-def read_number(body: Cursor) -> int:
-    value: int = _LONG.unpack(body.take(_LONG.size))[0]
-    return value
-
-
 def key(of: ShareKey) -> bytes:
     return text(of.group_id) + partition(of.partition)
 
 
-def read_key(body: Cursor) -> ShareKey:
+def read_key(body: ByteReader) -> ShareKey:
     return ShareKey(read_text(body), read_partition(body))
-
-
-def end(body: Cursor) -> None:
-    if body.position != body.end:
-        raise MalformedRequest(f"{body.end - body.position} bytes behind the end")
-
-
-def rest(body: Cursor) -> memoryview:
-    return body.take(body.end - body.position)
 
 
 def _blob(value: bytes) -> bytes:
     return _COUNT.pack(len(value)) + value
 
 
-def _read_blob(body: Cursor) -> bytes:
-    return bytes(body.take(_COUNT.unpack(body.take(_COUNT.size))[0]))
+def _read_blob(body: ByteReader) -> bytes:
+    return bytes(body.take(body.unpack(_COUNT)[0]))
 
 
 def _array(pieces: Iterable[bytes]) -> bytes:
@@ -170,8 +152,8 @@ def _array(pieces: Iterable[bytes]) -> bytes:
     return _COUNT.pack(len(items)) + b"".join(items)
 
 
-def _read_count(body: Cursor, min_bytes: int) -> range:
-    return range(body.count(_COUNT.unpack(body.take(_COUNT.size))[0], min_bytes))
+def _read_count(body: ByteReader, min_bytes: int) -> range:
+    return range(body.checked(body.unpack(_COUNT)[0], min_bytes))
 
 
 # Transactions
@@ -181,9 +163,9 @@ def marker(of: Marker) -> bytes:
     return partition(of.partition) + _MARKER.pack(*of[1:])
 
 
-def read_marker(body: Cursor) -> Marker:
-    found = Marker(read_partition(body), *_MARKER.unpack(body.take(_MARKER.size)))
-    end(body)
+def read_marker(body: ByteReader) -> Marker:
+    found = Marker(read_partition(body), *body.unpack(_MARKER))
+    body.check_end()
     return found
 
 
@@ -192,11 +174,11 @@ def admission(request: AddPartitions) -> bytes:
     return text(request.transactional_id) + who + _array(map(partition, sorted(request.partitions)))
 
 
-def read_admission(body: Cursor) -> AddPartitions:
+def read_admission(body: ByteReader) -> AddPartitions:
     transactional_id = read_text(body)
-    producer_id, epoch, is_verify_only, version = _PRODUCER.unpack(body.take(_PRODUCER.size))
+    producer_id, epoch, is_verify_only, version = body.unpack(_PRODUCER)
     partitions = frozenset(read_partition(body) for _ in _read_count(body, _PARTITION.size))
-    end(body)
+    body.check_end()
     return AddPartitions(transactional_id, producer_id, epoch, partitions, is_verify_only, version)
 
 
@@ -204,8 +186,8 @@ def admitted(answer: AddAnswer) -> bytes:
     return _CODE.pack(answer.error) + _array(map(partition, sorted(answer.missing)))
 
 
-def read_admitted(body: Cursor) -> AddAnswer:
-    (code,) = _CODE.unpack(body.take(_CODE.size))
+def read_admitted(body: ByteReader) -> AddAnswer:
+    code = body.int16()
     try:
         error = ErrorCode(code)
     except ValueError:
@@ -220,10 +202,10 @@ def read_request(partition_id: PartitionId, offset: Offset, max_bytes: int) -> b
     return partition(partition_id) + _READ.pack(offset, max_bytes)
 
 
-def read_read_request(body: Cursor) -> tuple[PartitionId, Offset, int]:
+def read_read_request(body: ByteReader) -> tuple[PartitionId, Offset, int]:
     partition_id = read_partition(body)
-    offset, max_bytes = _READ.unpack(body.take(_READ.size))
-    end(body)
+    offset, max_bytes = body.unpack(_READ)
+    body.check_end()
     return partition_id, offset, max_bytes
 
 
@@ -231,9 +213,9 @@ def batches(log_start: Offset, high_watermark: Offset, data: bytes) -> bytes:
     return _BOUNDS.pack(log_start, high_watermark) + data
 
 
-def read_batches(body: Cursor) -> ReadBatches:
-    log_start, high_watermark = _BOUNDS.unpack(body.take(_BOUNDS.size))
-    return ReadBatches(log_start, high_watermark, rest(body))
+def read_batches(body: ByteReader) -> ReadBatches:
+    log_start, high_watermark = body.unpack(_BOUNDS)
+    return ReadBatches(log_start, high_watermark, body.rest())
 
 
 def positions(found: Iterable[GroupPosition]) -> bytes:
@@ -242,10 +224,9 @@ def positions(found: Iterable[GroupPosition]) -> bytes:
     )
 
 
-def read_positions(body: Cursor) -> list[GroupPosition]:
-    body.elements_left = body.end
+def read_positions(body: ByteReader) -> list[GroupPosition]:
     return [
-        GroupPosition(read_text(body), read_text(body), *_POSITION.unpack(body.take(_POSITION.size)))
+        GroupPosition(read_text(body), read_text(body), *body.unpack(_POSITION))
         for _ in _read_count(body, 2 * _SIZE.size + _POSITION.size)
     ]
 
@@ -257,9 +238,9 @@ def claim(of: ShareKey, epoch: LeaderEpoch) -> bytes:
     return key(of) + _INT.pack(epoch)
 
 
-def read_claim(body: Cursor) -> tuple[ShareKey, LeaderEpoch]:
-    of, epoch = read_key(body), _INT.unpack(body.take(_INT.size))[0]
-    end(body)
+def read_claim(body: ByteReader) -> tuple[ShareKey, LeaderEpoch]:
+    of, epoch = read_key(body), body.int32()
+    body.check_end()
     return of, epoch
 
 
@@ -267,13 +248,13 @@ def claims(index: int, leaders: Iterable[tuple[PartitionId, LeaderEpoch]]) -> by
     return _INT.pack(index) + _array(partition(each) + _INT.pack(epoch) for each, epoch in leaders)
 
 
-def read_claims(body: Cursor) -> tuple[int, dict[PartitionId, LeaderEpoch]]:
-    (index,) = _INT.unpack(body.take(_INT.size))
+def read_claims(body: ByteReader) -> tuple[int, dict[PartitionId, LeaderEpoch]]:
+    index = body.int32()
     leaders = {}
     for _ in _read_count(body, _PARTITION.size + _INT.size):
         partition_id = read_partition(body)
-        leaders[partition_id] = _INT.unpack(body.take(_INT.size))[0]
-    end(body)
+        leaders[partition_id] = body.int32()
+    body.check_end()
     return index, leaders
 
 
@@ -281,8 +262,8 @@ def claimed(state: Claimed) -> bytes:
     return _LONG.pack(state.ticket) + _blob(state.snapshot) + _array(map(_blob, state.changes))
 
 
-def read_claimed(body: Cursor) -> Claimed:
-    ticket = read_number(body)
+def read_claimed(body: ByteReader) -> Claimed:
+    ticket = body.int64()
     return Claimed(ticket, _read_blob(body), [_read_blob(body) for _ in _read_count(body, _COUNT.size)])
 
 
@@ -290,8 +271,7 @@ def all_claimed(states: Iterable[tuple[ShareKey, Claimed]]) -> bytes:
     return _array(key(of) + claimed(state) for of, state in states)
 
 
-def read_all_claimed(body: Cursor) -> list[tuple[ShareKey, Claimed]]:
-    body.elements_left = body.end
+def read_all_claimed(body: ByteReader) -> list[tuple[ShareKey, Claimed]]:
     return [(read_key(body), read_claimed(body)) for _ in _read_count(body, _SIZE.size + _PARTITION.size)]
 
 
@@ -300,14 +280,14 @@ def state_write(write: StateWrite) -> bytes:
     return key(write.key) + _STATE.pack(write.ticket, write.position) + entries
 
 
-def read_state_write(body: Cursor) -> StateWrite:
+def read_state_write(body: ByteReader) -> StateWrite:
     of = read_key(body)
-    ticket, position = _STATE.unpack(body.take(_STATE.size))
+    ticket, position = body.unpack(_STATE)
     entries = []
     for _ in _read_count(body, _FLAG.size + _COUNT.size):
-        (is_snapshot,) = _FLAG.unpack(body.take(_FLAG.size))
+        (is_snapshot,) = body.unpack(_FLAG)
         entries.append(StateEntry(is_snapshot, _read_blob(body)))
-    end(body)
+    body.check_end()
     return StateWrite(of, ticket, position, entries)
 
 
@@ -315,8 +295,8 @@ def share_offsets(found: Iterable[ShareOffset]) -> bytes:
     return _array(partition(each.partition) + _SHARE.pack(*each[1:]) for each in found)
 
 
-def read_share_offsets(body: Cursor) -> list[ShareOffset]:
+def read_share_offsets(body: ByteReader) -> list[ShareOffset]:
     return [
-        ShareOffset(read_partition(body), *_SHARE.unpack(body.take(_SHARE.size)))
+        ShareOffset(read_partition(body), *body.unpack(_SHARE))
         for _ in _read_count(body, _PARTITION.size + _SHARE.size)
     ]

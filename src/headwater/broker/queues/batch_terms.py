@@ -8,8 +8,8 @@ read again whenever one of its records is delivered again.
 from collections.abc import Sequence
 
 from headwater.model.replica import Buffer
-from headwater.queues.log_read import FactsReader, RecordFacts
-from headwater.queues.record_facts import facts_reader, may_have_delivery_headers
+from headwater.queues.delivery_terms import may_have_delivery_headers, terms_reader
+from headwater.queues.log_read import DeliveryTerms, TermsReader
 from headwater.queues.settings import QueueSettings
 from headwater.records.batch import BatchHeader, CorruptBatch
 from headwater.records.compression import DecompressedTooLarge
@@ -19,13 +19,13 @@ MAX_REMEMBERED = 4_096
 """Batches of one queue of which is known whether they must be opened."""
 
 
-class BatchFacts:
+class BatchTerms:
     def __init__(self, settings: QueueSettings) -> None:
         self._reads_every_record = settings.reads_every_record
-        self._read = facts_reader(settings)
+        self._read = terms_reader(settings)
         self._opens: dict[int, bool] = {}
 
-    def reader(self, header: BatchHeader, batch: Buffer) -> FactsReader | None:
+    def reader(self, header: BatchHeader, batch: Buffer) -> TermsReader | None:
         if not self._reads_every_record and not self._must_open(header, batch):
             return None
         return lambda: self._facts(header, batch)
@@ -42,9 +42,9 @@ class BatchFacts:
             self._opens[header.base_offset] = known
         return known
 
-    def _facts(self, header: BatchHeader, batch: Buffer) -> Sequence[RecordFacts]:
+    def _facts(self, header: BatchHeader, batch: Buffer) -> Sequence[DeliveryTerms]:
         """A batch that nobody can read is delivered as it is: its reader finds out, and may reject it."""
         try:
             return self._read(records(batch, header))
         except (CorruptBatch, DecompressedTooLarge):
-            return [RecordFacts(offset) for offset in range(header.base_offset, header.last_offset + 1)]
+            return [DeliveryTerms(offset) for offset in range(header.base_offset, header.last_offset + 1)]

@@ -27,6 +27,7 @@ from headwater.broker.queues.share_queue import ShareQueue
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
+from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
@@ -38,7 +39,6 @@ from headwater.records.batch import BatchHeader, CorruptBatch, split
 from headwater.records.build import build_batch, chunked
 from headwater.records.compression import DecompressedTooLarge
 from headwater.records.record import Headers, Record, records
-from headwater.transport.facts import log_fact
 
 PREFIX = "headwater.dlq."
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
@@ -160,7 +160,7 @@ class DeadLetters:
 
 async def _pause(queue: ShareQueue, seconds: float, error: Exception) -> float:
     partition = f"{queue.partition.topic_name}-{queue.partition.id.index}"
-    log_fact("dead_letter_failed", logging.WARNING, group=queue.key.group_id, partition=partition, error=error)
+    log_event("dead_letter_failed", logging.WARNING, group=queue.key.group_id, partition=partition, error=error)
     await asyncio.sleep(seconds)
     return min(seconds * 2, LONGEST_RETRY_S)
 
@@ -172,7 +172,7 @@ def _readable(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
     try:
         yield from records(batch, header)
     except (CorruptBatch, DecompressedTooLarge) as error:
-        log_fact("dead_letter_unreadable", logging.WARNING, offset=header.base_offset, error=error)
+        log_event("dead_letter_unreadable", logging.WARNING, offset=header.base_offset, error=error)
 
 
 def _divided(letters: Sequence[DeadLetter], end: Offset) -> tuple[list[DeadLetter], list[DeadLetter]]:

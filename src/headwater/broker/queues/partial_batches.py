@@ -43,7 +43,7 @@ class _Laid:
         return len(self.data) + len(self.deltas) * (self.deltas.itemsize + self.starts.itemsize)
 
 
-class ThinBatches:
+class PartialBatches:
     def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
         self._budget_bytes = budget_bytes
         self._laid: OrderedDict[tuple[PartitionId, Offset], _Laid] = OrderedDict()

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headwater.broker.nodes import node_messages as node_calls
-from headwater.broker.nodes.node_client import NOT_REACHED, Lane, NodeClient
+from headwater.broker.nodes import node_messages
+from headwater.broker.nodes.node_client import NOT_REACHED, ConnectionClass, NodeClient, NodeRequest, no_response
 from headwater.broker.nodes.node_messages import Kind, ShareOffset
+from headwater.broker.nodes.routed import route_to
 from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.broker.queues.share_queue import ShareQueue
 from headwater.broker.topics.catalog import Catalog
@@ -25,29 +26,32 @@ class ShareAdmin:
 
     async def offsets(self, group_id: str) -> list[ShareOffset]:
         """Where the group is in everything that it has read."""
-        found = await self.offsets_here(group_id)
+        offsets = await self.offsets_here(group_id)
+        body = node_messages.text(group_id)
+        request = NodeRequest(Kind.SHARE_OFFSETS, ConnectionClass.BULK, lambda: body, node_messages.read_share_offsets)
         with _understood():
-            for answer in await self._nodes.ask_all(Kind.SHARE_OFFSETS, node_calls.text(group_id), Lane.BULK):
-                found += node_calls.read_share_offsets(answer)
-        return found
+            for others in await self._nodes.call_all(request):
+                offsets += others
+        return offsets
 
     async def reset(self, group_id: str, partition: PartitionId, offset: Offset) -> None:
         """Begin anew at an offset; one outside the log is moved to its nearest end."""
-        topic = self._catalog.topic_by_id(partition.topic_id)
-        if self._nodes.is_alone or partition.index in topic.led:
+        self._catalog.topic_by_id(partition.topic_id)
+        route = route_to(partition, self._catalog, self._nodes)
+        if route.is_here:
             await self.reset_here(group_id, partition, offset)
             return
-        body = node_calls.text(group_id) + node_calls.partition(partition) + node_calls.number(offset)
+        body = node_messages.text(group_id) + node_messages.partition(partition) + node_messages.number(offset)
         with _understood():
-            await self._nodes.ask_leader(partition, Kind.RESET_SHARE, body, Lane.STATE)
+            await route.send(NodeRequest(Kind.RESET_SHARE, ConnectionClass.STATE, lambda: body, no_response))
 
     async def forget(self, group_id: str, topic_id: TopicId | None = None) -> None:
         """What the group has read of a topic, or of all."""
         await self.forget_here(group_id, topic_id)
         topic = topic_id.hex if topic_id is not None else NO_TOPIC
-        body = node_calls.text(group_id) + node_calls.text(topic)
+        body = node_messages.text(group_id) + node_messages.text(topic)
         with _understood():
-            await self._nodes.ask_all(Kind.FORGET_SHARES, body, Lane.BULK)
+            await self._nodes.call_all(NodeRequest(Kind.FORGET_SHARES, ConnectionClass.BULK, lambda: body, no_response))
 
     # Of the partitions that are led here
 
@@ -66,9 +70,8 @@ class ShareAdmin:
         )
 
     def check_led(self, partition: PartitionId) -> None:
-        """Raises RequestError while nobody leads a partition: where a group is there cannot be said."""
-        if not self._nodes.is_alone and not self._nodes.is_alive(self._nodes.leader(partition)):
-            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE)
+        """Raises RequestError while no node leads a partition: the group's offset there is not known then."""
+        self._nodes.check_led(partition)
 
 
 @contextmanager

@@ -14,35 +14,35 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from headwater.broker.groups.group_coordinator import GroupCoordinator
-from headwater.broker.housekeeping.consumed_positions import GroupPosition
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import Claimed, ShareKey
 from headwater.broker.queues.dead_letters import DeadLetters
-from headwater.broker.queues.partial_batches import ThinBatches
+from headwater.broker.queues.partial_batches import PartialBatches
 from headwater.broker.queues.share_groups import ShareGroups
 from headwater.broker.queues.share_loading import ShareLoading
 from headwater.broker.queues.share_queue import ShareQueue
 from headwater.broker.queues.share_sessions import ShareSession, ShareSessions
-from headwater.broker.queues.state_keepers import ShareStates
-from headwater.broker.queues.state_writer import QueueLog
+from headwater.broker.queues.state_keepers import StateKeepers
+from headwater.broker.queues.state_writer import StateWriter
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.group_configs import GroupConfigs
-from headwater.broker.state.deadline_timer import Alarm
+from headwater.broker.state.deadline_timer import DeadlineTimer
 from headwater.broker.state.steady_time import SteadyTime
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
+from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.group_position import GroupPosition
 from headwater.model.ids import Offset, PartitionId
 from headwater.queues.event_bytes import decode
 from headwater.queues.outcomes import DeadLetter
 from headwater.queues.settings import OffsetReset, ResetTo
 from headwater.queues.share_partition import SharePartition
 from headwater.transport.connection import Connection
-from headwater.transport.facts import log_fact
 
 RELOAD_RETRY_S = 0.5
 LAST_ACKNOWLEDGEMENTS_S = 1.0
@@ -61,7 +61,7 @@ class ShareCoordinator:
         nodes: NodeClient,
     ) -> None:
         self.sessions = ShareSessions(config.share_max_sessions)
-        self.thin_batches = ThinBatches()
+        self.partial_batches = PartialBatches()
         self.spawn = spawn
         self._catalog = catalog
         self._groups = ShareGroups(groups, nodes, spawn)
@@ -69,12 +69,12 @@ class ShareCoordinator:
         self._dead_letters = DeadLetters(catalog, config, clock, nodes)
         self._queues: dict[str, dict[PartitionId, ShareQueue]] = {}
         """By group."""
-        self.states = ShareStates(catalog, config, clock, spawn, nodes)
+        self.states = StateKeepers(catalog, config, clock, spawn, nodes)
         self._loading = ShareLoading(self.states, spawn, self._claimed)
         self._opening: dict[ShareKey, asyncio.Lock] = {}
         self._deadlines: Deadlines[ShareQueue] = Deadlines()
         self._time = SteadyTime(clock)
-        self._alarm = Alarm(self.now_ms)
+        self._alarm = DeadlineTimer(self.now_ms)
         self._is_stopping = False
 
     def start(self) -> None:
@@ -227,7 +227,7 @@ class ShareCoordinator:
             try:
                 share.apply(decode(value))
             except ValueError as error:  # one bad record must not take the rest of the state with it
-                log_fact(
+                log_event(
                     "share_state_unreadable", logging.WARNING, group=key.group_id, partition=key.partition, error=error
                 )
         self._add(self._new_queue(key, partition, share, claimed))
@@ -236,7 +236,7 @@ class ShareCoordinator:
         def lost() -> None:
             self._lost(queue)
 
-        log = QueueLog(key, partition.leader_epoch, share, claimed, self.states, self.spawn, lost)
+        log = StateWriter(key, partition.leader_epoch, share, claimed, self.states, self.spawn, lost)
         queue = ShareQueue(key, partition, share, log, self)
         return queue
 

@@ -20,12 +20,12 @@ from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.broker.queues.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
 from headwater.broker.queues.share_sessions import ShareSession
 from headwater.broker.topics.catalog import Catalog
+from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId
 from headwater.model.replica import Buffer, StoreError
 from headwater.queues.outcomes import AcquiredRange, AcquireMode
 from headwater.records.batch import BatchHeader
-from headwater.transport.facts import log_fact
 
 MAX_RESPONSE_BYTES = 57_671_680
 """As of a fetch."""
@@ -223,7 +223,7 @@ class ShareFetching:
         try:
             return await queue.read(max_bytes, max_records, must_fit=not self._is_first, sent=reading.batches)
         except StoreError as error:
-            log_fact(
+            log_event(
                 "read_failed", logging.WARNING, partition=queue.partition.id, error=f"{type(error).__name__}: {error}"
             )
             reading.error = ErrorCode.KAFKA_STORAGE_ERROR

@@ -5,13 +5,14 @@ import logging
 from collections.abc import Callable
 
 from headwater.broker.groups.group_coordinator import GroupCoordinator
-from headwater.broker.nodes import node_messages as node_calls
-from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages
+from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
 from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.routed import Route
 from headwater.broker.state.record_log import Spawn
 from headwater.groups.share import ShareSettings
+from headwater.logs.events import log_event
 from headwater.model.errors import RequestError
-from headwater.transport.facts import log_fact
 
 
 class ShareGroups:
@@ -27,25 +28,32 @@ class ShareGroups:
 
     async def check(self, group_id: str) -> None:
         """Raises RequestError unless there is such a group."""
-        if self._nodes.is_alone or self._groups.keeps(group_id):
+
+        async def check_here() -> None:
             self._groups.share_group(group_id)
-            return
-        partition = await self._groups.offsets_partition(group_id)
-        await self._nodes.ask_leader(partition, Kind.SHARE_GROUP, node_calls.text(group_id), Lane.STATE)
+
+        request = NodeRequest(
+            Kind.SHARE_GROUP, ConnectionClass.STATE, lambda: node_messages.text(group_id), no_response
+        )
+        await self._route(group_id).call(check_here, request)
 
     def doubt(self, group_id: str, member_id: str, settings: ShareSettings) -> None:
         """The member's connection was lost: it must be heard of soon."""
-        if self._nodes.is_alone or self._groups.keeps(group_id):
+        route = self._route(group_id)
+        if route.is_here:
             with contextlib.suppress(RequestError):  # it never was a member
                 self._groups.doubt_share_member(group_id, member_id, settings)
         else:
-            self._spawn(self._doubt_far(group_id, member_id))
+            self._spawn(self._send_doubt(route, group_id, member_id))
 
-    async def _doubt_far(self, group_id: str, member_id: str) -> None:
-        """If nobody hears of it, the member's session runs out all the same, later."""
-        body = node_calls.text(group_id) + node_calls.text(member_id)
+    async def _send_doubt(self, route: Route, group_id: str, member_id: str) -> None:
+        """If the coordinator does not get it, the member's session runs out all the same, later."""
+        body = node_messages.text(group_id) + node_messages.text(member_id)
         try:
-            partition = await self._groups.offsets_partition(group_id)
-            await self._nodes.ask_leader(partition, Kind.DOUBT_MEMBER, body, Lane.STATE)
+            await route.send(NodeRequest(Kind.DOUBT_MEMBER, ConnectionClass.STATE, lambda: body, no_response))
         except RequestError as error:
-            log_fact("member_not_doubted", logging.WARNING, group=group_id, error=error)
+            log_event("member_not_doubted", logging.WARNING, group=group_id, error=error)
+
+    def _route(self, group_id: str) -> Route:
+        groups = self._groups
+        return Route(self._nodes, lambda: groups.keeps(group_id), lambda: groups.offsets_partition(group_id))

@@ -12,11 +12,11 @@ from typing import Final
 
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes.node_messages import Claimed, ShareKey
-from headwater.broker.queues.state_keepers import LOAD_WAIT_S, ShareStates
+from headwater.broker.queues.state_keepers import LOAD_WAIT_S, StateKeepers
 from headwater.broker.state.record_log import Spawn
+from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.transport.facts import log_fact
 
 FIRST_RETRY_S: Final = 0.05
 LONGEST_RETRY_S: Final = 1.0
@@ -27,7 +27,7 @@ OnClaimed = Callable[[ShareKey, Partition, Claimed], None]
 
 
 class ShareLoading:
-    def __init__(self, states: ShareStates, spawn: Spawn, on_claimed: OnClaimed) -> None:
+    def __init__(self, states: StateKeepers, spawn: Spawn, on_claimed: OnClaimed) -> None:
         """`on_claimed` is given each state that is found."""
         self._states = states
         self._spawn = spawn
@@ -85,7 +85,7 @@ class ShareLoading:
             try:
                 found = await self._states.claim_all(index, led)
             except RequestError as error:
-                log_fact("shares_not_loaded", logging.WARNING, index=index, error=error)
+                log_event("shares_not_loaded", logging.WARNING, index=index, error=error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
                 continue

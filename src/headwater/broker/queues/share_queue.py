@@ -20,16 +20,16 @@ from typing import Any, Protocol
 
 from headwater.broker.log.partition import Partition, Watcher
 from headwater.broker.nodes.node_messages import ShareKey
-from headwater.broker.queues.batch_terms import BatchFacts
-from headwater.broker.queues.state_writer import QueueLog
+from headwater.broker.queues.batch_terms import BatchTerms
+from headwater.broker.queues.state_writer import StateWriter
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
 from headwater.queues.fair_lending import FairLending
 from headwater.queues.log_read import CandidateBatch, LogRead
 from headwater.queues.outcomes import (
     AcknowledgedBatch,
+    AcknowledgeOutcome,
     AcknowledgeType,
-    AckResult,
     AcquiredRange,
     AcquireMode,
     Changes,
@@ -105,7 +105,7 @@ class ShareQueue:
         key: ShareKey,
         partition: Partition,
         share: SharePartition,
-        log: QueueLog,
+        log: StateWriter,
         surroundings: Surroundings,
     ) -> None:
         self.key = key
@@ -115,7 +115,7 @@ class ShareQueue:
         self.is_closed = False
         self.log = log
         self._surroundings = surroundings
-        self._facts = BatchFacts(share.settings)
+        self._facts = BatchTerms(share.settings)
         self._lending = FairLending()
         self._lending.begin(share.settings.filter != "")
         self._waiters: dict[Waiter, None] = {}
@@ -211,11 +211,11 @@ class ShareQueue:
 
     def acknowledge(
         self, member_id: str, batches: Sequence[AcknowledgedBatch]
-    ) -> tuple[AckResult, "asyncio.Future[None]"]:
+    ) -> tuple[AcknowledgeOutcome, "asyncio.Future[None]"]:
         """Decide at once; the answer may be given when the second value is done."""
         now_ms = self._surroundings.now_ms()
         result = self.share.acknowledge(member_id, batches, now_ms)
-        self._lending.settled(member_id, _settled_count(batches, result), now_ms)
+        self._lending.resolved(member_id, _resolved_count(batches, result), now_ms)
         logged = self._took(result.changes)
         self.changed()
         return result, logged
@@ -246,7 +246,7 @@ class ShareQueue:
         if settings.filter != self.settings.filter:
             self._lending.begin(settings.filter != "")
         self.share.reconfigure(settings)
-        self._facts = BatchFacts(settings)
+        self._facts = BatchTerms(settings)
         if self._waiters:
             self._watchers.add(self)
         self.changed()
@@ -353,7 +353,7 @@ class ShareQueue:
         return logged
 
 
-def _settled_count(batches: Sequence[AcknowledgedBatch], result: AckResult) -> int:
+def _resolved_count(batches: Sequence[AcknowledgedBatch], result: AcknowledgeOutcome) -> int:
     """Records that the member is through with."""
     return sum(
         batch.last - batch.first + 1

@@ -90,3 +90,9 @@ class ShareSessions:
             return False
         del self._sessions[session.key]
         return True
+
+
+def check_names(group_id: str, member_id: str) -> None:
+    """Every request of a session names both. Raises RequestError."""
+    if not group_id or not member_id:
+        raise RequestError(ErrorCode.INVALID_REQUEST, "A group and a member must be named.")

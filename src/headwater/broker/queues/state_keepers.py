@@ -5,13 +5,15 @@ are asked over the network, in the order of the calls.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.nodes import node_messages as node_calls
-from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages
+from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
 from headwater.broker.nodes.node_messages import Claimed, Kind, ShareKey, StateWrite
-from headwater.broker.queues.kept_shares import ShareLog
+from headwater.broker.nodes.routed import Route
+from headwater.broker.queues.state_keeper import StateKeeper
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.state.record_log import Spawn
 from headwater.broker.state.state_topic import StateTopic
@@ -21,6 +23,8 @@ from headwater.model.clock import Clock
 from headwater.model.errors import RequestError
 from headwater.model.ids import LeaderEpoch, PartitionId, TopicId
 
+T = TypeVar("T")
+
 STATE_TOPIC = "__share_group_state"
 OWN_KEYS = 1
 """The format of internal topics (model.cluster.STATE_FORMAT) that has the newer keys."""
@@ -28,7 +32,7 @@ LOAD_WAIT_S = 10.0
 """How long a request waits for state that is being read, before it is told to come back."""
 
 
-class ShareStates:
+class StateKeepers:
     """Implements `queue_log.Keeper`."""
 
     def __init__(self, catalog: Catalog, config: BrokerConfig, clock: Clock, spawn: Spawn, nodes: NodeClient) -> None:
@@ -36,7 +40,7 @@ class ShareStates:
         self._clock = clock
         self._spawn = spawn
         self._nodes = nodes
-        self._topic: StateTopic[ShareLog] = StateTopic(
+        self._topic: StateTopic[StateKeeper] = StateTopic(
             catalog, STATE_TOPIC, config.share_state_topic_partitions, self._open, spawn
         )
 
@@ -58,66 +62,61 @@ class ShareStates:
         await self.ensure()
         return self._place(self._index(key))
 
-    def keeper(self, key: ShareKey) -> ShareLog:
+    def keeper(self, key: ShareKey) -> StateKeeper:
         """For a leader on another node. Raises RequestError if the state is not kept here."""
         return self._topic.log(_name(key))
 
-    def keeper_at(self, index: int) -> ShareLog:
+    def keeper_at(self, index: int) -> StateKeeper:
         return self._topic.at(index)
 
     # What leaders of partitions ask, wherever the state is
 
     async def claim(self, key: ShareKey, epoch: LeaderEpoch) -> Claimed:
-        index = self._index(key)
-        log = await self._near(index)
-        if log is not None:
-            return await log.claim(key, epoch)
-        return node_calls.read_claimed(
-            await self._nodes.ask_leader(self._place(index), Kind.CLAIM, node_calls.claim(key, epoch), Lane.STATE)
+        request = NodeRequest(
+            Kind.CLAIM, ConnectionClass.STATE, lambda: node_messages.claim(key, epoch), node_messages.read_claimed
         )
+        return await self._call(self._index(key), lambda keeper: keeper.claim(key, epoch), request)
 
     async def claim_all(
         self, index: int, leaders: Mapping[PartitionId, LeaderEpoch]
     ) -> Sequence[tuple[ShareKey, Claimed]]:
         """What one partition of the topic knows of the partitions that this node leads, in which epochs."""
-        log = await self._near(index)
-        if log is not None:
-            return await log.claim_all(leaders)
-        body = node_calls.claims(index, leaders.items())
-        return node_calls.read_all_claimed(
-            await self._nodes.ask_leader(self._place(index), Kind.CLAIM_ALL, body, Lane.BULK)
+        request: NodeRequest[Sequence[tuple[ShareKey, Claimed]]] = NodeRequest(
+            Kind.CLAIM_ALL,
+            ConnectionClass.BULK,
+            lambda: node_messages.claims(index, leaders.items()),
+            node_messages.read_all_claimed,
         )
+        return await self._call(index, lambda keeper: keeper.claim_all(leaders), request)
 
     def write(self, write: StateWrite) -> "asyncio.Future[None]":
         index = self._index(write.key)
-        if self._topic.is_kept(index) or self._nodes.is_alone:
-            return self._topic.at(index).write(write)
-        return asyncio.get_running_loop().create_task(self._write_far(index, write))
+        request = NodeRequest(
+            Kind.WRITE_STATE, ConnectionClass.STATE, lambda: node_messages.state_write(write), no_response
+        )
+        return self._route(index).start(lambda: self._topic.at(index).write(write), request)
 
     async def forget(self, key: ShareKey, ticket: int) -> None:
-        index = self._index(key)
-        log = await self._near(index)
-        if log is not None:
-            await log.forget(key, ticket)
-            return
-        body = node_calls.key(key) + node_calls.number(ticket)
-        await self._nodes.ask_leader(self._place(index), Kind.FORGET_STATE, body, Lane.STATE)
+        body = node_messages.key(key) + node_messages.number(ticket)
+        request = NodeRequest(Kind.FORGET_STATE, ConnectionClass.STATE, lambda: body, no_response)
+        await self._call(self._index(key), lambda keeper: keeper.forget(key, ticket), request)
 
     # Inside
 
-    async def _near(self, index: int) -> ShareLog | None:
-        """The log of one partition, when it is read, if it is kept here or is about to be. None if another node keeps
-        it. Raises RequestError."""
-        await self._catalog.leadership.begun(self._place(index))
-        if not self._topic.is_kept(index) and not self._nodes.is_alone:
-            return None
-        log = self._topic.at(index)
-        await log.loaded(LOAD_WAIT_S)
-        return log
+    async def _call(self, index: int, here: Callable[[StateKeeper], Awaitable[T]], request: NodeRequest[T]) -> T:
+        """Call the keeper of one partition, when it has read its log, if it is here or about to be. Raises
+        RequestError."""
 
-    async def _write_far(self, index: int, write: StateWrite) -> None:
-        """Tasks begin in the order in which they are made, and a lane keeps it."""
-        await self._nodes.ask_leader(self._place(index), Kind.WRITE_STATE, node_calls.state_write(write), Lane.STATE)
+        async def call_here() -> T:
+            keeper = self._topic.at(index)
+            await keeper.wait_loaded(LOAD_WAIT_S)
+            return await here(keeper)
+
+        await self._catalog.leadership.begun(self._place(index))
+        return await self._route(index).call(call_here, request)
+
+    def _route(self, index: int) -> Route:
+        return Route(self._nodes, lambda: self._topic.is_kept(index), self._place(index))
 
     def _index(self, key: ShareKey) -> int:
         return self._topic.index(_name(key))
@@ -125,16 +124,16 @@ class ShareStates:
     def _place(self, index: int) -> PartitionId:
         return self._catalog.topic(STATE_TOPIC).partition_id(index)
 
-    def _open(self, partition: Partition) -> ShareLog:
-        return ShareLog(partition, self._clock, self._spawn, self._loaded, lambda: self._nodes.all_read(OWN_KEYS))
+    def _open(self, partition: Partition) -> StateKeeper:
+        return StateKeeper(partition, self._clock, self._spawn, self._loaded, lambda: self._nodes.all_read(OWN_KEYS))
 
-    def _loaded(self, log: ShareLog) -> None:
+    def _loaded(self, log: StateKeeper) -> None:
         """A topic may have gone while nobody kept the state."""
         strays = [topic_id for topic_id in log.topics() if self._catalog.find_id(topic_id) is None]
         if strays:
             self._spawn(self._forget_strays(log, strays))
 
-    async def _forget_strays(self, log: ShareLog, strays: Sequence[TopicId]) -> None:
+    async def _forget_strays(self, log: StateKeeper, strays: Sequence[TopicId]) -> None:
         for topic_id in strays:
             try:
                 if await self._catalog.is_deleted(topic_id):

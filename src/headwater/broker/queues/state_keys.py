@@ -11,11 +11,11 @@ are read as well (docs/decisions/0019).
 
 import enum
 import struct
-import uuid
 from typing import Final, NamedTuple
 
 from headwater.broker.nodes.node_messages import ShareKey
 from headwater.model.ids import PartitionId
+from headwater.records.byte_reader import ByteReader, MalformedBytes
 
 MAX_CHANGES: Final = 500
 """Changes between two snapshots, and thereby the slots of one share partition."""
@@ -52,17 +52,12 @@ class StateKey(NamedTuple):
 
 def decode(data: bytes) -> StateKey:
     """Raises ValueError."""
-    try:
-        number, size = _HEAD.unpack_from(data)
-        if size < 0:
-            raise ValueError("the name of a group has a negative length")
-        is_old = number < _OWN
-        kind = Kind(number if is_old else number - _OWN)
-        group_id = data[_HEAD.size : _HEAD.size + size].decode()
-        topic_id, index = _TAIL.unpack_from(data, _HEAD.size + size)
-        slot = _SLOT.unpack_from(data, _HEAD.size + size + _TAIL.size)[0] if kind is Kind.CHANGE else -1
-    except struct.error as error:
-        raise ValueError(f"the key of {len(data)} bytes is cut off") from error
+    reader = ByteReader(data)
+    number = reader.int16()
+    is_old = number < _OWN
+    kind = Kind(number if is_old else number - _OWN)
+    share = ShareKey(reader.string(), PartitionId(reader.uuid(), reader.int32()))
+    slot = reader.int32() if kind is Kind.CHANGE else -1
     if kind is Kind.CHANGE and not 0 <= slot < MAX_CHANGES:
-        raise ValueError(f"slot {slot} of a change is not known")
-    return StateKey(kind, ShareKey(group_id, PartitionId(uuid.UUID(bytes=topic_id), index)), slot, is_old)
+        raise MalformedBytes(f"slot {slot} of a change is not known")
+    return StateKey(kind, share, slot, is_old)

@@ -18,12 +18,12 @@ from headwater.broker.nodes.node_client import NOT_REACHED
 from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateEntry, StateWrite
 from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.broker.state.record_log import Spawn
+from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch
 from headwater.queues.event_bytes import encode
 from headwater.queues.events import ShareEvent, ShareSnapshot
 from headwater.queues.share_partition import SharePartition
-from headwater.transport.facts import log_fact
 
 MIN_SNAPSHOT_BYTES = 16 * 1024
 """Changes of fewer bytes than this, or than the last snapshot, are cheaper to keep than a new snapshot is."""
@@ -50,7 +50,7 @@ class Keeper(Protocol):
     async def forget(self, key: ShareKey, ticket: int) -> None: ...
 
 
-class QueueLog:
+class StateWriter:
     def __init__(
         self,
         key: ShareKey,
@@ -174,7 +174,7 @@ class QueueLog:
 
     async def _recover(self, error: RequestError) -> None:
         """Until the state is claimed again, or there is no more sense in it."""
-        log_fact(
+        log_event(
             "share_state_in_doubt",
             logging.WARNING,
             group=self._key.group_id,

@@ -25,13 +25,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from headwater.broker.config_key import MAX_LONG
 from headwater.broker.settings import setting
 from headwater.broker.settings.setting import Address, ConfigError, Section, Setting, described
 from headwater.broker.settings.topic_config import BrokerDefaults
 from headwater.broker.settings.topic_keys import BROKER_NAMES, DURABILITY
 from headwater.groups.settings import MigrationPolicy
 from headwater.model.cluster import Role
+from headwater.model.config_key import MAX_LONG
 from headwater.model.errors import RequestError
 from headwater.model.replica import Durability
 from headwater.replication.controller import ControllerRules

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from headwater.broker.config_key import ConfigSource, ConfigType, shown
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry
 from headwater.broker.settings.topic_config import Candidate
+from headwater.model.config_key import ConfigSource, ConfigType, shown
 from headwater.model.errors import ErrorCode, RequestError
 
 ROOT: Final = "root"

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
-from headwater.broker.config_key import ConfigSource, ConfigType, InvalidValue, shown
 from headwater.broker.settings.broker_config import BY_KAFKA_NAME, SETTINGS, BrokerConfig
 from headwater.broker.settings.carried_through import carried_through
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry, list_with
@@ -27,10 +26,11 @@ from headwater.broker.settings.key_cache import KeyCache
 from headwater.broker.settings.setting import ConfigError
 from headwater.broker.settings.topic_config import BrokerDefaults, Candidate
 from headwater.broker.settings.topic_keys import BROKER_NAMES, TOPIC_KEYS
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
+from headwater.model.config_key import ConfigSource, ConfigType, InvalidValue, shown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.transport.facts import log_fact
 
 KIND: Final = "broker"
 ALL_BROKERS: Final = ""
@@ -172,7 +172,7 @@ class BrokerSettings:
             strict=True,
         )
         entries = [
-            ConfigEntry(each, type_, SETTINGS[field].doc, True, (Candidate(each, value, _STATIC),))
+            ConfigEntry(each, type_, SETTINGS[field].key.doc, True, (Candidate(each, value, _STATIC),))
             for each, type_, field, value in identity
         ]
         entries += [self._entry(each) for each in (*BY_KAFKA_NAME, *BROKER_NAMES)]
@@ -190,8 +190,8 @@ class BrokerSettings:
             said = self._file_topics.get(topic_key.name, default)
         else:
             field, setting = BY_KAFKA_NAME[name], SETTINGS[BY_KAFKA_NAME[name]]
-            said, default = (setting.kafka_value(getattr(which, field)) for which in (self.file, _UNSET))
-            type_, doc, is_fixed = setting.type, setting.doc, setting.is_fixed
+            said, default = (setting.shown(getattr(which, field)) for which in (self.file, _UNSET))
+            type_, doc, is_fixed = setting.key.type, setting.key.doc, setting.is_fixed
         found = [
             Candidate(name, self._overrides[scope][name], source)
             for scope, source in ((self._own, _OWN), (ALL_BROKERS, _ALL))
@@ -251,10 +251,10 @@ class BrokerSettings:
         try:
             in_force = self._trial(scope, readable)
         except RequestError as error:
-            log_fact("broker_settings_refused", logging.WARNING, scope=scope or "all brokers", error=error)
+            log_event("broker_settings_refused", logging.WARNING, scope=scope or "all brokers", error=error)
             return
         self.current, self.topic_defaults = in_force.config, in_force.topic_defaults
-        log_fact("broker_settings", scope=scope or "all brokers", altered=",".join(sorted(readable)) or "none")
+        log_event("broker_settings", scope=scope or "all brokers", altered=",".join(sorted(readable)) or "none")
         for watcher in self.watchers:
             watcher()
 
@@ -321,7 +321,7 @@ def _is_readable(name: str, value: str) -> bool:
         _check_alterable(name)
         _parse(name, value)
     except RequestError as error:
-        log_fact("broker_setting_unreadable", logging.WARNING, name=name, error=error)
+        log_event("broker_setting_unreadable", logging.WARNING, name=name, error=error)
         return False
     return True
 

@@ -8,11 +8,10 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.broker.config_key import ConfigKey, ConfigSource, ConfigType, shown
 from headwater.broker.settings.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
 from headwater.broker.settings.topic_keys import ALIASES, TOPIC_KEYS
+from headwater.model.config_key import ConfigKey, ConfigSource, ConfigType, shown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.queues.group_keys import GroupKey
 
 
 class ResourceType(enum.IntEnum):
@@ -60,7 +59,7 @@ def describe_overrides(overrides: Mapping[str, str], defaults: BrokerDefaults) -
 
 
 def describe_group(
-    overrides: Mapping[str, str], defaults: Mapping[str, Sequence[Candidate]], known: Mapping[str, GroupKey | ConfigKey]
+    overrides: Mapping[str, str], defaults: Mapping[str, Sequence[Candidate]], known: Mapping[str, ConfigKey[object]]
 ) -> list[ConfigEntry]:
     """A group's settings. `defaults` are what the broker gives this group, where that is not the key's own default."""
     entries = []
@@ -68,7 +67,7 @@ def describe_group(
         found = list(defaults.get(name, ()) or [Candidate(name, key.default, ConfigSource.DEFAULT_CONFIG)])
         if name in overrides:
             found.insert(0, Candidate(name, overrides[name], ConfigSource.GROUP_CONFIG))
-        entries.append(ConfigEntry(name, ConfigType(key.type), key.doc, False, tuple(found)))
+        entries.append(ConfigEntry(name, key.type, key.doc, False, tuple(found)))
     return entries
 
 

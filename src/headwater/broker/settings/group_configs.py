@@ -19,7 +19,6 @@ from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote, unquote
 
-from headwater.broker.config_key import ConfigKey, ConfigSource, shown
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry, describe_group, list_with
 from headwater.broker.settings.key_cache import KeyCache
@@ -37,13 +36,14 @@ from headwater.broker.settings.topic_config import Candidate
 from headwater.broker.settings.topic_name import MAX_NAME_CHARS
 from headwater.groups.settings import ConsumerTimes
 from headwater.groups.share import ShareSettings
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.limits import MAX_KEY_BYTES
 from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
+from headwater.model.config_key import ConfigKey, ConfigSource, ConfigType, shown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.queues.group_keys import GROUP_KEYS, GroupKey, ValueType, parse_group_config
+from headwater.queues.queue_keys import QUEUE_KEYS, parse_queue_settings
 from headwater.queues.settings import QueueSettings
-from headwater.transport.facts import log_fact
 
 KIND = "group"
 MAX_CONFIGURED_GROUPS = 100_000
@@ -52,7 +52,7 @@ MAX_REMEMBERED = 10_000
 REFRESH_S: Final = 2.0
 """How long what begins waits for the metadata."""
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
-KNOWN_KEYS: Final[Mapping[str, GroupKey | ConfigKey]] = {**GROUP_KEYS, **MEMBER_KEYS, **SUBSCRIPTION_KEYS, **PUSH_KEYS}
+KNOWN_KEYS: Final[Mapping[str, ConfigKey[object]]] = {**QUEUE_KEYS, **MEMBER_KEYS, **SUBSCRIPTION_KEYS, **PUSH_KEYS}
 _OF_SUBSCRIPTIONS: Final = frozenset((*SUBSCRIPTION_KEYS, *PUSH_KEYS))
 NO_SUBSCRIPTION: Final = SubscriptionSettings()
 NO_CONSUMERS: Final = ConsumerOverrides()
@@ -125,7 +125,7 @@ class GroupConfigs:
                 parse_subscription(item.value)
                 self._parse(group_id, item.value, is_stored=True)
             except RequestError as error:
-                log_fact("group_config_unreadable", logging.WARNING, group=group_id, error=error)
+                log_event("group_config_unreadable", logging.WARNING, group=group_id, error=error)
                 continue
             self._versions[group_id] = item.version
             self._overrides[group_id] = item.value
@@ -231,7 +231,7 @@ class GroupConfigs:
         others = (*_OF_SUBSCRIPTIONS, *MEMBER_KEYS)
         of_queues = {name: value for name, value in overrides.items() if name not in others}
         defaults = replace(self._defaults(group_id), is_paused=parse_subscription(overrides).is_paused)
-        return parse_group_config(of_queues, defaults, is_stored=is_stored) if of_queues else defaults
+        return parse_queue_settings(of_queues, defaults, is_stored=is_stored) if of_queues else defaults
 
     def _note(self, group_id: str) -> None:
         """What the group's overrides say that is asked for often."""
@@ -314,7 +314,8 @@ def _changed(overrides: dict[str, str], changes: list[tuple[str, int, str | None
 
 
 def _list_with(name: str, overrides: Mapping[str, str], value: str, appended: bool) -> str:
-    if name not in GROUP_KEYS or GROUP_KEYS[name].type is not ValueType.LIST:
+    key = KNOWN_KEYS[name]
+    if key.type is not ConfigType.LIST:
         raise RequestError(ErrorCode.INVALID_CONFIG, f"Group config {name} is no list; it can only be set or deleted.")
-    current = overrides.get(name, GROUP_KEYS[name].default)
+    current = overrides.get(name, key.default)
     return list_with(current, value, appended)

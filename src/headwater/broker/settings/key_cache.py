@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from headwater.logs.events import log_event
 from headwater.metadata.store import KV, MAX_OPS, MetaStore, Resync, Unavailable, Unknown
 from headwater.replication.cluster_view import Versioned
-from headwater.transport.facts import log_fact
 
 RETRY_S: Final = 0.5
 
@@ -61,7 +61,7 @@ class KeyCache(Generic[K, V]):
                 async for hint in hints:
                     await self._follow(hint)
             except (Unavailable, Unknown) as error:
-                log_fact("metadata_watch_failed", logging.WARNING, prefix=self._prefix, error=error)
+                log_event("metadata_watch_failed", logging.WARNING, prefix=self._prefix, error=error)
             finally:
                 if isinstance(hints, AsyncGenerator):
                     await hints.aclose()
@@ -144,5 +144,5 @@ class KeyCache(Generic[K, V]):
                 return name, known
             return name, Versioned(self._decode(kv.value), kv.version)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            log_fact("metadata_value_unreadable", logging.ERROR, key=kv.key, error=f"{type(error).__name__}: {error}")
+            log_event("metadata_value_unreadable", logging.ERROR, key=kv.key, error=f"{type(error).__name__}: {error}")
             return None

@@ -13,9 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headwater.broker.config_key import MAX_INT, ConfigKey, ConfigType, InvalidValue, always_false, integer, shown
 from headwater.broker.settings.broker_config import BY_KAFKA_NAME, BrokerConfig
 from headwater.groups.settings import ConsumerTimes
+from headwater.model.config_key import (
+    MAX_INT,
+    ConfigKey,
+    ConfigType,
+    always_false,
+    integer,
+    parse_group_values,
+    shown,
+)
 from headwater.model.errors import ErrorCode, RequestError
 
 CONSUMER_SESSION: Final = "consumer.session.timeout.ms"
@@ -24,7 +32,7 @@ STREAMS_PREFIX: Final = "streams."
 _MOST_INTERVAL_MS: Final = 15_000
 _AT_ONCE: Final = "Accepted for Kafka's tools; assignments are made as soon as members or topics change."
 
-_KEYS: Final = (
+_KEYS: Final[tuple[ConfigKey[int], ...]] = (
     ConfigKey(
         CONSUMER_SESSION,
         ConfigType.INT,
@@ -96,20 +104,8 @@ class ConsumerOverrides:
 
 def parse_members(overrides: Mapping[str, str]) -> ConsumerOverrides:
     """From a group's overrides, of which other keys are left alone. Raises RequestError(INVALID_CONFIG)."""
-    values = {}
-    for name, key in MEMBER_KEYS.items():
-        if name in overrides:
-            try:
-                values[name] = key.parse(overrides[name])
-            except InvalidValue as problem:
-                raise RequestError(
-                    ErrorCode.INVALID_CONFIG, f"Group config {name}={shown(overrides[name])} is not valid: {problem}."
-                ) from None
-    session_ms, heartbeat_ms = values.get(CONSUMER_SESSION), values.get(CONSUMER_HEARTBEAT)
-    assert not isinstance(session_ms, str | frozenset) and not isinstance(heartbeat_ms, str | frozenset), "numbers"
-    return ConsumerOverrides(
-        int(session_ms) if session_ms is not None else None, int(heartbeat_ms) if heartbeat_ms is not None else None
-    )
+    values = parse_group_values(MEMBER_KEYS, overrides)
+    return ConsumerOverrides(values.get(CONSUMER_SESSION), values.get(CONSUMER_HEARTBEAT))
 
 
 def check_members(overrides: Mapping[str, str], config: BrokerConfig) -> None:

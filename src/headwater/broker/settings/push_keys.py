@@ -8,8 +8,7 @@ groups can read the secret, too: gateways must.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from headwater.broker.config_key import ConfigKey, ConfigType, InvalidValue, integer, one_of, shown
-from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.config_key import ConfigKey, ConfigType, InvalidValue, integer, one_of, parse_group_values
 
 MAX_URL_CHARS: Final = 2_048
 MAX_SECRET_CHARS: Final = 256
@@ -20,12 +19,7 @@ _SECRET = "headwater.push.secret"
 
 def check_push(values: Mapping[str, str]) -> None:
     """Of a group's overrides, of which other keys are left alone. Raises RequestError(INVALID_CONFIG)."""
-    for name, key in PUSH_KEYS.items():
-        try:
-            key.parse(values.get(name, key.default))
-        except InvalidValue as error:
-            told = name if name == _SECRET else f"{name}={shown(values.get(name))}"
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"Group config {told} is not valid: {error}.") from None
+    parse_group_values(PUSH_KEYS, values)
 
 
 def _url(text: str) -> str:
@@ -44,7 +38,7 @@ def _text(most_chars: int) -> Callable[[str], str]:
     return read
 
 
-_KEYS: Final = (
+_KEYS: Final[tuple[ConfigKey[object], ...]] = (
     ConfigKey("headwater.push.url", ConfigType.STRING, "", "Where records are sent by POST; nothing: nowhere.", _url),
     ConfigKey(
         _SECRET,
@@ -52,6 +46,7 @@ _KEYS: Final = (
         "",
         "What requests are signed with (HMAC-SHA256); nothing: they are not signed.",
         _text(MAX_SECRET_CHARS),
+        is_secret=True,
     ),
     ConfigKey(
         "headwater.push.format",

@@ -6,8 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwater.broker.config_key import MAX_INT, MAX_LONG, MAX_VALUE_CHARS, ConfigType, InvalidValue, flag, integer
 from headwater.model.cluster import Role
+from headwater.model.config_key import (
+    MAX_INT,
+    MAX_LONG,
+    ConfigKey,
+    ConfigType,
+    InvalidValue,
+    flag,
+    integer,
+)
 from headwater.model.replica import Durability
 
 MAX_PORT = 65_535
@@ -49,28 +57,27 @@ class Section(enum.StrEnum):
     TOPIC = "topic"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     section: Section
-    doc: str
+    key: ConfigKey[object]
+    """As an administrator knows it: its name is Kafka's, or empty if Kafka has no such setting. It reads text into what
+    `read` takes; the default is that of the configuration's field."""
     read: Callable[[object], Any]
     """From a TOML value. Raises ConfigError with what is allowed."""
-    type: ConfigType
-    kafka_name: str | None
-    """Under which name a Kafka administrator finds it."""
-    kafka_value: Callable[[Any], str | None]
-    """As an administrator sees it; None: nothing is set."""
-    from_kafka: Callable[[str], object]
-    """From an administrator's text to what `read` takes. Raises InvalidValue."""
+    shown: Callable[[Any], str | None]
+    """The value as an administrator sees it; None: nothing is set."""
     is_fixed: bool
     """Read at the start and never again: it cannot be altered while the broker runs."""
 
+    @property
+    def kafka_name(self) -> str | None:
+        return self.key.name or None
+
     def parse(self, text: str) -> Any:
         """From an administrator's text. Raises ConfigError with what is allowed."""
-        if len(text) > MAX_VALUE_CHARS:
-            raise ConfigError(f"at most {MAX_VALUE_CHARS} characters are allowed")
         try:
-            return self.read(self.from_kafka(text.strip()))
+            return self.read(self.key.parse(text))
         except InvalidValue as problem:
             raise ConfigError(str(problem)) from None
 
@@ -87,7 +94,8 @@ def described(
     fixed: bool = False,
 ) -> dict[str, Setting]:
     """The metadata of a field of the configuration's dataclass."""
-    return {"setting": Setting(section, doc, read, type, kafka, kafka_value, from_kafka, fixed)}
+    key: ConfigKey[object] = ConfigKey(kafka or "", type, "", doc, from_kafka)
+    return {"setting": Setting(section=section, key=key, read=read, shown=kafka_value, is_fixed=fixed)}
 
 
 def count(

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headwater.broker.config_key import (
+from headwater.broker.settings.topic_name import check_topic_name
+from headwater.model.config_key import (
     MAX_LONG,
     ConfigKey,
     ConfigType,
@@ -17,9 +18,8 @@ from headwater.broker.config_key import (
     flag,
     integer,
     one_of,
-    shown,
+    parse_group_values,
 )
-from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
 
 TOPIC: Final = "headwater.subscription.topic"
@@ -53,14 +53,7 @@ class SubscriptionSettings:
 
 def parse_subscription(values: Mapping[str, str]) -> SubscriptionSettings:
     """From a group's overrides, of which other keys are left alone. Raises RequestError(INVALID_CONFIG)."""
-    read = {}
-    for name, key in SUBSCRIPTION_KEYS.items():
-        try:
-            read[name] = key.parse(values.get(name, key.default))
-        except InvalidValue as error:
-            raise RequestError(
-                ErrorCode.INVALID_CONFIG, f"Group config {name}={shown(values.get(name))} is not valid: {error}."
-            ) from None
+    read = parse_group_values(SUBSCRIPTION_KEYS, values, with_defaults=True)
     kind = SubscriptionKind(read[KIND])
     if read[PAUSED] and kind is not SubscriptionKind.QUEUE:
         raise RequestError(
@@ -79,7 +72,7 @@ def _topic_or_none(text: str) -> str:
     return text
 
 
-_KEYS: Final = (
+_KEYS: Final[tuple[ConfigKey[object], ...]] = (
     ConfigKey(
         TOPIC,
         ConfigType.STRING,

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 
-from headwater.broker.config_key import ConfigSource, InvalidValue, Value, shown
-from headwater.broker.settings.topic_keys import ALIASES, DURABILITY, TOPIC_KEYS
+from headwater.broker.settings.topic_keys import ALIASES, DURABILITY, TOPIC_KEYS, TopicValue
 from headwater.broker.settings.topic_name import check_topic_name as check_topic_name
+from headwater.model.config_key import ConfigSource, InvalidValue, shown
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import SegmentId, random_part
 from headwater.model.replica import Durability
 
 
@@ -70,6 +71,29 @@ class TopicConfig:
         return "delete" in self.cleanup_policy
 
     @property
+    def compression_level(self) -> int | None:
+        """Of `compression_type`; None: the codec's default."""
+        match self.compression_type:
+            case "gzip":
+                return self.compression_gzip_level if self.compression_gzip_level != -1 else None
+            case "lz4":
+                return self.compression_lz4_level
+            case "zstd":
+                return self.compression_zstd_level
+        return None
+
+    @property
+    def least_roll_age_ms(self) -> int:
+        """No segment is closed for its age before it has this one."""
+        return max(self.segment_ms - self.segment_jitter_ms, 0)
+
+    def roll_age_ms(self, segment: SegmentId) -> int:
+        """The age at which the segment is closed. The jitter is drawn from the random part of its id, so that it stays
+        the same for as long as the segment is open."""
+        jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
+        return self.segment_ms - random_part(segment) % (jitter_ms + 1) if jitter_ms else self.segment_ms
+
+    @property
     def uses_log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 
@@ -104,7 +128,7 @@ class BrokerDefaults:
     """The choices of the broker's file, under the topic's key names."""
     altered: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = ()
     """What administrators chose for the broker and for all brokers, under the same names, what wins first."""
-    values: Mapping[str, Value] = field(init=False, repr=False)
+    values: Mapping[str, TopicValue] = field(init=False, repr=False)
     topic: TopicConfig = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -166,8 +190,8 @@ def canonical_name(given: str) -> str:
     return name
 
 
-def _parse_all(overrides: Mapping[str, str]) -> dict[str, Value]:
-    values: dict[str, Value] = {}
+def _parse_all(overrides: Mapping[str, str]) -> dict[str, TopicValue]:
+    values: dict[str, TopicValue] = {}
     for name, text in overrides.items():
         try:
             values[name] = TOPIC_KEYS[name].parse(text)
@@ -181,7 +205,7 @@ def _parse_all(overrides: Mapping[str, str]) -> dict[str, Value]:
 _LAGS = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 
 
-def _check_lags(values: Mapping[str, Value]) -> None:
+def _check_lags(values: Mapping[str, TopicValue]) -> None:
     lag_ms, longest_lag_ms = (values[name] for name in _LAGS)
     assert isinstance(lag_ms, int) and isinstance(longest_lag_ms, int), "both lags are numbers"
     if lag_ms > longest_lag_ms:
@@ -192,7 +216,7 @@ def _check_lags(values: Mapping[str, Value]) -> None:
         )
 
 
-def _from_values(values: Mapping[str, Value]) -> TopicConfig:
+def _from_values(values: Mapping[str, TopicValue]) -> TopicConfig:
     typed: dict[str, object] = {**values, DURABILITY: Durability(values[DURABILITY])}
     return TopicConfig(**{attribute: typed[name] for attribute, name in _ATTRIBUTES.items()})  # type: ignore[arg-type]
 

@@ -5,9 +5,9 @@ Keys that Kafka needs for the way it stores data, and Headwater does not, are ta
 text says so, and tools that set them keep working.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
-from headwater.broker.config_key import (
+from headwater.model.config_key import (
     MAX_INT,
     MAX_LONG,
     ConfigKey,
@@ -21,6 +21,8 @@ from headwater.broker.config_key import (
     replicas,
     some_of,
 )
+
+TopicValue: TypeAlias = bool | int | float | str | frozenset[str]
 
 LARGEST_BATCH_BYTES = 60 * 1024 * 1024
 """A batch must fit into one file of the journal, with room to spare."""
@@ -52,7 +54,7 @@ def _gzip_level(text: str) -> int:
     return level
 
 
-_KEYS: Final = (
+_KEYS: Final[tuple[ConfigKey[TopicValue], ...]] = (
     ConfigKey(
         "cleanup.policy",
         ConfigType.LIST,

@@ -7,7 +7,7 @@ together.
 import re
 from collections.abc import Iterable
 
-from headwater.broker.config_key import shown
+from headwater.model.config_key import shown
 from headwater.model.errors import ErrorCode, RequestError
 
 MAX_NAME_CHARS = 249

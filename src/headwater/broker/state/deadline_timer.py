@@ -8,7 +8,7 @@ SHORTEST_SLEEP_MS = 1
 """However close the next deadline is, waiting for it is never a busy loop."""
 
 
-class Alarm:
+class DeadlineTimer:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         """`now_ms` is the time in which deadlines are counted."""
         self._now_ms = now_ms

@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from headwater.broker.log.partition import Partition
+from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import RequestError
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
 from headwater.records.build import build_batch, chunked
 from headwater.records.record import Record, records
-from headwater.transport.facts import log_fact
 
 LOAD_CHUNK_BYTES = 1024 * 1024
 LOAD_RETRY_S = 1.0
@@ -102,7 +102,7 @@ class RecordLog:
     def _lose(self, waiting: list[Then], error: RequestError) -> None:
         waiting += self._waiting
         self._records, self._waiting = [], []
-        log_fact(
+        log_event(
             "state_log_lost",
             logging.WARNING,
             topic=self.partition.topic_name,
@@ -123,7 +123,7 @@ class RecordLog:
             except StoreFailed:
                 raise
             except StoreError as error:
-                log_fact(
+                log_event(
                     "state_load_failed",
                     logging.WARNING,
                     topic=self.partition.topic_name,
@@ -161,7 +161,7 @@ class RecordLog:
             self._log_unreadable(header.base_offset, error)
 
     def _log_unreadable(self, offset: int, error: Exception) -> None:
-        log_fact("state_unreadable", logging.WARNING, topic=self.partition.topic_name, offset=offset, error=error)
+        log_event("state_unreadable", logging.WARNING, topic=self.partition.topic_name, offset=offset, error=error)
 
 
 def _call(waiting: Sequence[Then], error: RequestError | None) -> None:

@@ -7,10 +7,11 @@ group, a transactional id) belongs to one of them, by a hash, for ever: the numb
 import asyncio
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.broker.log.partition import Partition
 from headwater.broker.state.record_log import Spawn
+from headwater.broker.state.shard_log import ShardLog
 from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
@@ -18,15 +19,12 @@ from headwater.model.errors import ErrorCode, RequestError
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 
 
-class StateLog(Protocol):
-    async def load(self) -> None:
-        """Read everything, then take part."""
-
-    def close(self, error: RequestError) -> None:
-        """Take part no more: somebody else does."""
+class ReplayedLog(Protocol):
+    @property
+    def shard_log(self) -> ShardLog[Any]: ...
 
 
-L = TypeVar("L", bound=StateLog)
+L = TypeVar("L", bound=ReplayedLog)
 
 
 class StateTopic(Generic[L]):
@@ -101,7 +99,7 @@ class StateTopic(Generic[L]):
             return
         index = partition.id.index
         log = self._logs[index] = self._open_log(partition)
-        task = self._loading[index] = self._spawn(log.load())
+        task = self._loading[index] = self._spawn(log.shard_log.load())
         task.add_done_callback(lambda _: self._loaded(index, task))
 
     def _loaded(self, index: int, task: "asyncio.Task[None]") -> None:
@@ -115,4 +113,5 @@ class StateTopic(Generic[L]):
         loading = self._loading.pop(partition.id.index, None)
         if loading is not None:
             loading.cancel()
-        log.close(RequestError(ErrorCode.NOT_COORDINATOR, f"Another node leads {self._name} {partition.id.index} now."))
+        message = f"Another node leads {self._name} {partition.id.index} now."
+        log.shard_log.close(RequestError(ErrorCode.NOT_COORDINATOR, message))

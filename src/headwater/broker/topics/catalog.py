@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.settings.carried_through import carried_through as _carried_through
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig, canonical
@@ -20,6 +20,7 @@ from headwater.broker.settings.topic_name import check_no_collision, check_topic
 from headwater.broker.topics.grouped_writes import GroupedWrites
 from headwater.broker.topics.leadership import Leadership
 from headwater.broker.topics.topic import Topic
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import KV, Condition, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
 from headwater.model.cluster import Reassignment
@@ -28,7 +29,6 @@ from headwater.model.ids import NodeId, PartitionId, SegmentId, TopicId
 from headwater.model.replica import ReplicaState
 from headwater.model.segments import Head, SealedSegment
 from headwater.replication.effects import Rules
-from headwater.transport.facts import log_fact
 
 OPERATIONS_PER_TXN = 96
 MANY_PARTITIONS = 1_000
@@ -56,18 +56,18 @@ class Catalog:
     def __init__(
         self,
         metadata: MetaStore,
-        environment: Environment,
+        ports: NodePorts,
         defaults: BrokerDefaults,
         spread: Spread,
         internal_replication: Rules = Rules(),
     ) -> None:
         self._metadata = metadata
-        self._environment = environment
+        self._ports = ports
         self._defaults = defaults
         self._spread = spread
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
-        self.leadership = Leadership(environment, metadata, GroupedWrites(metadata, environment.spawn), self)
+        self.leadership = Leadership(ports, metadata, GroupedWrites(metadata, ports.spawn), self)
         self.internal_replication = internal_replication
         """How many replicas internal topics want."""
         self._changes = asyncio.Lock()
@@ -142,7 +142,7 @@ class Catalog:
         """Read all topics, and take over the partitions that are this node's. A node that is alone waits until it leads
         all of them, and removes what crashes and half-done changes left behind; among others it starts with what can
         be had."""
-        inventory = self._environment.store.replicas() if self._environment.store is not None else []
+        inventory = self._ports.store.replicas() if self._ports.store is not None else []
         topics = await self._metadata.list(keys.TOPICS)
         heads = await self._metadata.list(keys.HEADS)
         sealed = _by_partition(await self._metadata.list(keys.SEALED))
@@ -150,7 +150,7 @@ class Catalog:
             self.put(keys.decode_topic(kv.value), kv.version)
         led = [(PartitionId.parse(kv.key.removeprefix(keys.HEADS)), kv) for kv in heads]
         if len(led) >= MANY_PARTITIONS:
-            log_fact("taking_over", partitions=len(led))
+            log_event("taking_over", partitions=len(led))
         for partition, kv in sorted(led, key=lambda entry: entry[0]):
             self.leadership.consider(partition, keys.decode_head(kv.value), kv.version, sealed.get(partition, {}))
         if is_alone:
@@ -164,9 +164,9 @@ class Catalog:
                 await self.leadership.settled()
         if is_alone:
             await self._delete_orphans(inventory)
-        self._environment.spawn(self._measure_segments())
+        self._ports.spawn(self._measure_segments())
 
-    def put(self, stored: keys.Topic, version: int) -> None:
+    def put(self, stored: keys.TopicRecord, version: int) -> None:
         """What the metadata says of a topic."""
         known = self._by_id.get(stored.topic_id)
         if known is not None and known.version == version:
@@ -222,11 +222,11 @@ class Catalog:
         for told in self.on_removed:
             told(topic)
         for partition in topic.partitions():
-            self._environment.spawn(partition.close())
+            self._ports.spawn(partition.close())
 
     async def _delete_replicas(self, topic_id: TopicId) -> None:
         """From the store of this node, at once. Other stores find out by themselves."""
-        store = self._environment.store
+        store = self._ports.store
         for state in store.replicas() if store is not None else ():
             if store is not None and state.partition.startswith(topic_id.hex):
                 await store.delete(state.segment, state.instance)
@@ -234,13 +234,13 @@ class Catalog:
     async def _delete_orphans(self, inventory: Sequence[ReplicaState]) -> None:
         """Replicas that no head and no sealed segment names: of segments that a crash or a failed write kept from being
         published, and of what was being deleted. The inventory was taken first, so that what was created meanwhile is
-        not in it (REPLICATION.md, 1.9); what the takeovers replaced is gone already."""
-        store = self._environment.store
+        not in it (docs/replication.md, 10); what the takeovers replaced is gone already."""
+        store = self._ports.store
         assert store is not None, "who is alone has a store"
         known = {segment.id for partition in self.partitions() for segment in partition.register.chain}
         for state in inventory:
             if state.segment not in known and store.replica(state.segment) is not None:
-                log_fact(
+                log_event(
                     "orphan_deleted", segment=state.segment, partition=state.partition, size_bytes=state.size_bytes
                 )
                 await store.delete(state.segment, state.instance)
@@ -275,7 +275,7 @@ class Catalog:
             self._check_stores(config.min_insync_replicas if is_internal else replication_factor)
             if validate_only:
                 return None
-            stored = keys.Topic(uuid.uuid4(), name, partitions, replication_factor, canonical(overrides))
+            stored = keys.TopicRecord(uuid.uuid4(), name, partitions, replication_factor, canonical(overrides))
             versions = await self._put_heads(stored, 0, 0, leaders or self._spread(partitions))
             key, name_key = keys.topic_key(stored.topic_id), keys.name_key(name)
             txn = await self._metadata.txn(
@@ -337,7 +337,9 @@ class Catalog:
             self._check_room(total - current)
             if validate_only:
                 return
-            stored = keys.Topic(topic.topic_id, topic.name, total, topic.replication_factor, dict(topic.overrides))
+            stored = keys.TopicRecord(
+                topic.topic_id, topic.name, total, topic.replication_factor, dict(topic.overrides)
+            )
             versions = await self._put_heads(stored, topic.version, current, self._spread(total - current))
             if not await self._store_topic(topic, stored):
                 raise _changed_meanwhile(topic.name)
@@ -356,7 +358,9 @@ class Catalog:
                 self._parse(named)
                 if validate_only:
                     return
-                stored = keys.Topic(topic.topic_id, topic.name, topic.partition_count, topic.replication_factor, named)
+                stored = keys.TopicRecord(
+                    topic.topic_id, topic.name, topic.partition_count, topic.replication_factor, named
+                )
                 if await self._store_topic(topic, stored):
                     break
                 if self.reread is not None:
@@ -419,7 +423,7 @@ class Catalog:
             raise RequestError(
                 ErrorCode.INVALID_REPLICATION_FACTOR, f"A replication factor is at least 1, not {replication_factor}."
             )
-        found = len(self._environment.choose(replication_factor, frozenset(), self._environment.new_segment_id()))
+        found = len(self._ports.choose(replication_factor, frozenset(), self._ports.new_segment_id()))
         if found == 0:
             reason = "No store has room for a new segment: make room on a disk, or add a store."
             self._warn_of_full_stores(reason)
@@ -432,13 +436,13 @@ class Catalog:
 
     def _warn_of_full_stores(self, reason: str) -> None:
         """Clients ask again and again, and many show nobody why."""
-        now_s = self._environment.clock.monotonic()
+        now_s = self._ports.clock.monotonic()
         if self._warned_at_s is None or now_s - self._warned_at_s >= WARN_EVERY_S:
             self._warned_at_s = now_s
-            log_fact("no_store_has_room", logging.WARNING, reason=reason)
+            log_event("no_store_has_room", logging.WARNING, reason=reason)
 
     async def _put_heads(
-        self, topic: keys.Topic, version: int, first: int, leaders: Sequence[NodeId]
+        self, topic: keys.TopicRecord, version: int, first: int, leaders: Sequence[NodeId]
     ) -> list[tuple[PartitionId, Head, int]]:
         """Only while the topic has this version: partitions that another node has added meanwhile have heads that
         tell where their records are."""
@@ -469,7 +473,7 @@ class Catalog:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _store_topic(self, topic: Topic, stored: keys.Topic) -> bool:
+    async def _store_topic(self, topic: Topic, stored: keys.TopicRecord) -> bool:
         """False if somebody else has changed it since it was read."""
         key = keys.topic_key(topic.topic_id)
         txn = await self._metadata.txn([Is(key, topic.version)], [Put(key, keys.encode(stored))])

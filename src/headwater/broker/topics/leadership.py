@@ -11,18 +11,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from headwater.broker.log.node_ports import Environment
+from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import Metadata, Writes
 from headwater.broker.log.takeover_runner import TakenOver, TakeoverRun
 from headwater.broker.topics.topic import Topic
+from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.ids import PartitionId, SegmentId, TopicId
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.model.segments import Head, SealedSegment
 from headwater.transactions.partition_snapshot import CorruptSnapshot
-from headwater.transport.facts import log_fact
 
 AT_ONCE = 192
 """Partitions that are taken over at the same time."""
@@ -38,8 +38,8 @@ class Topics(Protocol):
 
 
 class Leadership:
-    def __init__(self, environment: Environment, metadata: Metadata, writes: Writes, topics: Topics) -> None:
-        self._environment = environment
+    def __init__(self, ports: NodePorts, metadata: Metadata, writes: Writes, topics: Topics) -> None:
+        self._ports = ports
         self._metadata = metadata
         self._writes = writes
         self._topics = topics
@@ -64,8 +64,8 @@ class Leadership:
             if head.epoch <= led.leader_epoch:
                 return
             self._let_go(topic, led, f"node {head.leader} leads in epoch {head.epoch}")
-        if head.leader == self._environment.node_id and partition not in self._runs:
-            task = self._environment.spawn(self._lead(partition, head, version, sealed))
+        if head.leader == self._ports.node_id and partition not in self._runs:
+            task = self._ports.spawn(self._lead(partition, head, version, sealed))
             self._runs[partition] = task
             task.add_done_callback(lambda _: self._runs.pop(partition, None))
 
@@ -91,7 +91,7 @@ class Leadership:
     async def _lead(self, partition: PartitionId, head: Head, version: int, sealed: Sealed | None) -> None:
         while True:
             topic = self._topics.find_id(partition.topic_id)
-            if topic is None or head.leader != self._environment.node_id or self._is_stopped:
+            if topic is None or head.leader != self._ports.node_id or self._is_stopped:
                 return
             topic.heads[partition.index] = head
             taken = await self._take_over(topic, partition, head, version, sealed)
@@ -117,7 +117,7 @@ class Leadership:
             except StoreFailed:
                 raise
             except (StoreError, Unavailable, Unknown, CorruptSnapshot) as error:
-                log_fact(
+                log_event(
                     "takeover_failed", logging.WARNING, partition=partition, error=f"{type(error).__name__}: {error}"
                 )
         await asyncio.sleep(RETRY_S)
@@ -137,8 +137,8 @@ class Leadership:
         for told in self.on_led:
             told(partition)
 
-    def _environment_of(self, topic: Topic, partition: PartitionId) -> Environment:
-        return self._environment.placing(lambda: topic.preferred(partition.index))
+    def _environment_of(self, topic: Topic, partition: PartitionId) -> NodePorts:
+        return self._ports.placing(lambda: topic.preferred(partition.index))
 
     def _stepped_down(self, partition: Partition) -> None:
         """It was fenced, or lost its head."""
@@ -147,7 +147,7 @@ class Leadership:
             return
         self._forget(topic, partition)
         if not self._is_stopped:
-            self._environment.spawn(self._look_again(partition.id))
+            self._ports.spawn(self._look_again(partition.id))
 
     def _let_go(self, topic: Topic, partition: Partition, reason: str) -> None:
         self._forget(topic, partition)

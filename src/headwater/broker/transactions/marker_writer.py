@@ -10,9 +10,10 @@ from collections.abc import Collection
 from itertools import count
 
 from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from headwater.broker.nodes import node_messages as node_calls
-from headwater.broker.nodes.node_client import Lane, NodeClient
+from headwater.broker.nodes import node_messages
+from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
 from headwater.broker.nodes.node_messages import Kind, Marker
+from headwater.broker.nodes.routed import Route, route_to
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.transactions.late_markers import LateMarkers
 from headwater.groups.transaction_ends import TransactionEnds
@@ -40,11 +41,11 @@ class MarkerWriter:
         already. One that is there is not written again. Raises RequestError; UNKNOWN_TOPIC_OR_PARTITION says that
         there never will be anything to mark."""
         marker = Marker(partition_id, producer_id, producer_epoch, is_commit, coordinator_epoch, next(self._attempts))
-        topic = self._catalog.find_id(partition_id.topic_id)
-        is_here = topic is not None and (partition_id.index in topic.led or self._nodes.is_alone)
-        if is_here or self._catalog.leadership.is_beginning(partition_id):
+        route = route_to(partition_id, self._catalog, self._nodes)
+        is_known = self._catalog.find_id(partition_id.topic_id) is not None
+        if (is_known and route.is_here) or self._catalog.leadership.is_beginning(partition_id):
             return self.receive(marker)
-        return asyncio.get_running_loop().create_task(self._send(marker))
+        return asyncio.get_running_loop().create_task(self._send(route, marker))
 
     def receive(self, marker: Marker) -> "asyncio.Future[None] | None":
         """As `begin`, of a coordinator here or elsewhere, in a partition that is led here. Raises RequestError."""
@@ -101,12 +102,13 @@ class MarkerWriter:
         self.ends.refuse(producer_id, producer_epoch)
         return None if appended is None else appended.committed
 
-    async def _send(self, marker: Marker) -> None:
+    async def _send(self, route: Route, marker: Marker) -> None:
         if await self._catalog.is_deleted(marker.partition.topic_id):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
-        body = node_calls.marker(marker)
         try:
-            await self._nodes.ask_leader(marker.partition, Kind.MARK, body, Lane.MARKERS)
+            await route.send(
+                NodeRequest(Kind.MARK, ConnectionClass.MARKERS, lambda: node_messages.marker(marker), no_response)
+            )
         except RequestError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # deleted, or not heard of there: look again
                 raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from error

@@ -18,9 +18,10 @@ import asyncio
 from dataclasses import dataclass
 
 from headwater.broker.groups.group_coordinator import GroupCoordinator
-from headwater.broker.nodes import node_messages as node_calls
-from headwater.broker.nodes.node_client import NOT_REACHED, Lane, NodeClient
+from headwater.broker.nodes import node_messages
+from headwater.broker.nodes.node_client import NOT_REACHED, ConnectionClass, NodeClient, NodeRequest
 from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.routed import Route
 from headwater.broker.transactions.transaction_coordinator import TransactionCoordinator
 from headwater.groups.transaction_ends import TransactionEnds
 from headwater.model.errors import ErrorCode, RequestError
@@ -38,7 +39,7 @@ class Asked:
     is_far: bool
 
 
-class Admissions:
+class TransactionAdmission:
     def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator, nodes: NodeClient) -> None:
         self._transactions = transactions
         self._groups = groups
@@ -51,9 +52,15 @@ class Admissions:
 
     def ask(self, request: AddPartitions) -> Asked:
         """Often answered at once. Raises RequestError."""
-        if self._nodes.is_alone or self._transactions.keeps(request.transactional_id):
+        transactional_id = request.transactional_id
+        route = Route(
+            self._nodes,
+            lambda: self._transactions.keeps(transactional_id),
+            lambda: self._transactions.state_partition(transactional_id),
+        )
+        if route.is_here:
             return Asked(request, self._transactions.add_partitions(request), is_far=False)
-        answer = asyncio.get_running_loop().create_task(self._ask_far(request))
+        answer = asyncio.get_running_loop().create_task(_send(route, request))
         answer.add_done_callback(_seen)
         return Asked(request, answer, is_far=True)
 
@@ -80,17 +87,22 @@ class Admissions:
         for code in refused.values():
             raise RequestError(code)
 
-    async def _ask_far(self, request: AddPartitions) -> AddAnswer:
-        partition = await self._transactions.state_partition(request.transactional_id)
-        body = node_calls.admission(request)
-        try:
-            answer = await self._nodes.ask_leader(partition, Kind.ADMIT, body, Lane.ADMISSIONS)
-        except RequestError as error:
-            if error.code in _MOVES:
-                # The client speaks with another coordinator, or with none: it can only ask again.
-                raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
-            raise
-        return node_calls.read_admitted(answer)
+
+async def _send(route: Route, request: AddPartitions) -> AddAnswer:
+    try:
+        return await route.send(
+            NodeRequest(
+                Kind.ADMIT,
+                ConnectionClass.ADMISSIONS,
+                lambda: node_messages.admission(request),
+                node_messages.read_admitted,
+            )
+        )
+    except RequestError as error:
+        if error.code in _MOVES:
+            # The client speaks with another coordinator, or with none: it can only ask again.
+            raise RequestError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
+        raise
 
 
 def _seen(answer: "asyncio.Future[AddAnswer]") -> None:

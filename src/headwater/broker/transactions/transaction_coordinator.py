@@ -14,24 +14,24 @@ from typing import Any, TypeAlias
 from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes.node_client import NodeClient
-from headwater.broker.producer_ids import ProducerIds
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.state.deadline_timer import Alarm
+from headwater.broker.state.deadline_timer import DeadlineTimer
 from headwater.broker.state.record_log import Spawn
 from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.transactions.marker_writer import MarkerWriter
+from headwater.broker.transactions.producer_ids import ProducerIds
 from headwater.broker.transactions.transaction_log import TransactionLog
+from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.model.moment import Moment
-from headwater.transactions.effects import AddAnswer, Effects, EndAnswer, Markers, ProducerAnswer, ReplyTo
+from headwater.transactions.effects import AddAnswer, Effects, EndAnswer, ProducerAnswer, ReplyTo, WriteMarkers
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer
 from headwater.transactions.settings import TransactionSettings
 from headwater.transactions.shard import TransactionShard
 from headwater.transactions.transaction import Transaction
-from headwater.transport.facts import log_fact
 
 STATE_TOPIC = "__transaction_state"
 EXPIRY_INTERVAL_S = 600.0
@@ -68,7 +68,7 @@ class TransactionCoordinator:
         self._topic: StateTopic[TransactionLog] = StateTopic(
             catalog, STATE_TOPIC, config.transaction_state_topic_partitions, self._open, spawn
         )
-        self._alarm = Alarm(lambda: int(clock.monotonic() * 1000))
+        self._alarm = DeadlineTimer(lambda: int(clock.monotonic() * 1000))
 
     def configure(self, config: BrokerConfig) -> None:
         self._settings.max_timeout_ms = config.transaction_max_timeout_ms
@@ -217,13 +217,13 @@ class TransactionCoordinator:
                     log.release(log.shard.expire(log.now()))
                 await asyncio.sleep(0)
 
-    # Markers
+    # WriteMarkers
 
-    def _mark(self, log: TransactionLog, shard: TransactionShard, markers: Markers) -> None:
+    def _mark(self, log: TransactionLog, shard: TransactionShard, markers: WriteMarkers) -> None:
         """In the next turn: whoever ended the transaction is answered first."""
         self._spawn(self._mark_all(log, shard, markers))
 
-    async def _mark_all(self, log: TransactionLog, shard: TransactionShard, markers: Markers) -> None:
+    async def _mark_all(self, log: TransactionLog, shard: TransactionShard, markers: WriteMarkers) -> None:
         """All markers are under way before the first is waited for."""
         if not log.is_run_by(shard):
             return
@@ -239,12 +239,17 @@ class TransactionCoordinator:
                 self._spawn(self._mark_again(log, shard, markers, partition, error))
 
     async def _mark_again(
-        self, log: TransactionLog, shard: TransactionShard, markers: Markers, partition: PartitionId, error: ErrorCode
+        self,
+        log: TransactionLog,
+        shard: TransactionShard,
+        markers: WriteMarkers,
+        partition: PartitionId,
+        error: ErrorCode,
     ) -> None:
         """Until it is done, or the shard that asked for it is no more: the one in its place asks again."""
         retry_s = MARKER_RETRY_S
         while error is not ErrorCode.NONE and error not in _NOTHING_TO_MARK:
-            log_fact(
+            log_event(
                 "marker_failed",
                 logging.WARNING,
                 transactional_id=markers.transactional_id,
@@ -258,7 +263,7 @@ class TransactionCoordinator:
             error = await _outcome(self._begin_marker(log, markers, partition))
         self._marked(log, shard, markers, [partition])
 
-    def _begin_marker(self, log: TransactionLog, markers: Markers, partition: PartitionId) -> "_Begun":
+    def _begin_marker(self, log: TransactionLog, markers: WriteMarkers, partition: PartitionId) -> "_Begun":
         try:
             return self.markers.begin(
                 partition, markers.producer_id, markers.producer_epoch, markers.is_commit, log.coordinator_epoch
@@ -267,7 +272,7 @@ class TransactionCoordinator:
             return error.code
 
     def _marked(
-        self, log: TransactionLog, shard: TransactionShard, markers: Markers, partitions: Sequence[PartitionId]
+        self, log: TransactionLog, shard: TransactionShard, markers: WriteMarkers, partitions: Sequence[PartitionId]
     ) -> None:
         if log.is_run_by(shard):
             log.release(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from headwater.broker.log.partition import Partition
-from headwater.broker.transactions.transaction_admission import Admissions, Asked
+from headwater.broker.transactions.transaction_admission import Asked, TransactionAdmission
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.transactions.requests import AddPartitions
@@ -40,7 +40,7 @@ class Entrant:
 
 
 class TransactionGate:
-    def __init__(self, admissions: Admissions) -> None:
+    def __init__(self, admissions: TransactionAdmission) -> None:
         self._admissions = admissions
         self._turns: dict[int, Turn] = {}
         """The last turn of each producer that has any."""
@@ -69,7 +69,7 @@ class TransactionGate:
 class Question:
     """What the coordinator was asked for an entrant. Often the answer is there at once."""
 
-    def __init__(self, admissions: Admissions, entrant: Entrant) -> None:
+    def __init__(self, admissions: TransactionAdmission, entrant: Entrant) -> None:
         self._admissions = admissions
         self._entrant = entrant
         closed = frozenset(

@@ -15,6 +15,7 @@ from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.partition_client import PartitionClient
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
+from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, TopicId
@@ -27,7 +28,6 @@ from headwater.schemas.event_records import TOPIC, UnknownRecord, from_record
 from headwater.schemas.events import Event, SchemaPut
 from headwater.schemas.registry import Registry
 from headwater.schemas.schema import Schema
-from headwater.transport.facts import log_fact
 
 READ_BYTES = 1024 * 1024
 CATCH_UP_S = 5.0
@@ -85,7 +85,7 @@ class SchemaFollower:
         try:
             await self.catch_up()
         except RequestError as error:
-            log_fact("schemas_not_read", logging.WARNING, error=error.message)
+            log_event("schemas_not_read", logging.WARNING, error=error.message)
 
     async def _read_to_end(self) -> None:
         topic = await self._topic()

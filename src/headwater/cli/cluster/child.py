@@ -1,8 +1,8 @@
-"""One process of a local cluster: a node or etcd. Its words go to a log file and, with its name before them, to whoever
-watches.
+"""One process of a local cluster: a node, etcd or the console. Its output goes to a log file and, line by line, to a
+callback.
 
-A child is in a session of its own, so that Ctrl-C reaches the parent alone, which stops everything in the right order.
-Nothing outlives the parent: a node sees the end of a socket that both share, etcd gets a signal from the kernel.
+A child has a session of its own, so that Ctrl-C reaches the parent alone, which stops everything in the right order.
+No child outlives the parent: a node sees the end of a socket that both share, others get a signal from the kernel.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from headwater.cli.cluster.files import LocalNode, LocalPlan
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.transport.ports import HOST
 
 READY_WITHIN_S: Final = 60.0
@@ -26,7 +26,7 @@ MAX_LINE_BYTES: Final = 64 * 1024
 LOOK_EVERY_S: Final = 0.05
 
 Emit = Callable[[str, str], None]
-"""A process's name, and a line it said."""
+"""Gets a process's name and a line of its output."""
 
 
 class Child:
@@ -57,7 +57,7 @@ class Child:
         return "stopped" if self.is_stopping else f"ended: {how_it_ended(self._process.returncode)}"
 
     async def start(self) -> None:
-        """Until it is ready. Raises Problem with its last words if it is not."""
+        """Return when it is ready. Raises CommandFailed, with its last line of output, if it does not start."""
         assert not self.is_running, f"{self.name} runs"
         self.is_ready = self.is_stopping = False
         self._last_line = ""
@@ -66,11 +66,13 @@ class Child:
                 await self._launch()
         except TimeoutError:
             await self.kill()
-            raise Problem(f"{self.name} was not ready after {READY_WITHIN_S:.0f} s.", f"See {self.log}.") from None
+            raise CommandFailed(
+                f"{self.name} was not ready after {READY_WITHIN_S:.0f} s.", f"See {self.log}."
+            ) from None
         self.is_ready = True
 
     async def stop(self) -> None:
-        """In order; if that takes too long, by force."""
+        """SIGTERM; SIGKILL if that takes too long."""
         self.is_stopping = True
         if self._process is None or self._process.returncode is not None:
             return
@@ -88,7 +90,7 @@ class Child:
         await self.strike()
 
     async def strike(self) -> None:
-        """Kill it, as if by accident."""
+        """SIGKILL that counts as an accident: `is_stopping` stays false."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -96,8 +98,8 @@ class Child:
         await self._ended()
 
     async def wait(self) -> None:
-        """Until it ends by itself."""
-        assert self._process is not None, "who waits for a child has started it"
+        """Return when it has ended."""
+        assert self._process is not None, "a child is waited for after it was started"
         await self._process.wait()
         await self._ended()
 
@@ -137,15 +139,15 @@ class Child:
         if self._reader is not None:
             await self._reader
 
-    async def _gave_up(self) -> Problem:
-        """Why it is not ready: it has said so, or is about to."""
+    async def _gave_up(self) -> CommandFailed:
+        """End it, and say why it did not start: by its last line of output."""
         await self.kill()
-        said = self._last_line.removeprefix("headwater: ") or "it said nothing"
-        return Problem(f"{self.name} did not start: {said}", f"All it said is in {self.log}.")
+        reason = self._last_line.removeprefix("headwater: ") or "it printed nothing"
+        return CommandFailed(f"{self.name} did not start: {reason}", f"Its whole output is in {self.log}.")
 
 
 class NodeChild(Child):
-    """`headwater serve`, which tells when it is ready, and ends when the other end of a socket does."""
+    """`headwater serve`. It writes to a socket when it is ready, and ends when the socket is closed."""
 
     def __init__(self, directory: Path, plan: LocalPlan, node: LocalNode, emit: Emit) -> None:
         super().__init__(node.name, directory / "logs" / f"{node.name}.log", emit)
@@ -177,7 +179,7 @@ class NodeChild(Child):
         return [*serve, "--parent-fd", str(parent_fd)]
 
     def _write_config(self) -> Path:
-        """As a file, so that people see what a node of a cluster is told."""
+        """As a file, so that people see the settings of a node in a cluster."""
         node, plan = self.node, self._plan
         data = self._directory.resolve() / node.name
         data.mkdir(parents=True, exist_ok=True)
@@ -225,7 +227,7 @@ class GatewayChild(Child):
 
 
 class EtcdChild(Child):
-    """One member of etcd: enough for a local cluster, as a machine that is gone takes the nodes with it."""
+    """etcd with one member, enough for a local cluster: a machine that fails takes all nodes with it anyway."""
 
     def __init__(self, directory: Path, ports: tuple[int, int], emit: Emit) -> None:
         super().__init__("etcd", directory / "logs" / "etcd.log", emit)
@@ -242,7 +244,7 @@ class EtcdChild(Child):
     def _command(self) -> list[str]:
         binary = find_etcd()
         if binary is None:
-            raise Problem(
+            raise CommandFailed(
                 "The metadata of this cluster is in etcd, which is not installed.",
                 "Install it (Debian: etcd-server), or start a new cluster with --sqlite in another --data.",
             )
@@ -268,7 +270,7 @@ class EtcdChild(Child):
 
 
 def _answers(url: str, word: bytes) -> bool:
-    """Whether a page is there, and says so."""
+    """Whether the page is there and contains the word."""
     import urllib.request
 
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -280,13 +282,13 @@ def _answers(url: str, word: bytes) -> bool:
 
 
 def _ends_with_its_parent() -> list[str]:
-    """What to put before the command of a program that does not notice it by itself."""
+    """A command prefix for programs that do not notice the end of their parent themselves."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig=TERM"] if setpriv is not None else []
 
 
 def find_etcd() -> str | None:
-    """The binary, if it is installed and its client, too."""
+    """The path of etcd; None unless it and its Python client are installed."""
     from importlib.util import find_spec
 
     return shutil.which("etcd") if find_spec("grpc") is not None else None
@@ -302,7 +304,7 @@ def how_it_ended(status: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As TOML wants it, which for these characters is as JSON does."""
+    """As a string of TOML, which for these characters is a string of JSON."""
     import json
 
     return json.dumps(text)

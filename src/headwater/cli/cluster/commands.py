@@ -11,11 +11,11 @@ import typer
 
 from headwater.cli.client import Json, default_bootstrap
 from headwater.cli.cluster.files import MAX_NODES, known_plan, load_plan
-from headwater.cli.cluster.report import counted, print_facts
-from headwater.cli.output import Problem, confirm, note, print_json, say
+from headwater.cli.cluster.report import counted, print_description
+from headwater.cli.output import CommandFailed, confirm, note, print_json, say
 
 if TYPE_CHECKING:
-    from headwater.cli.cluster_facts import ClusterFacts
+    from headwater.cli.cluster.description import ClusterDescription
 
 DEFAULT_DIRECTORY = Path("headwater-cluster")
 LOOK_EVERY_S = 0.5
@@ -27,7 +27,7 @@ Data = Annotated[
     Path, typer.Option("--data", envvar="HEADWATER_CLUSTER", metavar="DIR", help="Where the local cluster lives.")
 ]
 LocalData = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="The directory of a local cluster, to ask that one.")
+    Path | None, typer.Option("--data", metavar="DIR", help="The directory of a local cluster, to ask that cluster.")
 ]
 Metadata = Annotated[
     str | None,
@@ -46,7 +46,7 @@ def up(
     data: Data = DEFAULT_DIRECTORY,
     replicas: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_NODES, help="Of a topic whose creator does not say.", show_default="3"),
+        typer.Option(min=1, max=MAX_NODES, help="Of a topic that is created without a number.", show_default="3"),
     ] = None,
     use_etcd: Annotated[
         bool | None,
@@ -71,7 +71,7 @@ def up(
     try:
         data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Problem(f"Cannot use {data}: {error.strerror}.", "Choose another directory with --data.") from error
+        raise CommandFailed(f"Cannot use {data}: {error.strerror}.", "Choose another directory with --data.") from error
     plan = load_plan(data)
     if plan is None:
         names = racks.split(",") if racks else []
@@ -81,8 +81,8 @@ def up(
     else:
         note(f"The cluster of {len(plan.nodes)} nodes in {data} starts again, as it was.")
         plan = plan.with_free_console()
-    with cluster_view(with_logs=logs) as audience:
-        asyncio.run(LocalCluster(data, plan, audience).run())
+    with cluster_view(with_logs=logs) as view:
+        asyncio.run(LocalCluster(data, plan, view).run())
 
 
 @app.command()
@@ -142,33 +142,35 @@ def status(
     data: LocalData = None,
     wait: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Wait until all is well; exit with 1 if it is not so by then."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="Wait until the cluster is healthy; exit with 1 if it is not by then."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show nodes, disks, who leads what, and which partitions lack something.
+    """Show nodes, disks, leaders, and partitions that lack a leader or replicas.
 
     With --metadata also roles, stores and their states, and partitions that are being taken over."""
 
-    def look() -> "tuple[ClusterFacts, bool]":
-        """What there is, and whether that is all that there should be."""
+    def look() -> "tuple[ClusterDescription, bool]":
+        """The cluster, and whether it is healthy with all its nodes."""
         plan = known_plan(data) if data is not None else None
         broker, url, count = bootstrap, metadata, 1
         if plan is not None and data is not None:
             broker, url, count = broker or plan.bootstrap, url or plan.metadata_url(data), len(plan.nodes)
-        found = _facts(broker or default_bootstrap(), url)
-        return found, found.is_healthy and found.nodes_up >= count
+        cluster = _describe(broker or default_bootstrap(), url)
+        return cluster, cluster.is_healthy and cluster.nodes_up >= count
 
-    facts, is_well = _waited(look, wait)
+    cluster, is_healthy = _waited(look, wait)
     if json:
         print_json(
-            {**asdict(facts), "under_replicated": facts.under_replicated, "leaderless": facts.leaderless,
-             "is_healthy": facts.is_healthy}
+            {**asdict(cluster), "under_replicated": cluster.under_replicated, "leaderless": cluster.leaderless,
+             "is_healthy": cluster.is_healthy}
         )  # fmt: skip
     else:
-        print_facts(facts)
-    if wait is not None and not is_well:
-        raise Problem(f"Not all was well within {wait:g} s.")
+        print_description(cluster)
+    if wait is not None and not is_healthy:
+        raise CommandFailed(f"The cluster was not healthy within {wait:g} s.", "The tables above show what is missing.")
 
 
 @app.command()
@@ -181,7 +183,8 @@ def drain(
         float | None, typer.Option(min=0, metavar="SECONDS", help="Wait until it is empty; exit with 1 if it is not.")
     ] = None,
 ) -> None:
-    """Empty a store, or all of a node: it gets nothing new, and what it has moves to others. Then it can be removed."""
+    """Empty a store, or all stores of a node: they get no new segments, and their segments move to others. Then the
+    node can be removed."""
     asyncio.run(_drain(target, _url(metadata, data), undo, wait))
 
 
@@ -190,12 +193,12 @@ def lost(
     target: Target,
     metadata: Metadata = None,
     data: LocalData = None,
-    undo: Annotated[bool, typer.Option("--undo", help="It came back after all.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="The store came back after all.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Say that what is on a store will not come back: it is copied from others at once, and nobody waits for it.
+    """Declare that a store will not come back: its segments are copied from other replicas at once.
 
-    A partition that only this store has, or only it has without a doubt, may lose acknowledged records by that."""
+    A partition whose only sound replica is on this store loses acknowledged records by that."""
     asyncio.run(_lost(target, _url(metadata, data), undo, yes))
 
 
@@ -208,7 +211,7 @@ def _check_roles(roles: str | None) -> None:
     try:
         read_roles(roles)
     except ConfigError as error:
-        raise Problem(f"--roles {roles!r}: {error}.", exit_code=2) from error
+        raise CommandFailed(f"--roles {roles!r}: {error}.", exit_code=2) from error
 
 
 def _url(metadata: str | None, data: Path | None) -> str:
@@ -217,14 +220,18 @@ def _url(metadata: str | None, data: Path | None) -> str:
     if data is not None or load_plan(DEFAULT_DIRECTORY) is not None:
         directory = data if data is not None else DEFAULT_DIRECTORY
         return known_plan(directory).metadata_url(directory)
-    raise Problem("Which cluster?", "Name its metadata with --metadata URL, or a local cluster with --data DIR.", 2)
+    raise CommandFailed(
+        "No cluster is named.", "Name its metadata with --metadata URL, or a local cluster with --data DIR.", 2
+    )
 
 
-def _facts(bootstrap: str, metadata: str | None) -> "ClusterFacts":
+def _describe(bootstrap: str, metadata: str | None) -> "ClusterDescription":
+    from headwater.cli.cluster.description import together
+    from headwater.cli.cluster.kafka_description import ask_brokers
+    from headwater.cli.cluster.metadata_description import read_metadata
     from headwater.cli.cluster.stores import opened
-    from headwater.cli.cluster_facts import ask_brokers, read_metadata, together
 
-    async def read(url: str) -> "ClusterFacts":
+    async def read(url: str) -> "ClusterDescription":
         async with opened(url) as store:
             return await read_metadata(store)
 
@@ -233,19 +240,21 @@ def _facts(bootstrap: str, metadata: str | None) -> "ClusterFacts":
     by_metadata = asyncio.run(read(metadata))
     try:
         return together(ask_brokers(bootstrap), by_metadata)
-    except Problem as problem:
+    except CommandFailed as problem:
         note(f"headwater: {problem}")
         return by_metadata
 
 
-def _waited(look: "Callable[[], tuple[ClusterFacts, bool]]", wait_s: float | None) -> "tuple[ClusterFacts, bool]":
+def _waited(
+    look: "Callable[[], tuple[ClusterDescription, bool]]", wait_s: float | None
+) -> "tuple[ClusterDescription, bool]":
     deadline = time.monotonic() + (wait_s or 0.0)
     while True:
         try:
-            facts, is_well = look()
-            if wait_s is None or is_well or time.monotonic() >= deadline:
-                return facts, is_well
-        except Problem:
+            cluster, is_healthy = look()
+            if wait_s is None or is_healthy or time.monotonic() >= deadline:
+                return cluster, is_healthy
+        except CommandFailed:
             if time.monotonic() >= deadline:
                 raise
         time.sleep(LOOK_EVERY_S)
@@ -260,7 +269,9 @@ async def _drain(target: str, url: str, undo: bool, wait_s: float | None) -> Non
         stores = await find_stores(metadata, target)
         for record, version in stores:
             if record.state is StoreState.LOST:
-                raise Problem(f"Store {record.store_id} is lost.", "`headwater cluster lost --undo` takes that back.")
+                raise CommandFailed(
+                    f"Store {record.store_id} is lost.", "`headwater cluster lost --undo` takes that back."
+                )
             if record.state is not state:
                 await decide(metadata, record, version, state)
             word = "takes segments again" if undo else "is being drained"
@@ -273,9 +284,9 @@ async def _drain(target: str, url: str, undo: bool, wait_s: float | None) -> Non
                 async for left in until_empty(metadata, frozenset(record.store_id for record, _ in stores)):
                     note(f"{counted(left, 'segment')} left")
         except TimeoutError:
-            raise Problem(
+            raise CommandFailed(
                 f"{counted(left, 'segment')} left after {wait_s:g} s.",
-                "Are there other stores with room? `headwater cluster status` tells.",
+                "Have other stores room? `headwater cluster status` shows it.",
             ) from None
     say("It is empty, and can be removed.")
 
@@ -294,13 +305,13 @@ async def _lost(target: str, url: str, undo: bool, yes: bool) -> None:
                 say(f"Store {record.store_id} counts again.")
                 continue
             if record.store_id in alive:
-                raise Problem(
+                raise CommandFailed(
                     f"Store {record.store_id} is alive on node {alive[record.store_id]}.",
                     "To empty it, use `headwater cluster drain`.",
                 )
             note(
-                f"Store {record.store_id} of node {record.node_id}: acknowledged records of which it has the only sure "
-                "copy are given up."
+                f"Store {record.store_id} of node {record.node_id}: acknowledged records whose only sound copy is "
+                "there will be lost."
             )
             confirm("Is it lost for good?", yes)
             await decide(metadata, record, version, StoreState.LOST)

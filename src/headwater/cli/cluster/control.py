@@ -1,5 +1,5 @@
-"""How another command gives orders to the process that runs a local cluster: one line of JSON each way, over a socket
-in the cluster's directory that only its owner may use.
+"""Orders from other commands to the process that runs a local cluster: one line of JSON each way, over a socket in the
+cluster's directory that only its owner may use.
 
     {"do": "add", "roles": "broker", "rack": null}      ->  {"said": "Added node 4 at 127.0.0.1:9095."}
     {"do": "restart", "name": "2"}                      ->  {"problem": "..."}
@@ -15,14 +15,14 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 
 SOCKET: Final = "control.sock"
 ANSWER_WITHIN_S: Final = 90.0
 MAX_LINE_BYTES: Final = 4096
 
 Carry = Callable[[Mapping[str, Any]], Awaitable[str]]
-"""Carries out an order and says what was done. Raises Problem."""
+"""Carries out an order; returns a sentence that says what was done. Raises CommandFailed."""
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ async def taking_orders(directory: Path, carry: Carry) -> AsyncIterator[None]:
 
 
 def order(directory: Path, **what: Any) -> str:
-    """Have an order carried out; what was done. Raises Problem, also if the cluster does not run."""
+    """Send an order; returns a sentence about what was done. Raises CommandFailed, also if no cluster runs there."""
     with _reachable(directory) as path, socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_WITHIN_S)
         try:
@@ -60,11 +60,11 @@ def order(directory: Path, **what: Any) -> str:
             line = connection.makefile("rb").readline(MAX_LINE_BYTES)
             answer = json.loads(line)
         except (OSError, ValueError) as error:
-            raise Problem(
+            raise CommandFailed(
                 f"The cluster in {directory} does not run.", f"Start it with `headwater cluster up --data {directory}`."
             ) from error
     if "problem" in answer:
-        raise Problem(str(answer["problem"]))
+        raise CommandFailed(str(answer["problem"]))
     return str(answer["said"])
 
 
@@ -74,7 +74,7 @@ async def _answer(line: bytes, carry: Carry) -> dict[str, str]:
         if not isinstance(what, dict):
             raise ValueError("an order is an object")
         return {"said": await carry(what)}
-    except Problem as problem:
+    except CommandFailed as problem:
         return {"problem": str(problem)}
     except ValueError as error:
         return {"problem": f"The order cannot be read: {error}."}
@@ -86,7 +86,7 @@ def _reachable(directory: Path) -> Iterator[str]:
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise Problem(f"There is no cluster in {directory}: {error.strerror}.") from error
+        raise CommandFailed(f"There is no cluster in {directory}: {error.strerror}.") from error
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"
     finally:

@@ -2,7 +2,7 @@
 
 cluster.json     LocalPlan: which nodes there are, and where they listen
 lock             held by the process that runs the cluster
-control.sock     where that process takes orders (`cluster_control`)
+control.sock     where that process takes orders (`cluster/control`)
 metadata.db      the metadata, if it is in SQLite
 etcd/            the metadata, if it is in etcd
 node-1/ ...      the data of each node
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.transport.ports import HOST, free_port, is_free
 
 PREFIX = "headwater"
@@ -47,15 +47,15 @@ class LocalPlan:
     etcd_ports: tuple[int, int] | None
     """Of clients and of peers; None if the metadata is in SQLite."""
     replicas: int
-    """Of a topic whose creator does not say."""
+    """Of a topic that is created without a number."""
     durability: str
     nodes: tuple[LocalNode, ...]
     http_port: int | None = None
-    """Of REST, schema registry and console; None if it has none."""
+    """Of REST, schema registry and console; None if there is no console."""
 
     @property
     def console(self) -> str | None:
-        """Its address."""
+        """The URL of the console; None if there is none."""
         return f"http://{HOST}:{self.http_port}" if self.http_port is not None else None
 
     @property
@@ -68,14 +68,14 @@ class LocalPlan:
         return f"etcd://{HOST}:{self.etcd_ports[0]}/{PREFIX}"
 
     def with_free_console(self) -> "LocalPlan":
-        """At another port if another program has taken that of the console meanwhile."""
+        """With another port for the console if another program listens on its own meanwhile."""
         is_taken = self.http_port is not None and not is_free(self.http_port)
         return replace(self, http_port=free_port()) if is_taken else self
 
     def grown(self, roles: str | None, rack: str | None) -> "LocalPlan":
-        """With one node more, under the next number, at the port after the last if that one is free."""
+        """With one node more: the next number, and the port after the last one if that is free."""
         if len(self.nodes) >= MAX_NODES:
-            raise Problem(f"A local cluster has at most {MAX_NODES} nodes.")
+            raise CommandFailed(f"A local cluster has at most {MAX_NODES} nodes.")
         number = max((node.node_id for node in self.nodes), default=0) + 1
         after = max((node.port for node in self.nodes), default=0) + 1
         port = after if is_free(after) else free_port()
@@ -102,7 +102,7 @@ def load_plan(directory: Path) -> LocalPlan | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
-        raise Problem(f"{path} cannot be read: {error}.", "Choose another directory with --data.") from error
+        raise CommandFailed(f"{path} cannot be read: {error}.", "Choose another directory with --data.") from error
 
 
 def save_plan(directory: Path, plan: LocalPlan) -> None:
@@ -115,21 +115,21 @@ def save_plan(directory: Path, plan: LocalPlan) -> None:
 def known_plan(directory: Path) -> LocalPlan:
     plan = load_plan(directory)
     if plan is None:
-        raise Problem(f"There is no cluster in {directory}.", "`headwater cluster up --data DIR` starts one.")
+        raise CommandFailed(f"There is no cluster in {directory}.", "`headwater cluster up --data DIR` starts one.")
     return plan
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """One process runs the cluster of a directory."""
+    """Holds the lock of the directory: at most one process runs its cluster. Raises CommandFailed."""
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Problem(
+            raise CommandFailed(
                 f"The cluster in {directory} runs already.",
-                "Add a node with `headwater cluster add`, or stop it there.",
+                "Add a node with `headwater cluster add`, or stop the cluster with Ctrl-C in its terminal.",
             ) from None
         yield
     finally:

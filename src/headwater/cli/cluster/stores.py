@@ -1,5 +1,5 @@
-"""What people decide about stores: that one be emptied, or that one will not come back. Both are written to the
-metadata, where every node sees them at once.
+"""The decisions of operators about stores: to drain one, or to declare it lost. They are written to the metadata, where
+every node sees them at once.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 
 if TYPE_CHECKING:
     from headwater.metadata.store import MetaStore
@@ -22,7 +22,7 @@ MAX_TRIES: Final = 5
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator["MetaStore"]:
-    """The metadata of a cluster; Problem if it cannot be had."""
+    """The metadata store of a cluster. Raises CommandFailed if it cannot be used."""
     from headwater.metadata.connect import BadMetadataUrl, open_metadata
     from headwater.metadata.store import Unavailable, Unknown
 
@@ -33,16 +33,16 @@ async def opened(url: str) -> AsyncIterator["MetaStore"]:
         finally:
             await metadata.close()
     except BadMetadataUrl as error:
-        raise Problem(f"--metadata is wrong: {error}.", exit_code=2) from error
+        raise CommandFailed(f"--metadata is wrong: {error}.", exit_code=2) from error
     except (Unavailable, Unknown, OSError) as error:
-        raise Problem(
-            f"The metadata at {url} cannot be used: {error}.", "Is it there, and is the URL right?"
+        raise CommandFailed(
+            f"The metadata at {url} cannot be used: {error}.", "Does that store run, and is the URL right?"
         ) from error
 
 
 async def find_stores(metadata: "MetaStore", target: str) -> "list[tuple[StoreRecord, int]]":
-    """Those of a node, by its number, or one by the beginning of its id, which may look like a number; each with the
-    version of its record."""
+    """All stores of a node, by its number, or one store by the beginning of its id, which may look like a number; each
+    with the version of its record. Raises CommandFailed."""
     from headwater.metadata import keys
 
     found = [(keys.decode_store(kv.value), kv.version) for kv in await metadata.list(keys.STORES)]
@@ -51,18 +51,18 @@ async def find_stores(metadata: "MetaStore", target: str) -> "list[tuple[StoreRe
         return of_node
     chosen = [item for item in found if item[0].store_id.startswith(target)] if len(target) >= MIN_PREFIX else []
     if not chosen and is_number:
-        raise Problem(f"No store belongs to node {target}.", "`headwater cluster status` shows those there are.")
+        raise CommandFailed(f"No store belongs to node {target}.", "`headwater cluster status` shows the stores.")
     if not chosen:
-        raise Problem(
-            f"There is no store {target}.", "`headwater cluster status --metadata URL` shows those there are."
+        raise CommandFailed(
+            f"There is no store {target}.", "`headwater cluster status --metadata URL` shows the stores."
         )
     if len(chosen) > 1:
-        raise Problem(f"{len(chosen)} stores begin with {target}.", "Write more of its id.")
+        raise CommandFailed(f"{len(chosen)} stores begin with {target}.", "Write more of its id.")
     return chosen
 
 
 async def living_stores(metadata: "MetaStore") -> dict[str, int]:
-    """Stores of nodes that are alive, with the node."""
+    """The stores of living nodes, each with its node."""
     from headwater.metadata import keys
 
     nodes = [keys.decode_node(kv.value) for kv in await metadata.list(keys.NODES)]
@@ -70,8 +70,8 @@ async def living_stores(metadata: "MetaStore") -> dict[str, int]:
 
 
 async def decide(metadata: "MetaStore", record: "StoreRecord", version: int, state: "StoreState") -> None:
-    """Raises Problem if somebody else decided something about it at the same moment. Nodes and the controller note
-    there where it is, and since when it is not: that is no decision."""
+    """Change a store's state. Raises CommandFailed if another command changed it at the same moment. Nodes and the
+    controller write to the same record, its address and when it went away: then the change is tried again."""
     from headwater.metadata import keys
     from headwater.metadata.store import Is, Put
 
@@ -86,11 +86,13 @@ async def decide(metadata: "MetaStore", record: "StoreRecord", version: int, sta
         record, version = keys.decode_store(found.value), found.version
         if record.state is not before or (state == "lost" and record.away_since_ms is None):
             break
-    raise Problem(f"Store {record.store_id} changed at the same moment.", "Look at it, and try again.")
+    raise CommandFailed(
+        f"Store {record.store_id} changed at the same moment.", "Look at `headwater cluster status`, and try again."
+    )
 
 
 async def until_empty(metadata: "MetaStore", stores: frozenset[str]) -> AsyncIterator[int]:
-    """How many segments name one of the stores, again and again, heads first; ends when none does."""
+    """How many segments name one of the stores, again and again until none does."""
     from headwater.broker.cluster.node_removal import count_segments
 
     while True:

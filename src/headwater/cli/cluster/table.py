@@ -1,4 +1,4 @@
-"""How a local cluster looks while it runs: a live table on a terminal, a line whenever something changes in a log."""
+"""The view of a local cluster while it runs: a live table on a terminal, otherwise a line for each change."""
 
 import sys
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headwater.cli.cluster.up import Audience, Sight
+from headwater.cli.cluster.up import LocalClusterSnapshot, LocalClusterView
 from headwater.cli.output import note, say, size
 
 if TYPE_CHECKING:
@@ -17,18 +17,18 @@ COLUMNS = ("process", "state", "address", "roles", "rack", "leads", "replicas", 
 
 
 @contextmanager
-def cluster_view(*, with_logs: bool) -> Iterator[Audience]:
-    """On stderr; what is said once the cluster is up is a result, on stdout."""
+def cluster_view(*, with_logs: bool) -> Iterator[LocalClusterView]:
+    """On stderr; the addresses of a cluster that is up are the result, on stdout."""
     if sys.stderr.isatty():
-        with _live_table(with_logs) as audience:
-            yield audience
+        with _live_table(with_logs) as view:
+            yield view
     else:
-        yield Audience(_prefixed if with_logs else _silent, note, _Lines().show, _welcome)
+        yield LocalClusterView(_prefixed if with_logs else _silent, note, _Lines().show, _welcome)
 
 
-def rows(sight: Sight) -> list[tuple[str, ...]]:
-    """One for each process."""
-    watch = sight.watch
+def rows(snapshot: LocalClusterSnapshot) -> list[tuple[str, ...]]:
+    """One row for each process."""
+    watch = snapshot.watch
     nodes: dict[str, Node] = {}
     leads, replicas = Counter[int](), Counter[int]()
     controller = None
@@ -41,11 +41,11 @@ def rows(sight: Sight) -> list[tuple[str, ...]]:
             if item.value.open is not None:
                 replicas.update(owners[store] for store in item.value.open.replicas if store in owners)
     drawn = []
-    addresses = {node.name: node.address for node in sight.plan.nodes}
-    addresses["console"] = sight.plan.console or ""
-    for child in sight.children:
+    addresses = {node.name: node.address for node in snapshot.plan.nodes}
+    addresses["console"] = snapshot.plan.console or ""
+    for child in snapshot.children:
         node = nodes.get(child.name)
-        cells = [child.name, child.state, addresses.get(child.name, sight.metadata_url)]
+        cells = [child.name, child.state, addresses.get(child.name, snapshot.metadata_url)]
         if node is None:
             cells += ["", "", "", "", "", ""]
         else:
@@ -57,20 +57,20 @@ def rows(sight: Sight) -> list[tuple[str, ...]]:
     return drawn
 
 
-def welcome(sight: Sight) -> list[str]:
-    nodes = sight.plan.nodes
+def welcome(snapshot: LocalClusterSnapshot) -> list[str]:
+    nodes = snapshot.plan.nodes
     return [
         f"A cluster of {len(nodes)} nodes is up.",
-        f"  {'bootstrap':<12}{sight.plan.bootstrap}",
-        f"  {'metadata':<12}{sight.metadata_url}",
-        f"  {'console':<12}{sight.plan.console or 'none'}",
+        f"  {'bootstrap':<12}{snapshot.plan.bootstrap}",
+        f"  {'metadata':<12}{snapshot.metadata_url}",
+        f"  {'console':<12}{snapshot.plan.console or 'none'}",
         f"  {'try':<12}headwater produce --bootstrap {nodes[0].address} greetings hello",
         f"  {'stop':<12}Ctrl-C",
     ]
 
 
-def _welcome(sight: Sight) -> None:
-    for line in welcome(sight):
+def _welcome(snapshot: LocalClusterSnapshot) -> None:
+    for line in welcome(snapshot):
         say(line)
     sys.stdout.flush()
 
@@ -80,35 +80,35 @@ def _prefixed(name: str, line: str) -> None:
 
 
 def _silent(name: str, line: str) -> None:
-    """Logs are in their files."""
+    """The output is in the log files."""
 
 
 class _Lines:
-    """Tells of a process whose state is another than before."""
+    """Writes a line for each process whose state has changed."""
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
 
-    def show(self, sight: Sight) -> None:
-        for child in sight.children:
+    def show(self, snapshot: LocalClusterSnapshot) -> None:
+        for child in snapshot.children:
             if self._states.get(child.name) != child.state:
                 self._states[child.name] = child.state
                 note(f"{child.name}: {child.state}")
 
 
 @contextmanager
-def _live_table(with_logs: bool) -> Iterator[Audience]:
+def _live_table(with_logs: bool) -> Iterator[LocalClusterView]:
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
     from rich.text import Text
 
-    def table(sight: Sight) -> Table:
+    def table(snapshot: LocalClusterSnapshot) -> Table:
         drawn = Table(box=None, pad_edge=False)
         for name in COLUMNS:
             is_number = name in ("leads", "replicas", "free")
             drawn.add_column(name, justify="right" if is_number else "left", header_style="bold")
-        for row in rows(sight):
+        for row in rows(snapshot):
             drawn.add_row(*map(Text, row))
         return drawn
 
@@ -121,10 +121,12 @@ def _live_table(with_logs: bool) -> Iterator[Audience]:
         def tell(line: str) -> None:
             live.console.print(Text(line, style="bold"), soft_wrap=True)
 
-        def ready(sight: Sight) -> None:
+        def ready(snapshot: LocalClusterSnapshot) -> None:
             if sys.stdout.isatty():
-                live.console.print(Text("\n".join(welcome(sight))), soft_wrap=True)
+                live.console.print(Text("\n".join(welcome(snapshot))), soft_wrap=True)
             else:
-                _welcome(sight)
+                _welcome(snapshot)
 
-        yield Audience(above if with_logs else _silent, tell, lambda sight: live.update(table(sight)), ready)
+        yield LocalClusterView(
+            above if with_logs else _silent, tell, lambda snapshot: live.update(table(snapshot)), ready
+        )

@@ -1,8 +1,8 @@
 """A whole cluster on this machine, as child processes: etcd if it is there, the nodes, and the console.
 
-The start: etcd, then all others at once. The stop goes the other way, and the nodes one after the other: each hands
-over what it leads, as long as there is somebody to take it. A process that ends by itself is shown and left alone,
-until somebody asks to have it started again.
+The start: etcd, then all others at once. The stop goes the other way, and stops the nodes one after the other: each
+hands over what it leads, as long as there is another node. A process that ends by itself is shown and left alone until
+`headwater cluster restart`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.cli.cluster.child import Child, EtcdChild, GatewayChild, NodeChild, find_etcd
 from headwater.cli.cluster.control import taking_orders
 from headwater.cli.cluster.files import LocalNode, LocalPlan, locked, save_plan
-from headwater.cli.output import Problem
+from headwater.cli.output import CommandFailed
 from headwater.transport.ports import free_ports, is_free
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def new_plan(
     *,
     has_console: bool = True,
 ) -> LocalPlan:
-    """Raises Problem if it cannot be."""
+    """Of a new cluster. Raises CommandFailed for options that contradict each other, or if etcd is missing."""
     if durability not in ("sync", "os"):
-        raise Problem(f"--durability {durability!r} is unknown.", "Use sync or os.", exit_code=2)
-    wanted = replicas if replicas is not None else min(3, count)
-    if wanted > count:
-        raise Problem(f"{wanted} replicas need {wanted} nodes, not {count}.", exit_code=2)
+        raise CommandFailed(f"--durability {durability!r} is unknown.", "Use sync or os.", exit_code=2)
+    replica_count = replicas if replicas is not None else min(3, count)
+    if replica_count > count:
+        raise CommandFailed(f"{replica_count} replicas need {replica_count} nodes, not {count}.", exit_code=2)
     if use_etcd and find_etcd() is None:
-        raise Problem(
+        raise CommandFailed(
             "etcd is not installed.", "Debian: etcd-server; and pip install 'headwater[etcd]'. Or use --sqlite."
         )
     is_etcd = find_etcd() is not None if use_etcd is None else use_etcd
@@ -55,12 +55,12 @@ def new_plan(
         for number in range(1, count + 1)
     )
     http_port = (DEFAULT_HTTP_PORT if port and is_free(DEFAULT_HTTP_PORT) else free[2]) if has_console else None
-    return LocalPlan((free[0], free[1]) if is_etcd else None, wanted, durability, members, http_port)
+    return LocalPlan((free[0], free[1]) if is_etcd else None, replica_count, durability, members, http_port)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What there is to see at one moment."""
+class LocalClusterSnapshot:
+    """The state of a local cluster at one moment."""
 
     plan: LocalPlan
     metadata_url: str
@@ -69,38 +69,38 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
-    """Whoever looks on."""
+class LocalClusterView:
+    """The callbacks of a view."""
 
     say: Callable[[str, str], None]
-    """A process's name, and a line it said."""
+    """Gets a process's name and a line of its output."""
     tell: Callable[[str], None]
-    """Something that people should know."""
-    show: Callable[[Sight], None]
-    ready: Callable[[Sight], None]
-    """Everything is up, for the first time."""
+    """Gets a message for people."""
+    show: Callable[[LocalClusterSnapshot], None]
+    ready: Callable[[LocalClusterSnapshot], None]
+    """Called once, when all processes are up."""
 
 
 class LocalCluster:
-    def __init__(self, directory: Path, plan: LocalPlan, audience: Audience) -> None:
+    def __init__(self, directory: Path, plan: LocalPlan, view: LocalClusterView) -> None:
         self._directory = directory
         self._plan = plan
-        self._audience = audience
+        self._view = view
         self._etcd: EtcdChild | None = None
         if plan.etcd_ports is not None:
-            self._etcd = EtcdChild(directory, plan.etcd_ports, audience.say)
-        self._nodes = [NodeChild(directory, plan, node, audience.say) for node in plan.nodes]
-        self._console = GatewayChild(directory, plan, audience.say) if plan.http_port is not None else None
+            self._etcd = EtcdChild(directory, plan.etcd_ports, view.say)
+        self._nodes = [NodeChild(directory, plan, node, view.say) for node in plan.nodes]
+        self._console = GatewayChild(directory, plan, view.say) if plan.http_port is not None else None
         self._watch: ClusterWatch | None = None
         self._changes = asyncio.Lock()
-        self._stop_asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._waits: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until somebody asks to stop. Raises Problem if it cannot be started."""
+        """Until a signal stops it. Raises CommandFailed if it cannot be started."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._asked_to_stop)
+            loop.add_signal_handler(number, self._request_stop)
         with locked(self._directory):
             save_plan(self._directory, self._plan)
             try:
@@ -116,8 +116,8 @@ class LocalCluster:
         return [*([self._etcd] if self._etcd is not None else []), *self._nodes, *console]
 
     @property
-    def _sight(self) -> Sight:
-        return Sight(self._plan, self._plan.metadata_url(self._directory), self._children, self._watch)
+    def _snapshot(self) -> LocalClusterSnapshot:
+        return LocalClusterSnapshot(self._plan, self._plan.metadata_url(self._directory), self._children, self._watch)
 
     async def _start(self) -> None:
         if self._etcd is not None:
@@ -135,7 +135,7 @@ class LocalCluster:
     async def _notice_end(self, child: Child) -> None:
         await child.wait()
         if not child.is_stopping:
-            self._audience.tell(f"{child.name} {child.state}. To start it again: {self._how_to_restart(child)}")
+            self._view.tell(f"{child.name} {child.state}. To start it again: {self._how_to_restart(child)}")
 
     async def _look_on(self) -> None:
         from headwater.broker.cluster.watch import ClusterWatch
@@ -147,13 +147,13 @@ class LocalCluster:
             watching = asyncio.create_task(self._watch.run())
             try:
                 await self._unless_stopped(self._watch.synced())
-                if not self._stop_asked.is_set():
-                    self._audience.ready(self._sight)
-                while not self._stop_asked.is_set():
-                    self._audience.show(self._sight)
+                if not self._stop_requested.is_set():
+                    self._view.ready(self._snapshot)
+                while not self._stop_requested.is_set():
+                    self._view.show(self._snapshot)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(SHOW_EVERY_S):
-                            await self._stop_asked.wait()
+                            await self._stop_requested.wait()
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
@@ -161,9 +161,9 @@ class LocalCluster:
             await metadata.close()
 
     async def _unless_stopped(self, work: Any) -> bool:
-        """Whether it was done before somebody asked to stop."""
+        """Do the work, unless a stop is requested first; returns whether it was done."""
         doing = asyncio.ensure_future(work)
-        asked = asyncio.ensure_future(self._stop_asked.wait())
+        asked = asyncio.ensure_future(self._stop_requested.wait())
         await asyncio.wait((doing, asked), return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         if not doing.done():
@@ -173,30 +173,30 @@ class LocalCluster:
         try:
             doing.result()
         except BaseExceptionGroup as group:
-            problems, others = group.split(Problem)
+            problems, others = group.split(CommandFailed)
             if problems is None or others is not None:
                 raise
             raise _first(problems) from None
         return True
 
-    def _asked_to_stop(self) -> None:
-        if self._stop_asked.is_set():
+    def _request_stop(self) -> None:
+        if self._stop_requested.is_set():
             for child in self._children:
                 self._waits.add(asyncio.ensure_future(child.kill()))
-        self._stop_asked.set()
+        self._stop_requested.set()
 
     async def _stop(self) -> None:
-        async with self._changes:  # whoever carries out an order gives up now
+        async with self._changes:  # an order under way gives up now
             pass
         for child in reversed(self._children):
             await child.stop()
-            self._audience.show(self._sight)
+            self._view.show(self._snapshot)
         await asyncio.gather(*self._waits, return_exceptions=True)
 
     # Orders
 
     async def _carry_out(self, order: Mapping[str, Any]) -> str:
-        """One after the other. A stop does not wait for them: `_stop` stops whatever they have begun."""
+        """Orders run one after the other. A stop does not wait for them: `_stop` stops what they have started."""
         async with self._changes:
             match order.get("do"):
                 case "add":
@@ -205,15 +205,15 @@ class LocalCluster:
                     return await self._restart(self._child(str(order.get("name"))))
                 case "kill":
                     return await self._kill(self._child(str(order.get("name"))))
-        raise Problem(f"There is no order {order.get('do')!r}.")
+        raise CommandFailed(f"There is no order {order.get('do')!r}.")
 
     async def _add(self, roles: str | None, rack: str | None) -> str:
         plan = self._plan.grown(roles, rack)
-        node = NodeChild(self._directory, plan, plan.nodes[-1], self._audience.say)
+        node = NodeChild(self._directory, plan, plan.nodes[-1], self._view.say)
         self._nodes.append(node)
         try:
             await self._launch_unless_stopped(node)
-        except Problem:
+        except CommandFailed:
             self._nodes.remove(node)
             raise
         self._plan = plan
@@ -224,11 +224,11 @@ class LocalCluster:
         for child in self._children:
             if name in (child.name, child.name.removeprefix("node-")):
                 return child
-        raise Problem(f"There is no {name!r}.", f"There are {', '.join(child.name for child in self._children)}.")
+        raise CommandFailed(f"There is no {name!r}.", f"There are {', '.join(child.name for child in self._children)}.")
 
     async def _kill(self, child: Child) -> str:
         if not child.is_running:
-            raise Problem(f"{child.name} does not run.")
+            raise CommandFailed(f"{child.name} does not run.", f"Start it with `{self._how_to_restart(child)}`.")
         await child.strike()
         return f"Killed {child.name}."
 
@@ -238,16 +238,16 @@ class LocalCluster:
         return f"Restarted {child.name}."
 
     async def _launch_unless_stopped(self, child: Child) -> None:
-        if self._stop_asked.is_set() or not await self._unless_stopped(self._launch(child)):
-            raise Problem("The cluster is being stopped.")
+        if self._stop_requested.is_set() or not await self._unless_stopped(self._launch(child)):
+            raise CommandFailed("The cluster is being stopped.")
 
     def _how_to_restart(self, child: Child) -> str:
         return f"headwater cluster restart {child.name.removeprefix('node-')} --data {self._directory}"
 
 
-def _first(group: BaseExceptionGroup[Problem]) -> Problem:
+def _first(group: BaseExceptionGroup[CommandFailed]) -> CommandFailed:
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    assert isinstance(error, Problem), "a group of problems holds problems"
+    assert isinstance(error, CommandFailed), "a group of problems holds problems"
     return error

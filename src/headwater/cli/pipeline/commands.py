@@ -1,7 +1,7 @@
 """`headwater pipeline`: check pipeline files, run them on Spark, and see and stop what runs.
 
-`check` needs neither Spark nor a broker. `list`, `status` and `stop` go through the topic headwater.pipelines, where
-every run tells how it is, so they work from any machine that reaches the broker.
+`check` needs neither Spark nor a broker. `list`, `status` and `stop` use the topic headwater.pipelines, to which every
+run writes its status, so they work from any machine that reaches the broker.
 """
 
 import time
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, client_config
-from headwater.cli.output import Problem, note, print_json, print_table, say
-from headwater.cli.pipeline.run import Wanted, dry_runner, load_graph, now_ms, pipeline_problems, ready_runner
+from headwater.cli.output import CommandFailed, note, print_json, print_table, say
+from headwater.cli.pipeline.run import RunArguments, dry_runner, load_graph, now_ms, pipeline_problems, ready_runner
 from headwater.cli.pipeline.templates import ready
+from headwater.model.durations import UNIT_MS
 
 if TYPE_CHECKING:
-    from headwater.pipelines.run.progress import Status
+    from headwater.pipelines.run.progress import RunStatus
     from headwater.pipelines.run.status_topic import StatusTopic
+    from headwater.pipelines.spec.graph import Graph
 
 app = typer.Typer(help="Check, run and watch pipelines on Spark.", no_args_is_help=True, add_completion=False)
 app.command()(ready)
@@ -62,21 +64,10 @@ def check(
     pipeline = graph.pipeline
     columns: dict[str, list[str]] = {}
     if dry_run:
-        wanted = Wanted(bootstrap, master, conf, verbose)
-        with pipeline_problems(is_verbose=verbose, as_json=json), dry_runner(graph, wanted) as runner:
+        arguments = RunArguments(bootstrap, master, conf, verbose)
+        with pipeline_problems(is_verbose=verbose, as_json=json), dry_runner(graph, arguments) as runner:
             columns = {query.name: query.frame.columns for query in runner.plan()}
-    kinds = {part.name: _kind(part) for part in (*pipeline.sources, *pipeline.sinks)}
-    sources = {source.name for source in pipeline.sources}
-    rows = [
-        {
-            "sink": sink.name,
-            "kind": kinds[sink.name],
-            "reads": sorted(f"{name} ({kinds[name]})" for name in graph.needed_by(sink) & sources),
-            "steps": [step.name for step in graph.steps_in_order if step.name in graph.needed_by(sink)],
-            **({"columns": columns[sink.name]} if sink.name in columns else {}),
-        }
-        for sink in pipeline.sinks
-    ]
+    rows = _sinks(graph, columns)
     if json:
         print_json({"pipeline": pipeline.name, "mistakes": [], "sinks": rows, "unused": graph.unused})
         return
@@ -86,9 +77,9 @@ def check(
         [tuple(", ".join(value) if isinstance(value, list) else value for value in row.values()) for row in rows],
     )
     if graph.unused:
-        note(f"Read by nothing: {', '.join(graph.unused)}.")
+        note(f"No sink reads: {', '.join(graph.unused)}.")
     if not dry_run and not can_judge():
-        note('SQL was not judged: `pip install "headwater[spark]"` brings what reads it.')
+        note('SQL was not checked: that needs `pip install "headwater[spark]"`.')
 
 
 @app.command()
@@ -96,7 +87,7 @@ def kinds(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="For example parse, or sink.topic.")] = None,
     json: Json = False,
 ) -> None:
-    """Show what a pipeline file can say: the kinds of sources, steps and sinks, or the keys of one."""
+    """Show the kinds of sources, steps and sinks of a pipeline file, or the keys of one kind."""
     from headwater.pipelines.spec import kinds as catalog
 
     if kind is None:
@@ -109,14 +100,14 @@ def kinds(
     section, _, name = kind.rpartition(".")
     chosen = [(each, known) for each, known, _ in catalog.kinds() if known == name and section in ("", each)]
     if not chosen:
-        raise Problem(f"There is no kind {kind}.", "`headwater pipeline kinds` shows all.")
-    found = {f"{each}.{known}": catalog.facts_of(each, known) for each, known in chosen}
+        raise CommandFailed(f"There is no kind {kind}.", "`headwater pipeline kinds` shows all.")
+    keys = {f"{each}.{known}": catalog.keys_of_kind(each, known) for each, known in chosen}
     if json:
-        print_json({of: [asdict(fact) for fact in facts] for of, facts in found.items()})
+        print_json({of: [asdict(key) for key in keys_of_kind] for of, keys_of_kind in keys.items()})
         return
-    for of, facts in found.items():
+    for of, keys_of_kind in keys.items():
         say(f'[{of.replace(f".{name}", ".NAME")}] with kind = "{name}"')
-        print_table(("key", "default", "meaning"), [(fact.name, fact.default, fact.doc) for fact in facts])
+        print_table(("key", "default", "meaning"), [(key.name, key.default, key.doc) for key in keys_of_kind])
 
 
 @app.command()
@@ -132,20 +123,20 @@ def run(
     verbose: Verbose = False,
     bootstrap: MaybeBootstrap = None,
 ) -> None:
-    """Run a pipeline. Ctrl-C stops it; the next run goes on where this one was."""
+    """Run a pipeline. Ctrl-C stops it; the next run goes on where this one ended."""
     from headwater.cli.consume import stop_signals
     from headwater.cli.pipeline.view import progress_view
 
     graph = load_graph(file, is_spark_next=True)
-    wanted = Wanted(bootstrap, master, conf, verbose, once, start)
+    arguments = RunArguments(bootstrap, master, conf, verbose, once, start)
     with (
         pipeline_problems(is_verbose=verbose),
         progress_view() as view,
-        ready_runner(graph, wanted, view.emit) as (runner, also),
+        ready_runner(graph, arguments, view.emit) as (runner, also),
         stop_signals() as is_stopping,
     ):
 
-        def on_status(status: "Status") -> None:
+        def on_status(status: "RunStatus") -> None:
             view.show(status)
             also(status)
 
@@ -208,12 +199,14 @@ def stop(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it has stopped.")] = True,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Stop a running pipeline, wherever it runs. It goes on there with the next `run`."""
+    """Stop a running pipeline, wherever it runs. The next `run` goes on where this one ended."""
     with pipeline_problems(), _topic(bootstrap) as topic:
         found = _status_of(topic, _name(name))
         state = found.state_at(now_ms())
         if state != "running":
-            raise Problem(f"Pipeline {found.pipeline} is not running: {state}.")
+            raise CommandFailed(
+                f"Pipeline {found.pipeline} is not running: {state}.", "`headwater pipeline list` shows what runs."
+            )
         topic.ask_to_stop(found)
         until_s = time.monotonic() + STOP_TIMEOUT_S
         while wait and time.monotonic() < until_s:
@@ -223,24 +216,41 @@ def stop(
                 return
             time.sleep(STOP_POLL_S)
     if wait:
-        raise Problem(f"Pipeline {found.pipeline} was asked to stop {STOP_TIMEOUT_S:.0f} s ago, and still runs.")
+        raise CommandFailed(
+            f"Pipeline {found.pipeline} was asked to stop {STOP_TIMEOUT_S:.0f} s ago, and still runs.",
+            f"Look at its process {found.pid} on {found.host}.",
+        )
     say(f"Asked pipeline {found.pipeline} to stop.")
-
-
-# Inside
 
 
 def _topic(bootstrap: str) -> "StatusTopic":
     from headwater.pipelines.run.status_topic import StatusTopic
 
-    client_config(bootstrap)  # somebody listens there
+    client_config(bootstrap)  # raises CommandFailed if no broker listens there
     return StatusTopic(bootstrap)
 
 
-def _status_of(topic: "StatusTopic", name: str) -> "Status":
+def _sinks(graph: "Graph", columns: dict[str, list[str]]) -> list[dict[str, object]]:
+    """Each sink with what it reads, and with its columns where they are known."""
+    pipeline = graph.pipeline
+    kinds = {part.name: _kind(part) for part in (*pipeline.sources, *pipeline.sinks)}
+    sources = {source.name for source in pipeline.sources}
+    return [
+        {
+            "sink": sink.name,
+            "kind": kinds[sink.name],
+            "reads": sorted(f"{name} ({kinds[name]})" for name in graph.needed_by(sink) & sources),
+            "steps": [step.name for step in graph.steps_in_order if step.name in graph.needed_by(sink)],
+            **({"columns": columns[sink.name]} if sink.name in columns else {}),
+        }
+        for sink in pipeline.sinks
+    ]
+
+
+def _status_of(topic: "StatusTopic", name: str) -> "RunStatus":
     found = topic.statuses().get(name)
     if found is None:
-        raise Problem(f"Pipeline {name} has not run.", "`headwater pipeline list` shows those that did.")
+        raise CommandFailed(f"Pipeline {name} has not run.", "`headwater pipeline list` shows the pipelines that did.")
     return found
 
 
@@ -257,21 +267,20 @@ def _kind(part: Any) -> str:
     return str(part.declared.values.get("kind", "python"))
 
 
-def _as_json(status: "Status", now: int) -> dict[str, Any]:
-    """With what the pipeline as a whole has read: every record once, however many queries read it."""
+def _as_json(status: "RunStatus", now: int) -> dict[str, Any]:
+    """With the sources of the whole pipeline: a record counts once, however many queries read it."""
     read = [asdict(source) for source in status.read]
     return {**asdict(status), "state": str(status.state_at(now)), "sources": read}
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    """Of those that are known."""
+    """The sum of the known values; None if none is known."""
     known = [value for value in values if value is not None]
     return round(sum(known), 1) if known else None
 
 
 def _age(age_ms: int) -> str:
-    age_s = max(0, age_ms // 1000)
-    for unit, length_s in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if age_s >= 2 * length_s:
-            return f"{age_s // length_s}{unit} ago"
-    return f"{age_s}s ago"
+    for unit in ("d", "h", "m"):
+        if age_ms >= 2 * UNIT_MS[unit]:
+            return f"{age_ms // UNIT_MS[unit]}{unit} ago"
+    return f"{max(0, age_ms) // UNIT_MS['s']}s ago"

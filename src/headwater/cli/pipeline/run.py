@@ -1,4 +1,4 @@
-"""What has to be there before a pipeline runs, each with its own message: a broker, topics, Java, Spark."""
+"""What a pipeline needs before it runs, each with a message of its own: a broker, topics, Java, Spark."""
 
 import os
 import socket
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headwater.cli.client import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, admin, client_config, parse_assignments
-from headwater.cli.output import Problem, note, print_json
+from headwater.cli.output import CommandFailed, note, print_json
 
 if TYPE_CHECKING:
     from headwater.pipelines.jvm.java import Java
-    from headwater.pipelines.run.progress import Status
+    from headwater.pipelines.run.progress import RunStatus
     from headwater.pipelines.run.runner import Runner
     from headwater.pipelines.run.status_topic import StatusTopic
     from headwater.pipelines.spec.graph import Graph
@@ -29,8 +29,8 @@ MISTAKES_EXIT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the command line says of a run."""
+class RunArguments:
+    """The command line of a run."""
 
     bootstrap: str | None
     master: str
@@ -41,20 +41,20 @@ class Wanted:
 
 
 def load_graph(file: Path, *, as_json: bool = False, is_spark_next: bool = False) -> "Graph":
-    """The pipeline of a file; all mistakes in it end the command. `is_spark_next`: except those that Spark itself
-    judges right after."""
+    """The pipeline of a file. Mistakes in it end the command; with `is_spark_next` only those that Spark would not
+    report itself."""
     from headwater.pipelines.spec.check import load
     from headwater.pipelines.spec.mistakes import BadPipeline
 
     try:
         return load(file, is_spark_next=is_spark_next)
     except BadPipeline as error:
-        raise _told(error, as_json=as_json) from error
+        raise _report_mistakes(error, as_json=as_json) from error
 
 
 @contextmanager
 def pipeline_problems(*, is_verbose: bool = False, as_json: bool = False) -> Iterator[None]:
-    """What pipelines raise becomes a message; verbose shows the whole stack before it."""
+    """Raise failures of pipelines as CommandFailed; with `is_verbose` the stack is printed before."""
     from headwater.pipelines.jvm.gateway import JvmFailed
     from headwater.pipelines.jvm.java import NoJava
     from headwater.pipelines.run.problems import PipelineFailed
@@ -68,39 +68,38 @@ def pipeline_problems(*, is_verbose: bool = False, as_json: bool = False) -> Ite
 
             traceback.print_exc()
         if isinstance(error, BadPipeline):
-            raise _told(error, as_json=as_json) from error
+            raise _report_mistakes(error, as_json=as_json) from error
         hint = "--verbose shows the whole error." if error.__cause__ is not None and not is_verbose else ""
-        raise Problem(_sentence(str(error)), hint) from error
+        raise CommandFailed(_sentence(str(error)), hint) from error
 
 
 @contextmanager
-def dry_runner(graph: "Graph", wanted: Wanted) -> "Iterator[Runner]":
-    """A runner that can plan: it needs no broker, and holds nothing."""
+def dry_runner(graph: "Graph", arguments: RunArguments) -> "Iterator[Runner]":
+    """A runner that can plan. It needs no broker, and takes no lock."""
     with ExitStack() as stack:
-        yield _start_spark(graph, wanted, None, print, stack)[0]
+        yield _start_spark(graph, arguments, None, print, stack)[0]
 
 
 @contextmanager
 def ready_runner(
-    graph: "Graph", wanted: Wanted, emit: Callable[[str], None]
-) -> "Iterator[tuple[Runner, Callable[[Status], None]]]":
-    """A runner that can run, and what to call with its statuses beside showing them.
-
-    Everything that can be told before Spark starts is told before."""
+    graph: "Graph", arguments: RunArguments, emit: Callable[[str], None]
+) -> "Iterator[tuple[Runner, Callable[[RunStatus], None]]]":
+    """A runner that can run, and a callback for its statuses. Everything that can fail before Spark starts is checked
+    before."""
     pipeline = graph.pipeline
     with ExitStack() as stack:
-        topic = _reach_broker(pipeline, _bootstrap(pipeline, wanted), stack)
+        topic = _reach_broker(pipeline, _bootstrap(pipeline, arguments), stack)
         from headwater.pipelines.run.lock import only_run
 
         stack.enter_context(only_run(pipeline.name, pipeline.checkpoint))
         classes = stack.enter_context(class_cache_afterwards())
-        runner, classes.java = _start_spark(graph, wanted, topic, emit, stack)
+        runner, classes.java = _start_spark(graph, arguments, topic, emit, stack)
         yield runner, classes.see
 
 
 def _start_spark(
     graph: "Graph",
-    wanted: Wanted,
+    arguments: RunArguments,
     topic: "StatusTopic | None",
     emit: Callable[[str], None],
     stack: ExitStack,
@@ -110,27 +109,27 @@ def _start_spark(
     from headwater.pipelines.run.shipping import ship
 
     pipeline = graph.pipeline
-    options = RunOptions(_bootstrap(pipeline, wanted), wanted.is_once, parse_start(wanted.start))
-    settings = spark_settings(pipeline, wanted.master, parse_assignments(wanted.conf, "--conf"))
-    if not is_local(wanted.master) and is_local_path(pipeline.checkpoint):
+    options = RunOptions(_bootstrap(pipeline, arguments), arguments.is_once, parse_start(arguments.start))
+    settings = spark_settings(pipeline, arguments.master, parse_assignments(arguments.conf, "--conf"))
+    if not is_local(arguments.master) and is_local_path(pipeline.checkpoint):
         note(f"The checkpoint {pipeline.checkpoint} is a local path: executors elsewhere need it on shared storage.")
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-pipeline-")))
     note("Starting Spark …")
-    spark, java = stack.enter_context(spark_session(settings, pipeline.directory, is_verbose=wanted.is_verbose))
-    ship(pipeline, spark, scratch, is_local=is_local(wanted.master))
+    spark, java = stack.enter_context(spark_session(settings, pipeline.directory, is_verbose=arguments.is_verbose))
+    ship(pipeline, spark, scratch, is_local=is_local(arguments.master))
     return Runner(graph, spark, options, topic, emit, note), java
 
 
 def _reach_broker(pipeline: "Pipeline", bootstrap: str, stack: ExitStack) -> "StatusTopic | None":
-    """The status topic, once we know that the broker answers, the topics exist, and no other run is alive. A pipeline
-    without topics runs without a broker, and tells nobody."""
+    """The status topic, after checks that the broker answers, the topics exist, and no other run is alive. None if a
+    pipeline without topics runs without a broker."""
     from headwater.pipelines.run.status_topic import StatusTopic
     from headwater.pipelines.spec.topics import uses_topics
 
     if not uses_topics(pipeline):
         try:
             client_config(bootstrap)
-        except Problem:
+        except CommandFailed:
             note(f"No broker answers at {bootstrap}: `headwater pipeline list` will not show this run.")
             return None
     _check_topics(pipeline, bootstrap)
@@ -138,15 +137,15 @@ def _reach_broker(pipeline: "Pipeline", bootstrap: str, stack: ExitStack) -> "St
     topic.create()
     other = topic.statuses().get(pipeline.name)
     if other is not None and _is_alive(other):
-        raise Problem(
+        raise CommandFailed(
             f"The pipeline {pipeline.name} is running already, on {other.host} (process {other.pid}).",
             f"`headwater pipeline stop {pipeline.name}` stops it.",
         )
     return topic
 
 
-def _is_alive(other: "Status") -> bool:
-    """A run of this machine whose process is gone was killed; of others we only know when they told last."""
+def _is_alive(other: "RunStatus") -> bool:
+    """On this machine, by its process; on another, by the time of its last status."""
     if other.state_at(now_ms()) != "running":
         return False
     if other.host != socket.gethostname():
@@ -165,29 +164,29 @@ def _check_topics(pipeline: "Pipeline", bootstrap: str) -> None:
 
     with admin(bootstrap) as client:
         existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    for topic, place in topics_read_at(pipeline):
+    for topic, location in topics_read_at(pipeline):
         if topic not in existing:
-            raise Problem(
-                f"{place}: Topic {topic} does not exist.",
-                "`headwater topic list` shows those that do; `headwater topic create` makes one.",
+            raise CommandFailed(
+                f"{location}: Topic {topic} does not exist.",
+                "`headwater topic list` shows the existing topics; `headwater topic create` makes one.",
             )
 
 
 @dataclass(slots=True)
 class ClassCache:
-    """Which Java ran, and whether rows flowed: what never worked is not worth an archive."""
+    """Which Java ran, and whether a batch was processed: a run that never worked is not worth an archive."""
 
     java: "Java | None" = None
     is_worth_it: bool = False
 
-    def see(self, status: "Status") -> None:
+    def see(self, status: "RunStatus") -> None:
         self.is_worth_it = self.is_worth_it or any(query.batch is not None for query in status.queries)
 
 
 @contextmanager
 def class_cache_afterwards() -> Iterator[ClassCache]:
-    """When the run is over and Spark has stopped, start making the archive that speeds the next start up: before that
-    it would take the processor from the run."""
+    """Builds the archive of classes that makes the next start faster, after Spark has stopped: earlier it would take
+    the processor from the run."""
     from headwater.pipelines.jvm.class_cache import build_in_background
 
     seen = ClassCache()
@@ -207,22 +206,22 @@ def parse_start(text: str | None) -> "Start | None":
     try:
         return read_start(text)
     except NotAccepted as error:
-        raise Problem(f"--from {text!r} is no place to begin.", f"Use {error}.", exit_code=2) from None
+        raise CommandFailed(f"--from {text!r} is not a position.", f"Use {error}.", exit_code=2) from None
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _bootstrap(pipeline: "Pipeline", wanted: Wanted) -> str:
-    return wanted.bootstrap or pipeline.settings.bootstrap or DEFAULT_BOOTSTRAP
+def _bootstrap(pipeline: "Pipeline", arguments: RunArguments) -> str:
+    return arguments.bootstrap or pipeline.settings.bootstrap or DEFAULT_BOOTSTRAP
 
 
-def _told(error: "BadPipeline", *, as_json: bool) -> typer.Exit:
-    """All mistakes, one a line, in the form that compilers use and editors understand."""
+def _report_mistakes(error: "BadPipeline", *, as_json: bool) -> typer.Exit:
+    """Print all mistakes, one a line, in the form of compilers, which editors understand."""
     if as_json:
         mistakes: list[dict[str, Any]] = [
-            {"file": each.place.file, "line": each.place.line, "what": each.what} for each in error.mistakes
+            {"file": each.location.file, "line": each.location.line, "what": each.what} for each in error.mistakes
         ]
         print_json({"mistakes": mistakes})
     else:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.client import Json
-from headwater.cli.output import Problem, note, print_json, print_table, say
+from headwater.cli.output import CommandFailed, note, print_json, print_table, say
 
 
 def ready(
@@ -17,25 +17,27 @@ def ready(
     json: Json = False,
 ) -> None:
     """List the pipelines that are ready to run; print or copy one."""
-    from headwater.pipelines.templates.catalog import NotReady, ready_pipeline, ready_pipelines
+    from headwater.pipelines.templates.catalog import TemplateError, pipeline_template, pipeline_templates
 
     if name is None:
         if to is not None:
-            raise Problem("--to needs the name of a pipeline.", "`headwater pipeline ready` lists them.", exit_code=2)
-        rows = [{"pipeline": each.name, "summary": each.summary} for each in ready_pipelines()]
+            raise CommandFailed(
+                "--to needs the name of a pipeline.", "`headwater pipeline ready` lists them.", exit_code=2
+            )
+        rows = [{"pipeline": each.name, "summary": each.summary} for each in pipeline_templates()]
         if json:
             print_json(rows)
             return
         print_table(("pipeline", "what it does"), [tuple(row.values()) for row in rows])
         return
     try:
-        pipeline = ready_pipeline(name)
+        pipeline = pipeline_template(name)
         if to is None:
             say(pipeline.text.rstrip())
             return
         files = pipeline.copy_to(to)
-    except NotReady as error:
-        raise Problem(str(error)) from error
+    except TemplateError as error:
+        raise CommandFailed(str(error)) from error
     if json:
         print_json([str(file) for file in files])
         return

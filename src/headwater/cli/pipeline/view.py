@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.cli.output import note, size
 
 if TYPE_CHECKING:
-    from headwater.pipelines.run.progress import QueryProgress, Status
+    from headwater.pipelines.run.progress import QueryProgress, RunStatus
 
 LINE_EVERY_S = 10.0
 REFRESHES_PER_S = 4
@@ -18,20 +18,20 @@ COLUMNS = ("sink", "batch", "rows", "in/s", "out/s", "lag", "batch ms", "state",
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    show: "Callable[[Status], None]"
+class PipelineView:
+    show: "Callable[[RunStatus], None]"
     emit: Callable[[str], None]
-    """A line of result, written so that it does not run into the table."""
+    """Writes a line of the result above the table."""
 
 
 @contextmanager
-def progress_view() -> Iterator[View]:
+def progress_view() -> Iterator[PipelineView]:
     """On stderr; results stay alone on stdout."""
     if sys.stderr.isatty():
         with _live_table() as view:
             yield view
     else:
-        yield View(_lines(time.monotonic), _to_stdout)
+        yield PipelineView(_lines(time.monotonic), _to_stdout)
 
 
 def query_cells(query: "QueryProgress") -> tuple[object, ...]:
@@ -49,13 +49,13 @@ def query_cells(query: "QueryProgress") -> tuple[object, ...]:
 
 
 @contextmanager
-def _live_table() -> Iterator[View]:
+def _live_table() -> Iterator[PipelineView]:
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
     from rich.text import Text
 
-    def table(status: "Status") -> Table:
+    def table(status: "RunStatus") -> Table:
         drawn = Table(box=None, pad_edge=False)
         for index, name in enumerate(COLUMNS):
             drawn.add_column(name, justify="right" if index else "left", header_style="bold")
@@ -69,13 +69,13 @@ def _live_table() -> Iterator[View]:
         def emit_above(line: str) -> None:
             live.console.print(Text(line), soft_wrap=True)
 
-        yield View(lambda status: live.update(table(status)), emit_above if sys.stdout.isatty() else _to_stdout)
+        yield PipelineView(lambda status: live.update(table(status)), emit_above if sys.stdout.isatty() else _to_stdout)
 
 
-def _lines(now: Callable[[], float]) -> "Callable[[Status], None]":
+def _lines(now: Callable[[], float]) -> "Callable[[RunStatus], None]":
     said_s = float("-inf")
 
-    def show(status: "Status") -> None:
+    def show(status: "RunStatus") -> None:
         nonlocal said_s
         is_over = status.state != "running"
         begun = [query for query in status.queries if query.batch is not None]
@@ -83,11 +83,11 @@ def _lines(now: Callable[[], float]) -> "Callable[[Status], None]":
             return
         said_s = now()
         for query in begun:
-            facts = [f"batch {query.batch}", f"{query.rows} rows"]
-            facts += [f"{query.rows_per_s:g}/s"] if query.rows_per_s is not None else []
-            facts += [f"lag {query.lag}"] if query.lag is not None else []
-            facts += [f"{query.batch_ms} ms"] if query.batch_ms is not None else []
-            note(f"{query.query}: {', '.join(facts)}")
+            figures = [f"batch {query.batch}", f"{query.rows} rows"]
+            figures += [f"{query.rows_per_s:g}/s"] if query.rows_per_s is not None else []
+            figures += [f"lag {query.lag}"] if query.lag is not None else []
+            figures += [f"{query.batch_ms} ms"] if query.batch_ms is not None else []
+            note(f"{query.query}: {', '.join(figures)}")
 
     return show
 

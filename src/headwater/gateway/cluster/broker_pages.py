@@ -9,12 +9,9 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from headwater.gateway.http.problems import unavailable
-
-if TYPE_CHECKING:
-    from headwater.gateway.context import Context
 
 MAX_PAGE_BYTES = 64 * 1024 * 1024
 TIMEOUT_S = 10.0
@@ -40,27 +37,31 @@ class PagesOverHttp:
         return await asyncio.to_thread(_fetch, url)
 
 
-async def broker_page(context: "Context", page: str, **parameters: str) -> dict[str, Any] | None:
-    """A page of JSON; None if there is no such page, or no broker to ask. Raises Problem if it does not answer."""
-    found = await page_text(context, page, **parameters)
-    if found is None:
-        return None
-    try:
-        told = json.loads(found)
-    except ValueError:
-        return None
-    return told if isinstance(told, dict) else None
+class PageReader:
+    def __init__(self, pages: BrokerPages | None) -> None:
+        """Without pages, everything is unknown."""
+        self._pages = pages
 
+    async def json(self, page: str, **parameters: str) -> dict[str, Any] | None:
+        """A page that is a JSON object; None if it is not known. Raises Problem if the broker does not answer."""
+        content = await self.text(page, **parameters)
+        if content is None:
+            return None
+        try:
+            value = json.loads(content)
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
 
-async def page_text(context: "Context", page: str, **parameters: str) -> bytes | None:
-    """As `broker_page`, of any kind."""
-    if context.pages is None:
-        return None
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            return await context.pages.get(page, **parameters)
-    except OSError:  # a TimeoutError is one
-        raise unavailable("The broker that this gateway asks for its pages does not answer.") from None
+    async def text(self, page: str, **parameters: str) -> bytes | None:
+        """The content of a page; None if it is not known. Raises Problem if the broker does not answer."""
+        if self._pages is None:
+            return None
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return await self._pages.get(page, **parameters)
+        except OSError:  # a TimeoutError is one
+            raise unavailable("The broker that this gateway asks for its pages does not answer.") from None
 
 
 def _fetch(url: str) -> bytes | None:

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
-from headwater.gateway.context import Context
-from headwater.gateway.kafka.admin import is_internal
-from headwater.gateway.openapi import answer, operation
+from headwater.gateway.http.openapi import Operation, answer
+from headwater.gateway.kafka.admin import Admin, is_internal
 from headwater.wire.codec import Message
 
 if TYPE_CHECKING:
@@ -46,51 +44,54 @@ class Cluster(Struct):
     """Partitions that nobody leads."""
 
 
-async def _size_bytes(context: Context, node: Message) -> int | None:
-    held = await context.admin.sizes_at((node.host, node.port)) if not node.is_fenced else None
-    return sum(held.values()) if held is not None else None
+class ClusterRoutes:
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
 
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "GET", "/v1/cluster", self.describe_cluster, "Nodes, leaders, and what lacks replicas",
+                answers={200: Cluster}, problems=(502,),
+            )
+        ]  # fmt: skip
 
-def routes(context: Context) -> list[BaseRoute]:
-    async def describe_cluster(request: Request) -> Response:
-        described = await context.admin.cluster()
-        metadata = await context.admin.metadata()
+    async def describe_cluster(self, request: Request) -> Response:
+        described = await self._admin.cluster()
+        metadata = await self._admin.metadata()
         own, internal = _partitions(metadata, internal=False), _partitions(metadata, internal=True)
         partitions = own + internal
-        sizes = await asyncio.gather(*(_size_bytes(context, node) for node in described.brokers))
+        sizes = await asyncio.gather(*(self._size_bytes(node) for node in described.brokers))
         is_whole = not any(node.is_fenced for node in described.brokers)
-        last_seen_ms = {} if is_whole else await context.admin.last_seen_ms()
+        last_seen_ms = {} if is_whole else await self._admin.last_seen_ms()
         nodes = [
             Node(
-                node.broker_id,
-                node.host,
-                node.port,
-                node.rack or None,
-                not node.is_fenced,
-                last_seen_ms.get(node.broker_id) if node.is_fenced else None,
-                sum(partition.leader == node.broker_id for partition in own),
-                sum(partition.leader == node.broker_id for partition in internal),
-                sum(node.broker_id in partition.replicas for partition in own),
-                held,
+                node_id=node.broker_id,
+                host=node.host,
+                port=node.port,
+                rack=node.rack or None,
+                is_up=not node.is_fenced,
+                down_since_ms=last_seen_ms.get(node.broker_id) if node.is_fenced else None,
+                leads=sum(partition.leader == node.broker_id for partition in own),
+                internal_leads=sum(partition.leader == node.broker_id for partition in internal),
+                replicas=sum(node.broker_id in partition.replicas for partition in own),
+                size_bytes=size_bytes,
             )
-            for node, held in zip(described.brokers, sizes, strict=True)
+            for node, size_bytes in zip(described.brokers, sizes, strict=True)
         ]
         return answer(
             Cluster(
-                described.cluster_id,
-                described.controller_id if described.controller_id >= 0 else None,
-                sorted(nodes, key=lambda node: node.node_id),
-                sum(len(partition.isrs) < len(partition.replicas) for partition in partitions),
-                sum(partition.leader < 0 for partition in partitions),
+                cluster_id=described.cluster_id,
+                controller=described.controller_id if described.controller_id >= 0 else None,
+                nodes=sorted(nodes, key=lambda node: node.node_id),
+                under_replicated=sum(len(partition.isrs) < len(partition.replicas) for partition in partitions),
+                offline=sum(partition.leader < 0 for partition in partitions),
             )
         )
 
-    return [
-        operation(
-            "GET", "/v1/cluster", describe_cluster, "Nodes, leaders, and what lacks replicas", context,
-            answers={200: Cluster}, problems=(502,),
-        )
-    ]  # fmt: skip
+    async def _size_bytes(self, node: Message) -> int | None:
+        sizes = await self._admin.sizes_at((node.host, node.port)) if not node.is_fenced else None
+        return sum(sizes.values()) if sizes is not None else None
 
 
 def _partitions(metadata: "ClusterMetadata", *, internal: bool) -> "list[PartitionMetadata]":

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headwater.gateway.context import Context
-from headwater.gateway.http.problems import Problem
-from headwater.gateway.kafka.reading import ReadRequest
+from headwater.gateway.kafka.errors import TopicNotFound
+from headwater.gateway.kafka.known_topics import KnownTopics
+from headwater.gateway.kafka.reading import ReadRequest, RecordReader
 from headwater.model.position import Anchor, Position
 
 TOPIC = "headwater.pipelines"
@@ -64,15 +64,16 @@ class Pipelines(Struct):
 
 
 class PipelineStatuses:
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, topics: KnownTopics, reader: RecordReader) -> None:
+        self._topics = topics
+        self._reader = reader
         self._one_at_a_time = asyncio.Lock()
         self._statuses: dict[bytes, Status] = {}
         self._next: int | None = None
         self._read_s = float("-inf")
 
     async def read(self) -> Pipelines:
-        """Raises Problem if the cluster does not answer."""
+        """Raises KafkaFailure."""
         async with self._one_at_a_time:
             if time.monotonic() - self._read_s >= FRESH_S:
                 await self._read_on()
@@ -83,15 +84,13 @@ class PipelineStatuses:
 
     async def _read_on(self) -> None:
         try:
-            await self._context.topics.partitions_of(TOPIC)
-        except Problem as problem:
-            if problem.status != 404:
-                raise
+            await self._topics.partitions_of(TOPIC)
+        except TopicNotFound:
             self._forget()
             return
         for _ in range(MAX_READS):
             begin = Position(Anchor.BEGINNING) if self._next is None else Position(Anchor.OFFSET, self._next)
-            found = await self._context.reader.read(ReadRequest(TOPIC, (0,), begin, READ_AT_ONCE, READ_BYTES))
+            found = await self._reader.read(ReadRequest(TOPIC, (0,), begin, READ_AT_ONCE, READ_BYTES))
             end = found.ends.get(0, 0)
             if self._next is not None and end < self._next:
                 self._forget()  # another topic of that name: begin again

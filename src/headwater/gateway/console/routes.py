@@ -1,4 +1,4 @@
-"""The console: its page and files at / and /console/, and what it asks for that nobody else does.
+"""The console: its page and files at / and /console/, and what only the console asks for.
 
     GET /                    the page
     GET /console/<file>      its modules and styles
@@ -21,10 +21,9 @@ from starlette.routing import BaseRoute, Route
 
 from headwater.gateway.console.pipelines import Pipelines, PipelineStatuses
 from headwater.gateway.console.traffic import Traffic
-from headwater.gateway.context import Context
+from headwater.gateway.http.openapi import Operation, answer
+from headwater.gateway.http.openapi.operation import ROUTE
 from headwater.gateway.http.problems import Problem
-from headwater.gateway.openapi import answer, operation
-from headwater.gateway.openapi.operation import ROUTE
 
 STATIC = Path(__file__).parent / "static"
 PAGE = "index.html"
@@ -52,38 +51,46 @@ class File:
         return {**SECURITY, "ETag": self.tag, "Cache-Control": "no-cache"}
 
 
-def routes(context: Context) -> list[BaseRoute]:
+class ConsoleRoutes:
+    def __init__(self, traffic: Traffic, pipelines: PipelineStatuses) -> None:
+        self._traffic = traffic
+        self._pipelines = pipelines
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "GET", "/v1/pipelines", self.list_pipelines, "List pipelines as they report themselves",
+                answers={200: Pipelines}, problems=(502,),
+            )
+        ]  # fmt: skip
+
+    def routes(self) -> list[BaseRoute]:
+        return [Route("/console/traffic", self.show_traffic), *file_routes()]
+
+    async def list_pipelines(self, request: Request) -> Response:
+        return answer(await self._pipelines.read())
+
+    async def show_traffic(self, request: Request) -> Response:
+        request.scope[ROUTE] = "/console/traffic"
+        return answer(await self._traffic.read())
+
+
+def file_routes() -> list[BaseRoute]:
+    """The page and its files, which need no cluster."""
     files = dict(_files(STATIC))
-    traffic = Traffic(context)
-    statuses = PipelineStatuses(context)
 
     async def page(request: Request) -> Response:
         request.scope[ROUTE] = "/"
-        return _sent(request, files[PAGE])
+        return _file_response(request, files[PAGE])
 
     async def file(request: Request) -> Response:
         request.scope[ROUTE] = "/console/{file}"
-        found = files.get(request.path_params["file"])
-        if found is None:
+        requested = files.get(request.path_params["file"])
+        if requested is None:
             raise Problem(404, "Not found", "The console has no such file.")
-        return _sent(request, found)
+        return _file_response(request, requested)
 
-    async def show_traffic(request: Request) -> Response:
-        request.scope[ROUTE] = "/console/traffic"
-        return answer(await traffic.read())
-
-    async def list_pipelines(request: Request) -> Response:
-        return answer(await statuses.read())
-
-    return [
-        Route("/", page),
-        Route("/console/traffic", show_traffic),
-        Route("/console/{file:path}", file),
-        operation(
-            "GET", "/v1/pipelines", list_pipelines, "List pipelines as they report themselves", context,
-            answers={200: Pipelines}, problems=(502,),
-        ),
-    ]  # fmt: skip
+    return [Route("/", page), Route("/console/{file:path}", file)]
 
 
 def _files(directory: Path) -> Iterator[tuple[str, File]]:
@@ -95,7 +102,7 @@ def _files(directory: Path) -> Iterator[tuple[str, File]]:
             yield path.relative_to(directory).as_posix(), File(content, media_type, tag)
 
 
-def _sent(request: Request, file: File) -> Response:
+def _file_response(request: Request, file: File) -> Response:
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=file.headers)
     return Response(file.content, headers=file.headers, media_type=file.media_type)

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from headwater.gateway.cluster.broker_pages import page_text
-from headwater.gateway.context import Context
+from headwater.gateway.cluster.broker_pages import PageReader
 from headwater.gateway.http.problems import unavailable
+from headwater.gateway.kafka.call_threads import CallThreads
 
 FIELDS = {
     "headwater_produced_records_total": "produced_records",
@@ -53,8 +53,9 @@ class TrafficPage(Struct):
 
 
 class Traffic:
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, pages: PageReader, threads: CallThreads) -> None:
+        self._pages = pages
+        self._threads = threads
         self._one_at_a_time = asyncio.Lock()
         self._page: TrafficPage | None = None
         self._asked_s = float("-inf")
@@ -63,11 +64,11 @@ class Traffic:
         """Raises Problem (503) if the broker does not answer."""
         async with self._one_at_a_time:
             if self._page is None or time.monotonic() - self._asked_s >= FRESH_S:
-                text = await page_text(self._context, "metrics")
+                text = await self._pages.text("metrics")
                 self._page = (
                     TrafficPage([], [], is_known=False)
                     if text is None
-                    else await self._context.in_thread(traffic_of, text.decode(errors="replace").splitlines())
+                    else await self._threads.run(traffic_of, text.decode(errors="replace").splitlines())
                 )
                 self._asked_s = time.monotonic()
             return self._page

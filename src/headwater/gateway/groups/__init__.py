@@ -1,0 +1,1 @@
+"""Groups of every kind over HTTP: members, lag, departures."""

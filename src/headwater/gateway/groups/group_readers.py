@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.gateway.context import Context
-from headwater.gateway.http.problems import Problem
+from headwater.gateway.groups.setting_keys import OFFSET_RESET, TOPIC
 from headwater.gateway.kafka import groups
-from headwater.gateway.kafka.group_configs import OFFSET_RESET, TOPIC
+from headwater.gateway.kafka.admin import Admin
+from headwater.gateway.kafka.errors import GroupNotFound, KafkaFailure
 from headwater.gateway.kafka.groups import SHARE, GroupMember, ListedGroup
-from headwater.model.group_lag import Place, Standing, TotalLag, places_read, standing, total
+from headwater.model.group_lag import PartitionLag, TotalLag, partition_lag, partitions_read, total
+from headwater.model.ids import PartitionName
 
 KEYS = (TOPIC, OFFSET_RESET)
 """The settings of a group that say what it reads where it has no position."""
@@ -19,7 +20,7 @@ FROM_END = "latest"
 class GroupReader:
     group: ListedGroup
     members: list[GroupMember]
-    standings: list[Standing]
+    standings: list[PartitionLag]
 
     @property
     def lag(self) -> TotalLag:
@@ -29,35 +30,35 @@ class GroupReader:
 @dataclass(frozen=True, slots=True)
 class _Read:
     members: list[GroupMember]
-    positions: dict[Place, int]
-    lags: dict[Place, int]
+    positions: dict[PartitionName, int]
+    lags: dict[PartitionName, int]
     """Of a queue, as the broker counts: what it has settled above its position is no lag."""
 
     @property
-    def assigned(self) -> set[Place]:
+    def assigned(self) -> set[PartitionName]:
         return {place for member in self.members for place in member.places}
 
 
 async def group_readers(
-    context: Context,
+    admin: Admin,
     listed: Sequence[ListedGroup],
     settings: Mapping[str, Mapping[str, str]],
     *,
     skips_silent: bool = False,
 ) -> dict[str, GroupReader]:
     """By name, without groups that are gone. `settings` are those of each group, the KEYS at least. With `skips_silent`
-    also without queues whose coordinator does not answer. Raises Problem."""
-    read = await _read_streams(context, [group.name for group in listed if group.kind != SHARE])
+    also without queues whose coordinator does not answer. Raises KafkaFailure."""
+    read = await _read_streams(admin, [group.name for group in listed if group.kind != SHARE])
     for group in listed:
         if group.kind == SHARE:
             try:
-                read[group.name] = await _read_queue(context, group)
-            except Problem as problem:
-                if not skips_silent and problem.status != 404:
+                read[group.name] = await _read_queue(admin, group)
+            except KafkaFailure as failure:
+                if not skips_silent and not isinstance(failure, GroupNotFound):
                     raise
-    counts = {name: len(topic.partitions) for name, topic in (await context.admin.metadata()).topics.items()}
+    counts = {name: len(topic.partitions) for name, topic in (await admin.metadata()).topics.items()}
     places = {
-        group.name: places_read(
+        group.name: partitions_read(
             read[group.name].positions,
             read[group.name].assigned,
             counts,
@@ -67,9 +68,9 @@ async def group_readers(
         for group in listed
         if group.name in read
     }
-    ends = await groups.end_offsets(context, {place for found in places.values() for place in found})
+    ends = await groups.end_offsets(admin, {place for found in places.values() for place in found})
     starts = await groups.start_offsets(
-        context, {place for name, found in places.items() for place in found if place not in read[name].positions}
+        admin, {place for name, found in places.items() for place in found if place not in read[name].positions}
     )
     found = {}
     for group in listed:
@@ -81,15 +82,15 @@ async def group_readers(
     return found
 
 
-async def _read_streams(context: Context, names: list[str]) -> dict[str, _Read]:
-    members = await groups.consumer_members(context, names)
-    committed = await groups.committed(context, names) if names else {}
+async def _read_streams(admin: Admin, names: list[str]) -> dict[str, _Read]:
+    members = await groups.consumer_members(admin, names)
+    committed = await groups.committed(admin, names) if names else {}
     return {name: _Read(members[name], committed.get(name, {}), {}) for name in names if name in members}
 
 
-async def _read_queue(context: Context, group: ListedGroup) -> _Read:
-    members = await groups.members(context, group)
-    told = await groups.share_positions(context, group.name)
+async def _read_queue(admin: Admin, group: ListedGroup) -> _Read:
+    members = await groups.members(admin, group)
+    told = await groups.share_positions(admin, group.name)
     return _Read(
         members,
         {place: start for place, (start, _) in told.items()},
@@ -98,9 +99,13 @@ async def _read_queue(context: Context, group: ListedGroup) -> _Read:
 
 
 def _standing(
-    read: _Read, place: Place, starts: Mapping[Place, int], ends: Mapping[Place, int], begins_at_end: bool
-) -> Standing:
+    read: _Read,
+    place: PartitionName,
+    starts: Mapping[PartitionName, int],
+    ends: Mapping[PartitionName, int],
+    begins_at_end: bool,
+) -> PartitionLag:
     position, end = read.positions.get(place), ends.get(place)
     if place in read.lags:
-        return Standing(*place, position, end, read.lags[place])
-    return standing(place, position, starts.get(place), end, begins_at_end=begins_at_end)
+        return PartitionLag(*place, position, end, read.lags[place])
+    return partition_lag(place, position, starts.get(place), end, begins_at_end=begins_at_end)

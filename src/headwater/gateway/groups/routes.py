@@ -5,19 +5,18 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
-from headwater.gateway.cluster.broker_pages import broker_page
-from headwater.gateway.context import Context
+from headwater.gateway.cluster.broker_pages import PageReader
 from headwater.gateway.groups.group_readers import KEYS, GroupReader, group_readers
+from headwater.gateway.http.openapi import Operation, answer
 from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka import groups
-from headwater.gateway.kafka.brokers import Refused
-from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.kafka.group_configs import group_configs, problem_of
+from headwater.gateway.kafka.admin import Admin
+from headwater.gateway.kafka.brokers import Brokers
+from headwater.gateway.kafka.errors import group_not_found
+from headwater.gateway.kafka.group_configs import group_configs
 from headwater.gateway.kafka.groups import ListedGroup
-from headwater.gateway.kafka.retry import patiently
-from headwater.gateway.openapi import answer, operation
+from headwater.gateway.kafka.retry import retry_until_ready
 
 MAX_WITH_LAG = 500
 """Groups whose lag is asked for in a list; of more than these it is not told."""
@@ -82,77 +81,80 @@ class Group(Struct):
     """null: not known, because no broker can be asked, or the asked one does not coordinate the group."""
 
 
-def routes(context: Context) -> list[BaseRoute]:
-    async def list_groups(request: Request) -> Response:
-        return answer(Groups(await patiently(lambda: summaries(context))))
+class GroupRoutes:
+    def __init__(self, admin: Admin, brokers: Brokers, pages: PageReader) -> None:
+        self._admin = admin
+        self._brokers = brokers
+        self._pages = pages
 
-    async def describe_group(request: Request) -> Response:
-        return answer(await patiently(lambda: described(context, request.path_params["group"])))
-
-    return [
-        operation(
-            "GET", "/v1/groups", list_groups, "List groups of every kind", context,
-            answers={200: Groups}, problems=(502,),
-        ),
-        operation(
-            "GET", "/v1/groups/{group}", describe_group, "A group's members, lag, and who left why", context,
-            answers={200: Group}, problems=(404, 502),
-        ),
-    ]  # fmt: skip
-
-
-async def described(context: Context, name: str) -> Group:
-    group = await groups.find_group(context, name)
-    found = (await group_readers(context, [group], await _settings(context, [group]))).get(name)
-    if found is None:
-        raise groups.unknown_group(name)
-    lag = found.lag
-    return Group(
-        group.name,
-        group.kind,
-        group.state,
-        lag.records,
-        lag.unknown_partitions,
-        [
-            Member(m.member_id, m.client_id, m.host, [AssignedPartition(*place) for place in m.places])
-            for m in found.members
-        ],
-        [Progress(each.topic, each.partition, each.position, each.end_offset, each.lag) for each in found.standings],
-        await _departures(context, group.name),
-    )
-
-
-async def summaries(context: Context) -> list[GroupSummary]:
-    listed = await groups.list_groups(context)
-    asked = listed[:MAX_WITH_LAG]
-    found = await group_readers(context, asked, await _settings(context, asked), skips_silent=True)
-    return [_summary(group, found.get(group.name)) for group in listed]
-
-
-def _summary(group: ListedGroup, found: GroupReader | None) -> GroupSummary:
-    if found is None:
-        return GroupSummary(group.name, group.kind, group.state, None, None, None)
-    lag = found.lag
-    return GroupSummary(group.name, group.kind, group.state, len(found.members), lag.records, lag.unknown_partitions)
-
-
-async def _settings(context: Context, listed: Sequence[ListedGroup]) -> dict[str, Mapping[str, str]]:
-    try:
-        configs = await group_configs(context.subscriptions.brokers, [group.name for group in listed], KEYS)
-    except (Refused, BrokerGone) as error:
-        raise problem_of(error) from None
-    return {name: config.values for name, config in configs.items()}
-
-
-async def _departures(context: Context, group: str) -> list[Departure] | None:
-    try:
-        page = await broker_page(context, "groups", group=group)
-        if page is None or not page.get("is_known", True):
-            return None
+    def operations(self) -> list[Operation]:
         return [
-            Departure(left["member"], ": ".join(filter(None, (left["reason"], left["explanation"]))), left["at_ms"])
-            for each in page["groups"]
-            for left in each["departures"]
-        ]
-    except (Problem, KeyError, TypeError):
-        return None
+            Operation(
+                "GET", "/v1/groups", self.list_groups, "List groups of every kind",
+                answers={200: Groups}, problems=(502,),
+            ),
+            Operation(
+                "GET", "/v1/groups/{group}", self.describe_group, "A group's members, lag, and who left why",
+                answers={200: Group}, problems=(404, 502),
+            ),
+        ]  # fmt: skip
+
+    async def list_groups(self, request: Request) -> Response:
+        return answer(Groups(await retry_until_ready(self._summaries)))
+
+    async def describe_group(self, request: Request) -> Response:
+        return answer(await retry_until_ready(lambda: self._describe(request.path_params["group"])))
+
+    async def _summaries(self) -> list[GroupSummary]:
+        listed = await groups.list_groups(self._admin)
+        first = listed[:MAX_WITH_LAG]
+        readers = await group_readers(self._admin, first, await self._settings(first), skips_silent=True)
+        return [_summary(group, readers.get(group.name)) for group in listed]
+
+    async def _describe(self, name: str) -> Group:
+        group = await groups.find_group(self._admin, name)
+        reader = (await group_readers(self._admin, [group], await self._settings([group]))).get(name)
+        if reader is None:
+            raise group_not_found(name)
+        lag = reader.lag
+        return Group(
+            name=group.name,
+            kind=group.kind,
+            state=group.state,
+            lag=lag.records,
+            unknown_partitions=lag.unknown_partitions,
+            members=[
+                Member(each.member_id, each.client_id, each.host, [AssignedPartition(*place) for place in each.places])
+                for each in reader.members
+            ],
+            partitions=[
+                Progress(each.topic, each.partition, each.position, each.end_offset, each.lag)
+                for each in reader.standings
+            ],
+            departures=await self._departures(group.name),
+        )
+
+    async def _settings(self, listed: Sequence[ListedGroup]) -> dict[str, Mapping[str, str]]:
+        configs = await group_configs(self._brokers, [group.name for group in listed], KEYS)
+        return {name: config.values for name, config in configs.items()}
+
+    async def _departures(self, group: str) -> list[Departure] | None:
+        try:
+            page = await self._pages.json("groups", group=group)
+            if page is None or not page.get("is_known", True):
+                return None
+            return [
+                Departure(left["member"], ": ".join(filter(None, (left["reason"], left["explanation"]))), left["at_ms"])
+                for each in page["groups"]
+                for left in each["departures"]
+            ]
+        except (Problem, KeyError, TypeError):
+            return None
+
+
+def _summary(group: ListedGroup, reader: GroupReader | None) -> GroupSummary:
+    """Without a reader, its members and its lag are not known."""
+    if reader is None:
+        return GroupSummary(group.name, group.kind, group.state, None, None, None)
+    lag = reader.lag
+    return GroupSummary(group.name, group.kind, group.state, len(reader.members), lag.records, lag.unknown_partitions)

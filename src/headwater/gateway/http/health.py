@@ -4,26 +4,27 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from headwater.gateway.context import Context
-from headwater.gateway.openapi.operation import ROUTE
+from headwater.gateway.http.metrics import HttpMetrics
+from headwater.gateway.http.openapi.operation import ROUTE
+from headwater.gateway.kafka.call_threads import CallThreads
+from headwater.gateway.kafka.known_topics import KnownTopics
 
 PUBLIC = ("/healthz", "/readyz")
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def routes(context: Context) -> list[BaseRoute]:
+def health_routes(topics: KnownTopics, metrics: HttpMetrics, threads: CallThreads) -> list[BaseRoute]:
     async def healthz(request: Request) -> Response:
         request.scope[ROUTE] = "/healthz"
         return PlainTextResponse("ok\n")
 
     async def readyz(request: Request) -> Response:
         request.scope[ROUTE] = "/readyz"
-        await context.topics.refresh()
+        await topics.refresh()
         return PlainTextResponse("ready\n")
 
-    async def metrics(request: Request) -> Response:
+    async def metrics_page(request: Request) -> Response:
         request.scope[ROUTE] = "/metrics"
-        page = await context.in_thread(context.metrics.page)
-        return Response(page, media_type=PROMETHEUS)
+        return Response(await threads.run(metrics.page), media_type=PROMETHEUS)
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics_page)]

@@ -27,7 +27,7 @@ class _Latency:
         self.total_s = 0.0
 
 
-class Metrics:
+class HttpMetrics:
     def __init__(self) -> None:
         self.in_flight = 0
         """Requests that were begun and not answered."""

@@ -29,18 +29,10 @@ class Problem(Exception):
         self.members = members
 
     def response(self) -> Response:
-        told = {"type": "about:blank", "title": self.title, "status": self.status, "detail": self.detail}
+        body = {"type": "about:blank", "title": self.title, "status": self.status, "detail": self.detail}
         return Response(
-            msgspec.json.encode({**told, **self.members}), self.status, headers=self.headers, media_type=MEDIA_TYPE
+            msgspec.json.encode({**body, **self.members}), self.status, headers=self.headers, media_type=MEDIA_TYPE
         )
-
-
-class NotNow(Problem):
-    """Leaders and coordinators move, or load what they need: a little time cures it. Asking may be repeated
-    (kafka/patience.py) before a client is told."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(503, "Cluster unavailable", detail, headers={"Retry-After": "1"})
 
 
 def too_busy(detail: str, retry_after_s: int = 1) -> Problem:
@@ -52,16 +44,12 @@ def bad_request(detail: str, **members: Any) -> Problem:
     return Problem(400, "Bad request", detail, **members)
 
 
-def unknown_topic(topic: str) -> Problem:
-    return Problem(404, "Unknown topic", f"There is no topic {topic}. POST /v1/topics makes one.", topic=topic)
-
-
 def unavailable(detail: str) -> Problem:
     """The cluster does not answer; asking again later may help."""
     return Problem(503, "Cluster unavailable", detail, headers={"Retry-After": "1"})
 
 
-def failure() -> Problem:
+def internal_error() -> Problem:
     return Problem(500, "Internal error", "The gateway failed to handle this request; its log says why.")
 
 
@@ -83,4 +71,4 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
 async def answer_failure(request: Request, error: Exception) -> Response:
     """Our fault. The client learns that it is, and the log learns the rest."""
     log.error("request_failed method=%s path=%r", request.method, request.url.path[:200], exc_info=error)
-    return failure().response()
+    return internal_error().response()

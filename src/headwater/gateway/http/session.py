@@ -3,12 +3,10 @@
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
-from headwater.gateway.context import Context
+from headwater.gateway.http.openapi import Operation, answer
 from headwater.gateway.http.problems import Problem
-from headwater.gateway.http.security import COOKIE
-from headwater.gateway.openapi import answer, operation
+from headwater.gateway.http.security import COOKIE, Guard
 
 PUBLIC = ("/v1/session",)
 PATH = "/v1/session"
@@ -25,29 +23,33 @@ class Session(Struct):
     """Whether this gateway wants one at all."""
 
 
-def routes(context: Context) -> list[BaseRoute]:
-    async def log_in(request: Request, body: Login) -> Response:
-        value = context.guard.session(body.token)
-        if context.guard.asks_for_token and value is None:
+class SessionRoutes:
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation("GET", PATH, self.session, "Whether a token is asked for", answers={200: Session}),
+            Operation(
+                "POST", PATH, self.log_in, "Log in with the token; sets a cookie",
+                body=Login, answers={204: None}, max_body_bytes=MAX_BODY_BYTES,
+            ),
+            Operation("DELETE", PATH, self.log_out, "Log out", answers={204: None}),
+        ]  # fmt: skip
+
+    async def session(self, request: Request) -> Response:
+        return answer(Session(self._guard.asks_for_token))
+
+    async def log_in(self, request: Request, body: Login) -> Response:
+        cookie = self._guard.session(body.token)
+        if self._guard.asks_for_token and cookie is None:
             raise Problem(401, "Unauthorized", "That is not the gateway's token.")
         response = Response(status_code=204)
-        if value is not None:
-            response.set_cookie(COOKIE, value, max_age=MAX_AGE_S, path="/", httponly=True, samesite="strict")
+        if cookie is not None:
+            response.set_cookie(COOKIE, cookie, max_age=MAX_AGE_S, path="/", httponly=True, samesite="strict")
         return response
 
-    async def log_out(request: Request) -> Response:
+    async def log_out(self, request: Request) -> Response:
         response = Response(status_code=204)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
         return response
-
-    async def session(request: Request) -> Response:
-        return answer(Session(context.guard.asks_for_token))
-
-    return [
-        operation("GET", PATH, session, "Whether a token is asked for", context, answers={200: Session}),
-        operation(
-            "POST", PATH, log_in, "Log in with the token; sets a cookie", context,
-            body=Login, answers={204: None}, max_body_bytes=MAX_BODY_BYTES,
-        ),
-        operation("DELETE", PATH, log_out, "Log out", context, answers={204: None}),
-    ]  # fmt: skip

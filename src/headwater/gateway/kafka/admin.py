@@ -1,7 +1,7 @@
-"""Questions about topics and changes to them, asked of the cluster. What it refuses is raised as a Problem."""
+"""Topics and nodes described, topics created, changed and deleted. Everything raises KafkaFailure."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -16,10 +16,11 @@ from confluent_kafka.admin import (
 )
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.http.problems import Problem, unavailable
 from headwater.gateway.kafka import raw
 from headwater.gateway.kafka.brokers import Address
-from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.call_threads import CallThreads
+from headwater.gateway.kafka.errors import ClusterUnavailable, InvalidRequest, KafkaFailure
+from headwater.gateway.kafka.librdkafka_errors import failure_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.wire.codec import Message
 
@@ -28,6 +29,8 @@ DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1
 DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION = 60, 2
 INTERNAL_PREFIX = "__"
 DEFAULT = -1
+
+T = TypeVar("T")
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
@@ -44,19 +47,19 @@ def is_internal(topic: str) -> bool:
 
 
 class Admin:
-    def __init__(self, config: GatewayConfig, in_thread: Callable[..., Awaitable[Any]]) -> None:
-        self.client = AdminClient(client_settings(config))
-        self._in_thread = in_thread
+    def __init__(self, config: GatewayConfig, threads: CallThreads) -> None:
+        self._client = AdminClient(client_settings(config))
+        self._threads = threads
         self._timeout_s = config.request_timeout_ms / 1000
 
     async def metadata(self) -> Any:
         """All topics and brokers. Asking for all, because asking for one by name may create it."""
-        return await self._call("", self.client.list_topics, timeout=self._timeout_s)
+        return await self._call("", self._client.list_topics, timeout=self._timeout_s)
 
     async def brokers(self) -> list[Address]:
         found = (await self.metadata()).brokers
         if not found:
-            raise unavailable("The cluster names no broker.")
+            raise ClusterUnavailable("The cluster names no broker.")
         return [(broker.host, broker.port) for _, broker in sorted(found.items())]
 
     async def cluster(self) -> Message:
@@ -77,29 +80,29 @@ class Admin:
 
     async def _ask_any(self, api_key: int, version: int, **fields: Any) -> Message:
         """Whichever broker answers."""
-        failure = unavailable("The cluster names no broker.")
+        last: KafkaFailure = ClusterUnavailable("The cluster names no broker.")
         for broker in await self.brokers():
             try:
                 return await raw.ask(broker, api_key, version, **fields)
-            except Problem as problem:
-                failure = problem
-        raise failure
+            except KafkaFailure as failure:
+                last = failure
+        raise last
 
     async def topic(self, topic: str) -> Any:
         """One topic, with its id."""
-        return await self._only(topic, self.client.describe_topics, TopicCollection([topic]))
+        return await self._only(topic, self._client.describe_topics, TopicCollection([topic]))
 
     async def create_topic(
         self, topic: str, partitions: int = DEFAULT, replicas: int = DEFAULT, config: Mapping[str, str] | None = None
     ) -> None:
         wanted = NewTopic(topic, partitions, replicas, config=dict(config or {}))
-        await self._only(topic, self.client.create_topics, [wanted])
+        await self._only(topic, self._client.create_topics, [wanted])
 
     async def delete_topic(self, topic: str) -> None:
-        await self._only(topic, self.client.delete_topics, [topic])
+        await self._only(topic, self._client.delete_topics, [topic])
 
     async def add_partitions(self, topic: str, count: int) -> None:
-        await self._only(topic, self.client.create_partitions, [NewPartitions(topic, count)])
+        await self._only(topic, self._client.create_partitions, [NewPartitions(topic, count)])
 
     async def alter_config(self, topic: str, config: Mapping[str, str | None]) -> None:
         """None gives a setting its default back."""
@@ -110,12 +113,12 @@ class Admin:
             for name, value in config.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
-        await self._only(topic, self.client.incremental_alter_configs, [resource])
+        await self._only(topic, self._client.incremental_alter_configs, [resource])
 
     async def topic_config(self, topic: str) -> dict[str, Any]:
         """ConfigEntry by name."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries: dict[str, Any] = await self._only(topic, self.client.describe_configs, [resource])
+        entries: dict[str, Any] = await self._only(topic, self._client.describe_configs, [resource])
         return entries
 
     async def offsets(
@@ -147,7 +150,7 @@ class Admin:
         """What one broker has on its disk; None if it does not answer."""
         try:
             answer = await raw.ask(broker, DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=None)
-        except Problem:
+        except KafkaFailure:
             return None
         return {
             (topic.name, partition.partition_index): partition.partition_size
@@ -157,7 +160,7 @@ class Admin:
         }
 
     def _offsets(self, wanted: dict[Any, Any], isolation: Any) -> dict[Place, int]:
-        futures = self.client.list_offsets(wanted, isolation_level=isolation, request_timeout=self._timeout_s)
+        futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=self._timeout_s)
         found = {}
         for place, future in futures.items():
             try:
@@ -166,6 +169,12 @@ class Admin:
                 if error.args[0].code() not in WITHOUT_LEADER:
                     raise
         return found
+
+    async def ask(self, question: Callable[[AdminClient, float], T], *, topic: str = "", group: str = "") -> T:
+        """Call `question` in a thread, with librdkafka's client and a timeout in seconds. It may raise KafkaException;
+        `topic` and `group` are what the failure is then about."""
+        answer: T = await self._call(topic, question, self._client, self._timeout_s, group=group)
+        return answer
 
     async def _only(self, topic: str, call: Callable[..., Any], *args: Any) -> Any:
         """The result of a call about one thing, which answers with one future."""
@@ -176,14 +185,11 @@ class Admin:
 
         return await self._call(topic, done)
 
-    async def _future(self, topic: str, call: Callable[..., Any], *args: Any) -> Any:
-        return await self._call(topic, lambda: call(*args, request_timeout=self._timeout_s).result())
-
-    async def _call(self, topic: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def _call(self, topic: str, call: Callable[..., Any], *args: Any, group: str = "", **kwargs: Any) -> Any:
         try:
-            return await self._in_thread(call, *args, **kwargs)
+            return await self._threads.run(call, *args, **kwargs)
         except KafkaException as error:
-            raise problem_of(error, topic=topic) from None
+            raise failure_of(error, topic=topic, group=group) from None
         except (ValueError, TypeError) as error:
             # librdkafka refuses before it asks: a name that is empty or too long, a number out of range.
-            raise Problem(400, "Bad request", f"It cannot be asked for: {error}.") from None
+            raise InvalidRequest(f"It cannot be asked for: {error}.") from None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from headwater.gateway.kafka.connection import BrokerGone, Connection
+from headwater.gateway.kafka.connection import Connection
+from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 from headwater.wire.schema import NULL_UUID
@@ -38,19 +39,10 @@ PASSING = frozenset(
 """Errors that a little time cures."""
 
 
-class Refused(Exception):
-    """A broker answered with an error."""
-
-    def __init__(self, code: int, reason: str | None, subject: str) -> None:
-        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
-        super().__init__(f"{subject}: {(reason or name).rstrip('.')} ({name})")
-        self.code = code
-
-
 def check(code: int, reason: str | None, subject: str) -> None:
-    """Raise Refused if it is an error."""
+    """Raises BrokerRefused unless the code is 0."""
     if code:
-        raise Refused(code, reason, subject)
+        raise BrokerRefused(code, reason, subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +83,15 @@ class Brokers:
         return await Connection.open(*await self._node(node_id))
 
     async def coordinator(self, group: str) -> Address:
-        patience = Patience()
+        backoff = Backoff()
         while True:
             try:
                 answer = await self.ask(FIND_COORDINATOR, 4, key_type=GROUP_KEY, coordinator_keys=[group])
                 found = answer.coordinators[0]
                 check(found.error_code, found.error_message, f"The coordinator of {group}")
                 return found.host, found.port
-            except (Refused, BrokerGone) as error:
-                await patience.pause(error)
+            except (BrokerRefused, BrokerGone) as error:
+                await backoff.pause(error)
 
     async def topics(self, names: list[str] | None = None) -> dict[str, Topic]:
         """Those of the named topics that exist, or all."""
@@ -143,18 +135,18 @@ class Brokers:
         return connection
 
 
-class Patience:
-    """For questions whose answer may be: not now."""
+class Backoff:
+    """Pauses between the tries of a request that fails while leaders and coordinators move."""
 
     def __init__(self, patience_s: float = PATIENCE_S, also: Iterable[ErrorCode] = ()) -> None:
-        """`also` are codes that pass in this case."""
+        """`also` are further codes after which this request is tried again."""
         self._passing = PASSING | frozenset(also)
         self._until_s = asyncio.get_running_loop().time() + patience_s
         self._pause_s = FIRST_PAUSE_S
 
-    async def pause(self, error: Refused | BrokerGone) -> None:
-        """Wait before another try, or raise the error if none would help or the time is over."""
-        if isinstance(error, Refused) and error.code not in self._passing:
+    async def pause(self, error: BrokerRefused | BrokerGone) -> None:
+        """Wait before the next try. Raises the error if no try would help or the time is over."""
+        if isinstance(error, BrokerRefused) and error.code not in self._passing:
             raise error
         if asyncio.get_running_loop().time() + self._pause_s > self._until_s:
             raise error

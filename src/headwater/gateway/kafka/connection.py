@@ -8,6 +8,7 @@ import asyncio
 import struct
 from typing import Any, Self, cast
 
+from headwater.gateway.kafka.errors import BrokerGone
 from headwater.wire.codec import Message
 from headwater.wire.requests import MalformedResponse, read_response, write_request
 
@@ -19,10 +20,6 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 MAX_PENDING = 1_000
 _LENGTH = struct.Struct(">i")
 _MAX_ID = 2**31 - 1
-
-
-class BrokerGone(Exception):
-    """The connection broke, or what came over it was no answer: another try may go better."""
 
 
 class Connection(asyncio.Protocol):

@@ -1,111 +1,77 @@
-"""What Kafka clients say, as problems that a client of HTTP understands."""
+"""What a request to the cluster can fail with. Messages are sentences for people; HTTP answers them as they are
+(http/kafka_problems.py)."""
 
-from typing import Any
-
-from confluent_kafka import KafkaError, KafkaException
-
-from headwater.gateway.http.problems import NotNow, Problem, bad_request, unavailable, unknown_topic
-
-UNREACHABLE = frozenset(
-    (
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._WAIT_COORD,
-        KafkaError._PURGE_QUEUE,
-        KafkaError._PURGE_INFLIGHT,
-        KafkaError._DESTROY,
-        KafkaError._FATAL,
-        KafkaError._WAIT_CACHE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.THROTTLING_QUOTA_EXCEEDED,
-        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    )
-)
-"""Nobody answers, or not now: a client may try again."""
-
-NOBODY_THERE = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
-
-PASSING = frozenset(
-    (
-        KafkaError._WAIT_COORD,
-        KafkaError._NOENT,  # none of the partitions asked about has a leader
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
-    )
-)
-"""Leaders and coordinators move, or load what they need."""
-
-UNKNOWN_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID))
-
-CLIENTS_FAULT = frozenset(
-    (
-        KafkaError.INVALID_REQUEST,
-        KafkaError.INVALID_CONFIG,
-        KafkaError.INVALID_PARTITIONS,
-        KafkaError.INVALID_REPLICATION_FACTOR,
-        KafkaError.INVALID_REPLICA_ASSIGNMENT,
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_GROUP_ID,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.UNSUPPORTED_VERSION,
-        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        KafkaError._INVALID_ARG,
-        KafkaError._UNKNOWN_PARTITION,
-    )
-)
+from headwater.model.errors import ErrorCode
 
 
-def problem_of(error: Any, *, topic: str = "", group: str = "") -> Problem:
-    """The problem behind a KafkaError, or the exception that carries one."""
-    if isinstance(error, KafkaException):
-        error = error.args[0]
-    code = error.code()
-    if code in PASSING:
-        return NotNow(f"The cluster is not ready to do it: {reason(error)}.")
-    if code in NOBODY_THERE:
-        return unavailable(
-            f"No broker answers this gateway: {reason(error)}. "
-            "Is one running? `headwater cluster status` shows the nodes of a cluster."
-        )
-    if code in UNREACHABLE:
-        return unavailable(f"The cluster did not do it in time: {reason(error)}.")
-    if code in UNKNOWN_TOPIC:
-        return unknown_topic(topic)
-    if code == KafkaError.TOPIC_ALREADY_EXISTS:
-        return Problem(409, "Topic exists", f"Topic {topic} exists already. PATCH changes it.", topic=topic)
-    if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
-        return Problem(413, "Content too large", f"The topic takes no record of this size: {reason(error)}.")
-    if code == KafkaError.GROUP_ID_NOT_FOUND:
-        return Problem(404, "Unknown group", f"There is no group {group}.", group=group)
-    if code == KafkaError.NON_EMPTY_GROUP:
-        return Problem(409, "Group in use", f"Group {group} has members that are running. Stop them first.")
-    if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
-        return Problem(403, "Forbidden", f"The cluster does not allow it: {reason(error)}.")
-    if code in CLIENTS_FAULT:
-        return bad_request(f"The cluster refuses it: {reason(error)}.")
-    return Problem(502, "Cluster error", f"The cluster answered: {reason(error)}.", code=error.name())
+class KafkaFailure(Exception):
+    """`about` names what the failure concerns: a topic, a group, the error code of the cluster."""
+
+    def __init__(self, message: str, **about: str) -> None:
+        super().__init__(message)
+        self.about = about
 
 
-def reason(error: Any) -> str:
-    return f"{(error.str() or '').rstrip('.')} ({error.name()})"
+class ClusterNotReady(KafkaFailure):
+    """Leaders and coordinators move, or load what they need: the same request succeeds soon (retry.py)."""
+
+
+class ClusterUnavailable(KafkaFailure):
+    """The cluster does not answer, or the client is closed."""
+
+
+class ClientBusy(KafkaFailure):
+    """A limit of the client is reached, not one of the cluster."""
+
+
+class InvalidRequest(KafkaFailure):
+    """The cluster, or the client before it, rejects what was asked for."""
+
+
+class TopicNotFound(KafkaFailure):
+    """The topic does not exist."""
+
+
+class TopicExists(KafkaFailure):
+    """The topic to be created exists."""
+
+
+class GroupNotFound(KafkaFailure):
+    """The group does not exist."""
+
+
+class GroupInUse(KafkaFailure):
+    """The group has members, and is changed or deleted only without them."""
+
+
+class RecordOverLimit(KafkaFailure):
+    """The topic does not accept a record of this size."""
+
+
+class NotAuthorized(KafkaFailure):
+    """The cluster does not allow this client to do it."""
+
+
+class ClusterError(KafkaFailure):
+    """Any other error of the cluster."""
+
+
+class BrokerGone(KafkaFailure):
+    """The connection broke, or what came over it was not a response: another try may succeed."""
+
+
+class BrokerRefused(KafkaFailure):
+    """A broker responded with an error code."""
+
+    def __init__(self, code: int, reason: str | None, subject: str) -> None:
+        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+        super().__init__(f"{subject}: {(reason or name).rstrip('.')} ({name})")
+        self.code = code
+
+
+def topic_not_found(topic: str) -> TopicNotFound:
+    return TopicNotFound(f"There is no topic {topic}.", topic=topic)
+
+
+def group_not_found(group: str) -> GroupNotFound:
+    return GroupNotFound(f"There is no group {group}.", group=group)

@@ -1,17 +1,16 @@
-"""Groups of every kind, as the cluster knows them."""
+"""Groups of every kind, as the cluster knows them. Everything raises KafkaFailure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from headwater.gateway.context import Context
-from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka import raw
-from headwater.gateway.kafka.admin import Place
-from headwater.gateway.kafka.errors import PASSING, problem_of
+from headwater.gateway.kafka.admin import Admin, Place
+from headwater.gateway.kafka.errors import group_not_found
+from headwater.gateway.kafka.librdkafka_errors import PASSING
 from headwater.wire.codec import Message
 
 LIST_GROUPS, SHARE_GROUP_DESCRIBE, DESCRIBE_SHARE_GROUP_OFFSETS = 16, 77, 90
@@ -36,9 +35,9 @@ class GroupMember:
     places: list[Place] = field(default_factory=list)
 
 
-async def list_groups(context: Context) -> list[ListedGroup]:
+async def list_groups(admin: Admin) -> list[ListedGroup]:
     found: dict[str, ListedGroup] = {}
-    for broker in await context.admin.brokers():
+    for broker in await admin.brokers():
         answer = await raw.ask(broker, LIST_GROUPS, 5, states_filter=[], types_filter=[])
         raw.check(answer.error_code, None, "The list of groups")
         for group in answer.groups:
@@ -47,40 +46,43 @@ async def list_groups(context: Context) -> list[ListedGroup]:
     return [found[name] for name in sorted(found)]
 
 
-async def members(context: Context, group: ListedGroup) -> list[GroupMember]:
+async def find_group(admin: Admin, name: str) -> ListedGroup:
+    """Raises GroupNotFound."""
+    for group in await list_groups(admin):
+        if group.name == name:
+            return group
+    raise group_not_found(name)
+
+
+async def members(admin: Admin, group: ListedGroup) -> list[GroupMember]:
     if group.kind == SHARE:
-        return await _share_members(context, group.name)
-    return (await consumer_members(context, [group.name])).get(group.name, [])
+        return await _share_members(admin, group.name)
+    return (await consumer_members(admin, [group.name])).get(group.name, [])
 
 
-async def consumer_members(context: Context, names: list[str]) -> dict[str, list[GroupMember]]:
-    """Of classic and consumer groups, without those that are gone. Raises NotNow."""
-    if not names:
-        return {}
-    timeout_s = context.config.request_timeout_ms / 1000
+async def consumer_members(admin: Admin, names: list[str]) -> dict[str, list[GroupMember]]:
+    """Of classic and consumer groups, without those that do not exist. Raises ClusterNotReady."""
 
-    def ask() -> dict[str, list[GroupMember]]:
+    def ask(client: AdminClient, timeout_s: float) -> dict[str, list[GroupMember]]:
         found = {}
-        for name, future in context.admin.client.describe_consumer_groups(names, request_timeout=timeout_s).items():
+        for name, future in client.describe_consumer_groups(names, request_timeout=timeout_s).items():
             try:
                 described = future.result()
             except KafkaException as error:
                 if error.args[0].code() in PASSING:
-                    raise problem_of(error) from None
+                    raise
                 continue
             if described.state != ConsumerGroupState.DEAD:
                 found[name] = [_member(member) for member in described.members]
         return found
 
-    return await context.in_thread(ask)
+    return await admin.ask(ask) if names else {}
 
 
-async def committed(context: Context, names: Iterable[str]) -> dict[str, dict[Place, int]]:
-    """What classic and consumer groups have committed. Raises Problem."""
-    timeout_s = context.config.request_timeout_ms / 1000
+async def committed(admin: Admin, names: Iterable[str]) -> dict[str, dict[Place, int]]:
+    """The offsets that classic and consumer groups have committed."""
 
-    def ask() -> dict[str, dict[Place, int]]:
-        client = context.admin.client
+    def ask(client: AdminClient, timeout_s: float) -> dict[str, dict[Place, int]]:
         futures = {}
         for name in names:  # one group a call is what librdkafka takes; all of them are asked before any is awaited
             request = [ConsumerGroupTopicPartitions(name)]
@@ -94,15 +96,12 @@ async def committed(context: Context, names: Iterable[str]) -> dict[str, dict[Pl
             for name, future in futures.items()
         }
 
-    try:
-        return await context.in_thread(ask)
-    except KafkaException as error:
-        raise problem_of(error) from None
+    return await admin.ask(ask)
 
 
-async def share_positions(context: Context, name: str) -> dict[Place, tuple[int, int | None]]:
+async def share_positions(admin: Admin, name: str) -> dict[Place, tuple[int, int | None]]:
     """The start offset and, if known, the lag of each partition that a share group has begun to read."""
-    broker, *_ = await context.admin.brokers()
+    broker, *_ = await admin.brokers()
     address = await raw.coordinator(broker, name)
     answer = await raw.ask(address, DESCRIBE_SHARE_GROUP_OFFSETS, 1, groups=[Message(group_id=name, topics=None)])
     (described,) = answer.groups
@@ -115,18 +114,18 @@ async def share_positions(context: Context, name: str) -> dict[Place, tuple[int,
     }
 
 
-async def start_offsets(context: Context, places: Iterable[Place]) -> dict[Place, int]:
-    """Without partitions that are gone or that nobody leads."""
-    return await context.admin.offsets(places, OffsetSpec.earliest())
+async def start_offsets(admin: Admin, places: Iterable[Place]) -> dict[Place, int]:
+    """Without partitions that do not exist or have no leader."""
+    return await admin.offsets(places, OffsetSpec.earliest())
 
 
-async def end_offsets(context: Context, places: Iterable[Place]) -> dict[Place, int]:
-    """Without partitions that are gone or that nobody leads."""
-    return await context.admin.offsets(places, OffsetSpec.latest())
+async def end_offsets(admin: Admin, places: Iterable[Place]) -> dict[Place, int]:
+    """Without partitions that do not exist or have no leader."""
+    return await admin.offsets(places, OffsetSpec.latest())
 
 
-async def _share_members(context: Context, name: str) -> list[GroupMember]:
-    broker, *_ = await context.admin.brokers()
+async def _share_members(admin: Admin, name: str) -> list[GroupMember]:
+    broker, *_ = await admin.brokers()
     address = await raw.coordinator(broker, name)
     answer = await raw.ask(address, SHARE_GROUP_DESCRIBE, 1, group_ids=[name])
     (described,) = answer.groups
@@ -152,14 +151,3 @@ def _member(member: Any) -> GroupMember:
 def _words(state: str) -> str:
     """`PreparingRebalance` as people read it."""
     return "".join(f" {char.lower()}" if char.isupper() else char for char in state).strip()
-
-
-async def find_group(context: Context, name: str) -> ListedGroup:
-    for group in await list_groups(context):
-        if group.name == name:
-            return group
-    raise unknown_group(name)
-
-
-def unknown_group(name: str) -> Problem:
-    return Problem(404, "Unknown group", f"There is no group {name}.", group=name)

@@ -7,8 +7,8 @@ writing to it then fails with the cluster's own words, and does not make it anew
 import asyncio
 import time
 
-from headwater.gateway.http.problems import Problem, bad_request, unknown_topic
 from headwater.gateway.kafka.admin import Admin
+from headwater.gateway.kafka.errors import InvalidRequest, KafkaFailure, topic_not_found
 
 REFRESH_S = 5.0
 
@@ -21,13 +21,13 @@ class KnownTopics:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def partitions_of(self, topic: str) -> int:
-        """Raises Problem: 404, or 503 when nobody tells."""
+        """Raises TopicNotFound, and other failures if no broker answers."""
         count = self.known(topic)
         if count is None:
             await self.refresh()
             count = self._partitions.get(topic)
         if count is None:
-            raise unknown_topic(topic)
+            raise topic_not_found(topic)
         return count
 
     def known(self, topic: str) -> int | None:
@@ -42,7 +42,7 @@ class KnownTopics:
             await self.refresh()  # it may have got more
             count = await self.partitions_of(topic)
         if partition >= count:
-            raise bad_request(f"Topic {topic} has no partition {partition}: it has {count}, from 0 on.")
+            raise InvalidRequest(f"Topic {topic} has no partition {partition}: it has {count}, from 0 on.")
 
     async def refresh(self) -> None:
         """All who want it at one time share one question."""
@@ -73,4 +73,4 @@ def _seen(task: "asyncio.Task[None]") -> None:
     """Nobody may wait for a refresh in the background; its failure is met by who needs it."""
     if not task.cancelled():
         error = task.exception()
-        assert error is None or isinstance(error, Problem), "the cluster's failure, not ours"
+        assert error is None or isinstance(error, KafkaFailure), "the cluster's failure, not ours"

@@ -17,7 +17,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.http.problems import too_busy, unavailable
+from headwater.gateway.kafka.errors import ClientBusy, ClusterUnavailable
 from headwater.gateway.kafka.settings import producer_settings
 
 POLL_INTERVAL_S = 0.001
@@ -54,8 +54,8 @@ class Delivered(msgspec.Struct, gc=False):
     """Milliseconds since 1970, as the cluster has it."""
 
 
-Outcome: TypeAlias = Delivered | KafkaError
-"""What became of one record."""
+DeliveryOutcome: TypeAlias = Delivered | KafkaError
+"""Of one record: where it is, or why it was not written."""
 
 
 class _Pending:
@@ -63,7 +63,9 @@ class _Pending:
 
     __slots__ = ("client", "done", "missing", "outcomes", "size_bytes")
 
-    def __init__(self, client: Producer, done: "asyncio.Future[list[Outcome]]", count: int, size_bytes: int) -> None:
+    def __init__(
+        self, client: Producer, done: "asyncio.Future[list[DeliveryOutcome]]", count: int, size_bytes: int
+    ) -> None:
         self.client = client
         self.done = done
         self.missing = count
@@ -82,19 +84,21 @@ class RecordProducer:
         self.in_flight = 0
         self.in_flight_bytes = 0
 
-    def send(self, topic: str, records: Sequence[OutgoingRecord], size_bytes: int) -> "asyncio.Future[list[Outcome]]":
+    def send(
+        self, topic: str, records: Sequence[OutgoingRecord], size_bytes: int
+    ) -> "asyncio.Future[list[DeliveryOutcome]]":
         """Take records that belong together. The future has an outcome for each, in their order, and never fails.
 
-        The topic should exist: one that does not is found out after a second. Raises Problem (429, 503)."""
+        The topic should exist: one that does not is found out after a second. Raises ClientBusy, ClusterUnavailable."""
         if self._is_closed:
-            raise unavailable("The gateway is stopping.")
+            raise ClusterUnavailable("The gateway is stopping.")
         count = len(records)
         # One request may always go through, however large; the bound is on how many wait together.
         if self.in_flight and (
             self.in_flight + count > self._config.max_in_flight
             or self.in_flight_bytes + size_bytes > self._config.max_buffered_bytes
         ):
-            raise too_busy(f"{self.in_flight} records wait for the cluster. Try it again in a moment.")
+            raise ClientBusy(f"{self.in_flight} records wait for the cluster. Try it again in a moment.")
         pending = _Pending(self._client, self._loop.create_future(), count, size_bytes)
         self.in_flight += count
         self.in_flight_bytes += size_bytes
@@ -113,11 +117,11 @@ class RecordProducer:
                         timestamp=record.timestamp_ms, headers=record.headers,
                     )  # fmt: skip
             except KafkaException as error:
-                self._settle(pending, index, error.args[0])
+                self._report(pending, index, error.args[0])
             except BufferError:
-                self._settle(pending, index, KafkaError(KafkaError._QUEUE_FULL))
+                self._report(pending, index, KafkaError(KafkaError._QUEUE_FULL))
             except (TypeError, ValueError) as error:
-                self._settle(pending, index, KafkaError(KafkaError._INVALID_ARG, str(error)))
+                self._report(pending, index, KafkaError(KafkaError._INVALID_ARG, str(error)))
         if self._timer is None and self.in_flight:
             self._interval_s = POLL_INTERVAL_S
             self._timer = self._loop.call_later(POLL_INTERVAL_S, self._poll)
@@ -144,15 +148,15 @@ class RecordProducer:
 
     def _reported(self, pending: _Pending, index: int, error: Any, message: Any) -> None:
         if error is None:
-            outcome: Outcome = Delivered(message.partition(), message.offset(), message.timestamp()[1])
+            outcome: DeliveryOutcome = Delivered(message.partition(), message.offset(), message.timestamp()[1])
         else:
             outcome = error
         if self._is_closed:  # the last reports come in the thread that closes
-            self._loop.call_soon_threadsafe(self._settle, pending, index, outcome)
+            self._loop.call_soon_threadsafe(self._report, pending, index, outcome)
         else:
-            self._settle(pending, index, outcome)
+            self._report(pending, index, outcome)
 
-    def _settle(self, pending: _Pending, index: int, outcome: Outcome) -> None:
+    def _report(self, pending: _Pending, index: int, outcome: DeliveryOutcome) -> None:
         pending.outcomes[index] = outcome
         pending.missing -= 1
         self.in_flight -= 1

@@ -16,12 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.http.problems import NotNow, too_busy
 from headwater.gateway.kafka.admin import Admin, Place
-from headwater.gateway.kafka.errors import problem_of
-from headwater.gateway.kafka.retry import patiently
+from headwater.gateway.kafka.errors import ClientBusy, ClusterNotReady
+from headwater.gateway.kafka.librdkafka_errors import failure_of
+from headwater.gateway.kafka.retry import retry_until_ready
 from headwater.gateway.kafka.settings import client_settings
-from headwater.model.position import Anchor, Position, place_in
+from headwater.model.position import Anchor, Position, offset_in
 
 SLICE_S = 0.1
 """A thread that waits for records looks this often whether the gateway stops."""
@@ -56,7 +56,7 @@ class ReadResult:
     ends: dict[int, int] = field(default_factory=dict)
 
 
-class Reader:
+class RecordReader:
     def __init__(self, config: GatewayConfig, admin: Admin) -> None:
         self._config = config
         self._admin = admin
@@ -68,17 +68,17 @@ class Reader:
     async def read(self, request: ReadRequest) -> ReadResult:
         """Committed records, in the order of their time, each partition's in the order of their offsets."""
         if self._busy >= self._config.readers:
-            raise too_busy(f"{self._busy} requests read at this moment. Try it again in a moment.")
+            raise ClientBusy(f"{self._busy} requests read at this moment. Try it again in a moment.")
         self._busy += 1
         try:
             places = [(request.topic, partition) for partition in request.partitions]
-            held = await patiently(lambda: self._held(places))
+            held = await retry_until_ready(lambda: self._held(places))
             at_time = {}
             if request.position.anchor is Anchor.TIME:
                 spec = OffsetSpec.for_timestamp(request.position.value)
                 at_time = await self._admin.offsets(list(held), spec)
             starts = {
-                place[1]: place_in(request.position, start, end, at_time.get(place))
+                place[1]: offset_in(request.position, start, end, at_time.get(place))
                 for place, (start, end) in held.items()
             }
             result = ReadResult(next=starts, ends={place[1]: end for place, (_, end) in held.items()})
@@ -87,7 +87,7 @@ class Reader:
                 await loop.run_in_executor(self._pool, self._read, request, result)
             return result
         except KafkaException as error:
-            raise problem_of(error, topic=request.topic) from None
+            raise failure_of(error, topic=request.topic) from None
         finally:
             self._busy -= 1
 
@@ -96,7 +96,7 @@ class Reader:
         held = await self._admin.offset_range(places, committed=True)
         if not held:
             await self._admin.metadata()  # librdkafka goes on believing that there is no leader until it is told anew
-            raise NotNow(f"Nobody leads the partitions of {places[0][0]} now.")
+            raise ClusterNotReady(f"Nobody leads the partitions of {places[0][0]} now.")
         return held
 
     async def close(self) -> None:

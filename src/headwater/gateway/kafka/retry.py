@@ -1,10 +1,10 @@
-"""Questions that are asked again while the answer is: not now."""
+"""Requests that are repeated while the cluster is not ready for them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from headwater.gateway.http.problems import NotNow
+from headwater.gateway.kafka.errors import ClusterNotReady
 
 PATIENCE_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
@@ -12,15 +12,15 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 T = TypeVar("T")
 
 
-async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
-    """For what only reads. Raises NotNow when the time is over, and other problems at once."""
+async def retry_until_ready(ask: Callable[[], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
+    """Only for requests that read. Raises ClusterNotReady when the time is over, and other failures at once."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + patience_s
     pause_s = FIRST_PAUSE_S
     while True:
         try:
             return await ask()
-        except NotNow:
+        except ClusterNotReady:
             if loop.time() + pause_s > until_s:
                 raise
         await asyncio.sleep(pause_s)

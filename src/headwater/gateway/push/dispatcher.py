@@ -8,28 +8,26 @@ once when they were changed here.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
-from headwater.gateway.context import Context
-from headwater.gateway.kafka.brokers import Refused
-from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.kafka.group_configs import (
-    KIND,
-    QUEUE,
-    TOPIC,
-    GroupConfig,
-    alter_group,
-    configured_groups,
-    group_configs,
-)
-from headwater.gateway.push.pump import Counts, Pump, ReceiverGone
+from headwater.gateway.groups.setting_keys import KIND, QUEUE, TOPIC
+from headwater.gateway.kafka.blocking import GroupConfig
+from headwater.gateway.kafka.brokers import Brokers
+from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
+from headwater.gateway.kafka.group_configs import alter_group, configured_groups, group_configs
+from headwater.gateway.push.pump import Pump, PushCounts, ReceiverGone
 from headwater.gateway.push.source import QueueSource, Source, StreamSource
 from headwater.gateway.push.webhook import Webhook
+from headwater.gateway.subscriptions.members.member_pool import MemberPool
 from headwater.gateway.subscriptions.members.share_member import ShareMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.push_settings import ALL_KEYS, STOPPED, PushSettings, push_settings
 from headwater.gateway.subscriptions.webhook_targets import RefusedTarget
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 LOOK_S = 2.0
 MAX_PUMPS = 500
@@ -37,73 +35,78 @@ MAX_STREAM_PUMPS = 64
 """Each has threads."""
 STOP_S = 10.0
 REST_S = 5.0
-"""Before a pump that failed is begun again."""
+"""Pause before a pump that failed begins again."""
 REFUSED_S = 60.0
-"""Before one whose receiver this gateway may not reach is."""
+"""Pause before a pump begins again whose receiver this gateway may not reach."""
 KEYS = (TOPIC, KIND, *ALL_KEYS)
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PushedSubscription:
+    """What a push depends on: if any of it changes, the push begins anew."""
+
     topic: str
     is_queue: bool
     settings: PushSettings
 
 
 @dataclass(slots=True)
-class _Running:
-    wanted: Wanted
+class _RunningPump:
+    subscription: PushedSubscription
     task: asyncio.Task[None]
     pump: Pump | None = None
+    """None while the receiver is not known to be allowed."""
     is_ending: bool = False
 
     def end(self) -> None:
-        """Once: a second cancellation would cut short what the pump gives back, and its leaving of the group."""
+        """Cancel the task once: a second cancellation would cut short the release of records and leaving the group."""
         if not self.is_ending:
             self.is_ending = True
             self.task.cancel()
 
 
-class Dispatcher:
-    def __init__(self, context: Context) -> None:
-        self.counts = Counts()
-        self._context = context
-        self._brokers = context.subscriptions.brokers
-        self._running: dict[str, _Running] = {}
+class PushDispatcher:
+    def __init__(
+        self, brokers: Brokers, members: MemberPool, tasks: asyncio.TaskGroup, *, allows_private_webhooks: bool
+    ) -> None:
+        self.counts = PushCounts()
+        self._brokers = brokers
+        self._members = members
+        self._tasks = tasks
+        self._allows_private_webhooks = allows_private_webhooks
+        self._running: dict[str, _RunningPump] = {}
         self._held_off: set[str] = set()
         self._returning: set[str] = set()
-        """Held off until settings are looked at that were read after this."""
+        """Held off until the settings are read that follow this."""
         self._look = asyncio.Event()
-        self._tasks: asyncio.TaskGroup | None = None
 
+    @classmethod
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def open(cls, brokers: Brokers, members: MemberPool, *, allows_private_webhooks: bool) -> AsyncIterator[Self]:
+        """It pushes while the context lasts; its pumps have ended after it."""
         async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            looking = tasks.create_task(self._watch())
+            dispatcher = cls(brokers, members, tasks, allows_private_webhooks=allows_private_webhooks)
+            looking = tasks.create_task(dispatcher._watch())
             try:
-                yield
+                yield dispatcher
             finally:
                 looking.cancel()
-                for running in self._running.values():
+                for running in dispatcher._running.values():
                     running.end()
 
     def look_now(self) -> None:
+        """Read the settings of subscriptions again: some have changed."""
         self._look.set()
 
-    def pump(self, name: str) -> Pump | None:
+    def find(self, name: str) -> Pump | None:
         running = self._running.get(name)
         return running.pump if running is not None else None
 
-    @property
-    def pumps(self) -> int:
-        return len(self._running)
-
     @contextlib.asynccontextmanager
     async def held_off(self, name: str) -> AsyncIterator[None]:
-        """Within this nothing of it is pushed here, and no member of its group is here."""
+        """Within this the subscription is not pushed here, and no push of it is a member of its group."""
         self._returning.discard(name)
         self._held_off.add(name)
         try:
@@ -116,49 +119,62 @@ class Dispatcher:
             self._returning.add(name)
             self.look_now()
 
+    def metric_families(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for name, help_text, value in (
+            ("taken", "Records that webhooks have taken.", self.counts.taken),
+            ("failed", "Requests to webhooks that failed.", self.counts.failed),
+            ("dead", "Records that webhooks did not take as often as is allowed.", self.counts.dead),
+        ):
+            yield CounterMetricFamily(f"headwater_push_{name}", help_text, value)
+        yield GaugeMetricFamily(
+            "headwater_push_subscriptions", "Subscriptions that are pushed here.", len(self._running)
+        )
+
     async def _watch(self) -> None:
         while True:
             self._look.clear()
             self._held_off -= self._returning
             self._returning.clear()
             try:
-                self._serve(await self._wanted())
-            except (BrokerGone, Refused) as error:
+                self._serve(await self._pushed_subscriptions())
+            except (BrokerGone, BrokerRefused) as error:
                 log.info("push_settings_unread error=%s", error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._look.wait()
 
-    async def _wanted(self) -> dict[str, Wanted]:
+    async def _pushed_subscriptions(self) -> dict[str, PushedSubscription]:
+        """By name, no more than this gateway can push."""
         names = await configured_groups(self._brokers)
         configs = await group_configs(self._brokers, sorted(names), KEYS)
-        found: dict[str, Wanted] = {}
+        found: dict[str, PushedSubscription] = {}
         streams = 0
         for name, config in configs.items():
-            wanted = _wanted_by(config)
-            if wanted is None:
+            subscription = _pushed_subscription(config)
+            if subscription is None:
                 continue
-            streams += not wanted.is_queue
+            streams += not subscription.is_queue
             if len(found) >= MAX_PUMPS or streams > MAX_STREAM_PUMPS:
                 log.warning("push_limit_reached pushed=%d not_pushed=%s", len(found), name)
                 continue
-            found[name] = wanted
+            found[name] = subscription
         return found
 
-    def _serve(self, wanted: dict[str, Wanted]) -> None:
-        assert self._tasks is not None, "it runs"
+    def _serve(self, subscriptions: dict[str, PushedSubscription]) -> None:
         for name, running in list(self._running.items()):
-            if wanted.get(name) != running.wanted:
+            if subscriptions.get(name) != running.subscription:
                 running.end()  # begun again, if it is to be, when it has ended
-        for name, each in wanted.items():
+        for name, each in subscriptions.items():
             if name not in self._running and name not in self._held_off:
-                running = self._running[name] = _Running(each, self._tasks.create_task(self._push(name, each)))
+                running = self._running[name] = _RunningPump(each, self._tasks.create_task(self._push(name, each)))
                 running.task.add_done_callback(lambda _, name=name: self._ended(name))  # type: ignore[misc]
 
-    async def _push(self, name: str, wanted: Wanted) -> None:
+    async def _push(self, name: str, subscription: PushedSubscription) -> None:
         try:
-            webhook = Webhook(wanted.settings, allows_private=self._context.config.private_webhooks)
-            pump = Pump(name, wanted.settings, self._source(name, wanted), webhook, self.counts)
+            webhook = Webhook(subscription.settings, allows_private=self._allows_private_webhooks)
+            pump = Pump(name, subscription.settings, self._source(name, subscription), webhook, self.counts)
             self._running[name].pump = pump
             log.info("push_began subscription=%s", name)
             await pump.run()
@@ -168,7 +184,7 @@ class Dispatcher:
             await asyncio.sleep(REFUSED_S)
         except ReceiverGone as error:
             log.info("push_ended subscription=%s reason=%s", name, error)
-            await self._stop(name, wanted, str(error))
+            await self._stop(name, subscription, str(error))
         except Exception:
             log.exception("push_failed subscription=%s", name)
             await asyncio.sleep(REST_S)
@@ -177,27 +193,29 @@ class Dispatcher:
         del self._running[name]
         self._look.set()
 
-    def _source(self, name: str, wanted: Wanted) -> Source:
-        member = self._context.subscriptions.members.make(name, wanted.topic, is_queue=wanted.is_queue)
+    def _source(self, name: str, subscription: PushedSubscription) -> Source:
+        member = self._members.make(name, subscription.topic, is_queue=subscription.is_queue)
         if isinstance(member, ShareMember):
             return QueueSource(member)
         assert isinstance(member, StreamMember), "there are two kinds"
         return StreamSource(member)
 
-    async def _stop(self, name: str, wanted: Wanted, reason: str) -> None:
-        """For all gateways, and for good: until it is set up again. Not if that was done meanwhile, or it was deleted:
-        the reason is one of the receiver that answered."""
+    async def _stop(self, name: str, subscription: PushedSubscription, reason: str) -> None:
+        """Stop the push in all gateways until it is set up again, unless it was since: the reason concerns the receiver
+        that answered."""
         try:
-            now = _wanted_by((await group_configs(self._brokers, [name], KEYS))[name])
-            if now is not None and now.settings.url == wanted.settings.url:
+            now = _pushed_subscription((await group_configs(self._brokers, [name], KEYS))[name])
+            if now is not None and now.settings.url == subscription.settings.url:
                 await alter_group(self._brokers, name, set={STOPPED: reason[:500]})
-        except (BrokerGone, Refused) as error:
+        except (BrokerGone, BrokerRefused) as error:
             log.warning("push_not_stopped subscription=%s error=%s", name, error)
             await asyncio.sleep(REST_S)
 
 
-def _wanted_by(config: GroupConfig) -> Wanted | None:
+def _pushed_subscription(config: GroupConfig) -> PushedSubscription | None:
     is_queue = config.values.get(KIND) == QUEUE
     settings = push_settings(config.values, is_queue=is_queue)
     topic = config.values.get(TOPIC, "")
-    return Wanted(topic, is_queue, settings) if settings is not None and not settings.stopped and topic else None
+    if settings is None or settings.stopped or not topic:
+        return None
+    return PushedSubscription(topic, is_queue, settings)

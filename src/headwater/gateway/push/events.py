@@ -15,7 +15,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headwater.gateway.http.problems import Problem, bad_request
+from headwater.gateway.http.kafka_problems import FAILURES, problem_of
+from headwater.gateway.http.problems import bad_request
 from headwater.gateway.http.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
 from headwater.gateway.subscriptions.members.deliveries import Delivery, delivered_record
@@ -73,8 +74,9 @@ class EventStream(Response):
                 continue
             try:
                 deliveries = await self._member.take(min(room, MAX_AT_ONCE), MAX_BYTES, int(HEARTBEAT_S * 1000))
-            except Problem as problem:
-                await _send(send, b"event: problem\ndata: " + msgspec.json.encode({"detail": problem.detail}) + b"\n\n")
+            except FAILURES as failure:
+                detail = msgspec.json.encode({"detail": problem_of(failure).detail})
+                await _send(send, b"event: problem\ndata: " + detail + b"\n\n")
                 return
             self._outstanding.sent(deliveries)
             await _send(send, b"".join(map(self._event, deliveries)) or b": still here\n\n")

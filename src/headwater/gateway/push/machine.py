@@ -66,7 +66,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Settles:
+class Decided:
     accepted: tuple[Delivery, ...] = ()
     rejected: tuple[Delivery, ...] = ()
     """Sent as often as is allowed: dead letters."""
@@ -133,7 +133,7 @@ class PushMachine:
             return self._paused_until_s
         return max(self._resting[0][0], self._paused_until_s) if self._resting and self.window.room else None
 
-    def finished(self, attempt: Attempt, outcome: Outcome, now_s: float) -> Settles:
+    def finished(self, attempt: Attempt, outcome: Outcome, now_s: float) -> Decided:
         """Its records that were dropped meanwhile are settled all the same; whether that counts, the queue knows."""
         if outcome.answer is Answer.TAKEN:
             self.is_failing = False
@@ -141,15 +141,15 @@ class PushMachine:
             for delivery, lane in zip(attempt.deliveries, attempt.lanes, strict=True):
                 self._held.pop(id(delivery), None)
                 self._go_on(lane)
-            return Settles(accepted=attempt.deliveries)
+            return Decided(accepted=attempt.deliveries)
         self.is_failing = True
         self.window.failed(attempt.round_number)
         if outcome.answer is Answer.GONE:  # not the record's fault: it is given back with all others
-            return Settles()
+            return Decided()
         if outcome.retry_after_s is not None:
             rest_s = min(max(outcome.retry_after_s, 0.0), MAX_RETRY_AFTER_S)
             self._paused_until_s = max(self._paused_until_s, now_s + rest_s)
-        return Settles(rejected=tuple(self._failed(attempt, now_s)))
+        return Decided(rejected=tuple(self._failed(attempt, now_s)))
 
     def drop(self, deliveries: Iterable[Delivery]) -> None:
         """They are not ours any more: not sent again, if that has not begun."""

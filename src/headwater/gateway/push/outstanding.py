@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from headwater.gateway.subscriptions.members.deliveries import Delivery
 from headwater.gateway.subscriptions.members.member_pool import Member
+from headwater.gateway.subscriptions.members.pending_acks import AckType
 from headwater.gateway.subscriptions.members.share_member import ShareMember
-from headwater.gateway.subscriptions.settling import Verdict
 
 
 class Outstanding:
@@ -27,5 +27,5 @@ class Outstanding:
 
     def give_back(self) -> None:
         if self._member is not None:
-            self._member.settle_soon(self._sent.values(), Verdict.RELEASE)
+            self._member.acknowledge_soon(self._sent.values(), AckType.RELEASE)
             self._sent.clear()

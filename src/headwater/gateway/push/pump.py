@@ -5,7 +5,7 @@ import logging
 import random
 import time
 
-from headwater.gateway.http.problems import Problem
+from headwater.gateway.http.kafka_problems import FAILURES, problem_of
 from headwater.gateway.push.machine import Answer, Attempt, PushMachine
 from headwater.gateway.push.message import push_request
 from headwater.gateway.push.source import Source
@@ -25,7 +25,7 @@ class ReceiverGone(Exception):
     """The receiver wants nothing any more."""
 
 
-class Counts:
+class PushCounts:
     """Of all pumps of a gateway."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Counts:
 
 class Pump:
     def __init__(
-        self, subscription: str, settings: PushSettings, source: Source, webhook: Webhook, counts: Counts
+        self, subscription: str, settings: PushSettings, source: Source, webhook: Webhook, counts: PushCounts
     ) -> None:
         self.subscription = subscription
         self.last_failure: str | None = None
@@ -49,7 +49,6 @@ class Pump:
         self._is_gone = asyncio.Event()
         self._is_stopping = False
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def in_flight(self) -> int:
@@ -67,9 +66,8 @@ class Pump:
         """Until cancelled. Raises ReceiverGone. What is under way may end before it does, for a moment."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                lasting = [tasks.create_task(each) for each in (self._source.run(), self._keep())]
-                feeding = tasks.create_task(self._feed())
+                lasting = [tasks.create_task(each) for each in (self._source.run(), self._keep(tasks))]
+                feeding = tasks.create_task(self._feed(tasks))
                 try:
                     await self._is_gone.wait()
                 finally:
@@ -92,7 +90,7 @@ class Pump:
         self._source.release(self._machine.held)
         await self._source.drain()
 
-    async def _feed(self) -> None:
+    async def _feed(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             self._has_room.clear()
             room = self._machine.room
@@ -101,32 +99,31 @@ class Pump:
                 continue
             try:
                 deliveries = await self._source.take(room, MAX_TAKE_BYTES, TAKE_WAIT_MS)
-            except Problem as problem:
-                self.last_failure = problem.detail
+            except FAILURES as failure:
+                self.last_failure = problem_of(failure).detail
                 await asyncio.sleep(REST_S)
                 continue
             if deliveries:
                 self._machine.add(deliveries)
-                self._go_on()
+                self._go_on(tasks)
 
-    def _go_on(self) -> None:
+    def _go_on(self, tasks: asyncio.TaskGroup) -> None:
         """Send what may be sent, and come back when something is due."""
-        assert self._tasks is not None, "it runs"
         loop = asyncio.get_running_loop()
         if self._is_stopping:
             return
         for attempt in self._machine.attempts(loop.time()):
-            self._tasks.create_task(self._deliver(attempt))
+            tasks.create_task(self._deliver(attempt, tasks))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         due_s = self._machine.due_s()
         if due_s is not None:
-            self._timer = loop.call_at(due_s, self._go_on)
+            self._timer = loop.call_at(due_s, self._go_on, tasks)
         if self._machine.room:
             self._has_room.set()
 
-    async def _deliver(self, attempt: Attempt) -> None:
+    async def _deliver(self, attempt: Attempt, tasks: asyncio.TaskGroup) -> None:
         request = push_request(self.subscription, attempt.deliveries, self._settings, int(time.time()))
         outcome = await self._webhook.send(request)
         if outcome.answer is Answer.GONE:
@@ -142,13 +139,13 @@ class Pump:
         if settles.rejected:
             self._counts.dead += len(settles.rejected)
             self._source.reject(settles.rejected)
-        self._go_on()
+        self._go_on(tasks)
 
-    async def _keep(self) -> None:
+    async def _keep(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             await asyncio.sleep(self._source.keep_every_s)
             try:
                 self._machine.drop(await self._source.keep(self._machine.held))
-            except Problem as problem:
-                self.last_failure = problem.detail
-            self._go_on()
+            except FAILURES as failure:
+                self.last_failure = problem_of(failure).detail
+            self._go_on(tasks)

@@ -1,9 +1,9 @@
-"""/v1/subscriptions/{name}/events and /socket; and the webhooks, which have no route but live as long as the server."""
+"""/v1/subscriptions/{name}/events and /socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,22 +13,16 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from headwater.gateway.context import Context
+from headwater.gateway.http.kafka_problems import FAILURES, problem_of
+from headwater.gateway.http.openapi import Operation
+from headwater.gateway.http.openapi.endpoint import check_names
 from headwater.gateway.http.problems import Problem, too_busy
-from headwater.gateway.kafka.brokers import Refused
-from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.kafka.group_configs import problem_of
-from headwater.gateway.openapi import operation
-from headwater.gateway.openapi.operation import check_names
-from headwater.gateway.push.dispatcher import Dispatcher
 from headwater.gateway.push.events import EventStream, parse_event_id
 from headwater.gateway.push.sockets import MAX_CREDIT, POLICY_VIOLATION, TRY_AGAIN_LATER, RecordSocket
 from headwater.gateway.subscriptions.members.member_pool import Member
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
+from headwater.gateway.subscriptions.reads import SubscriptionReads
 from headwater.gateway.subscriptions.routes import NAMES, ONE
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 MAX_STREAMED = 500
 """Clients of events and sockets, together."""
@@ -44,61 +38,52 @@ class EventsQuery(Struct):
     ] = 100
 
 
-@asynccontextmanager
-async def running(context: Context) -> AsyncIterator[None]:
-    context.pushing = Dispatcher(context)
-    context.metrics.register(lambda: _families(context))
-    async with context.pushing.running():
-        yield
+class PushRoutes:
+    def __init__(self, reads: SubscriptionReads) -> None:
+        self._reads = reads
+        self._clients = _StreamedClients()
 
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "GET", f"{ONE}/events", self.events, "Records as server-sent events",
+                query=EventsQuery, path_schemas=NAMES,
+                headers={"Last-Event-ID": "Of a stream: go on behind this event."},
+                answers={200: None}, problems=(404, 409, 414, 502),
+            )
+        ]  # fmt: skip
 
-def routes(context: Context) -> list[BaseRoute]:
-    streamed = _Streamed()
+    def routes(self) -> list[BaseRoute]:
+        return [WebSocketRoute(f"{ONE}/socket", self.socket)]
 
-    async def events(request: Request, query: EventsQuery) -> Response:
-        name = request.path_params["name"]
-        member = await _member(context, name)
+    async def events(self, request: Request, query: EventsQuery) -> Response:
+        member = await self._reads.member(request.path_params["name"])
         positions = {}
-        await streamed.vacant(member)
-        with streamed.one_more(member):
+        await self._clients.vacant(member)
+        with self._clients.one_more(member):
             last = request.headers.get(LAST_EVENT_ID, "")
             if isinstance(member, StreamMember) and last:
                 positions = parse_event_id(last)
                 await member.seek(positions)
-        return _Counted(EventStream(member, query.max_in_flight, positions), streamed, member)
+        return _CountedStream(EventStream(member, query.max_in_flight, positions), self._clients, member)
 
-    async def socket(websocket: WebSocket) -> None:
+    async def socket(self, websocket: WebSocket) -> None:
         await websocket.accept()
         try:
             credit = _credit(websocket)
-            member = await _member(context, websocket.path_params["name"])
-            await streamed.vacant(member)
-            with streamed.one_more(member):
+            member = await self._reads.member(websocket.path_params["name"])
+            await self._clients.vacant(member)
+            with self._clients.one_more(member):
                 await RecordSocket(websocket, member, credit).run()
-        except Problem as problem:
-            told = {"problem": {"title": problem.title, "detail": problem.detail}}
-            await websocket.send_text(msgspec.json.encode(told).decode())
+        except FAILURES as failure:
+            problem = problem_of(failure)
+            frame = {"problem": {"title": problem.title, "detail": problem.detail}}
+            await websocket.send_text(msgspec.json.encode(frame).decode())
             await websocket.close(POLICY_VIOLATION if problem.status < 429 else TRY_AGAIN_LATER)
 
-    return [
-        operation(
-            "GET",
-            f"{ONE}/events",
-            events,
-            "Records as server-sent events",
-            context,
-            query=EventsQuery,
-            path_schemas=NAMES,
-            headers={"Last-Event-ID": "Of a stream: go on behind this event."},
-            answers={200: None},
-            problems=(404, 409, 414, 502),
-        ),
-        WebSocketRoute(f"{ONE}/socket", socket),
-    ]
 
-
-class _Streamed:
-    """Who is streamed to at this moment."""
+class _StreamedClients:
+    """The clients that records are streamed to at this moment."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -133,25 +118,18 @@ class _Streamed:
                 self._left.set()
 
 
-class _Counted(Response):
+class _CountedStream(Response):
     """An event stream that counts while it lasts."""
 
-    def __init__(self, stream: EventStream, streamed: _Streamed, member: Member) -> None:
+    def __init__(self, stream: EventStream, clients: _StreamedClients, member: Member) -> None:
         super().__init__()
         self._stream = stream
-        self._streamed = streamed
+        self._clients = clients
         self._member = member
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._streamed.one_more(self._member):
+        with self._clients.one_more(self._member):
             await self._stream(scope, receive, send)
-
-
-async def _member(context: Context, name: str) -> Member:
-    try:
-        return await context.subscriptions.member(name)
-    except (BrokerGone, Refused) as error:
-        raise problem_of(error) from None
 
 
 def _credit(websocket: WebSocket) -> int:
@@ -160,18 +138,3 @@ def _credit(websocket: WebSocket) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= MAX_CREDIT):
         raise Problem(400, "Bad request", f"credit is a number from 0 to {MAX_CREDIT}.")
     return int(text)
-
-
-def _families(context: Context) -> "Iterator[Metric]":
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    pushing = context.pushing
-    if pushing is None:
-        return
-    for name, help_text, value in (
-        ("taken", "Records that webhooks have taken.", pushing.counts.taken),
-        ("failed", "Requests to webhooks that failed.", pushing.counts.failed),
-        ("dead", "Records that webhooks did not take as often as is allowed.", pushing.counts.dead),
-    ):
-        yield CounterMetricFamily(f"headwater_push_{name}", help_text, value)
-    yield GaugeMetricFamily("headwater_push_subscriptions", "Subscriptions that are pushed here.", pushing.pumps)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from headwater.gateway.http.kafka_problems import FAILURES, problem_of
 from headwater.gateway.http.problems import Problem
 from headwater.gateway.http.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
@@ -26,7 +27,7 @@ from headwater.gateway.subscriptions.bodies import MAX_ACKS, AckIds, AckIn, Comm
 from headwater.gateway.subscriptions.members.member_pool import Member
 from headwater.gateway.subscriptions.members.share_member import ShareMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
-from headwater.gateway.subscriptions.serving import settle, shown
+from headwater.gateway.subscriptions.reads import acknowledge, delivered_records
 
 MAX_CREDIT = 10_000
 MAX_AT_ONCE = 200
@@ -80,7 +81,7 @@ class RecordSocket:
             if deliveries:
                 self._outstanding.sent(deliveries)
                 self._credit -= len(deliveries)
-                await self._send({"records": list(shown(self._member, deliveries))})
+                await self._send({"records": list(delivered_records(self._member, deliveries))})
 
     async def _hear(self) -> None:
         while True:
@@ -91,8 +92,8 @@ class RecordSocket:
             if frame.ack or frame.release or frame.reject or frame.extend:
                 if not isinstance(self._member, ShareMember):
                     raise Problem(409, "Not a queue", "Records of a stream are not settled; commit how far it is read.")
-                asked = AckIn(frame.ack, frame.release, frame.reject, frame.extend)
-                await self._send({"results": await settle(self._member, asked)})
+                acks = AckIn(frame.ack, frame.release, frame.reject, frame.extend)
+                await self._send({"results": await acknowledge(self._member, acks)})
             if frame.commit:
                 if not isinstance(self._member, StreamMember):
                     raise Problem(409, "Not a stream", "Records of a queue are settled one by one.")
@@ -119,10 +120,11 @@ class RecordSocket:
             return
         with contextlib.suppress(Exception):  # it may be gone already
             async with asyncio.timeout(SEND_S):
-                if isinstance(error, Problem):
-                    await self._send({"problem": {"title": error.title, "detail": error.detail}})
-                    await self._socket.close(POLICY_VIOLATION if error.status < 429 else TRY_AGAIN_LATER)
+                if isinstance(error, FAILURES):
+                    problem = problem_of(error)
+                    await self._send({"problem": {"title": problem.title, "detail": problem.detail}})
+                    await self._socket.close(POLICY_VIOLATION if problem.status < 429 else TRY_AGAIN_LATER)
                 else:
                     await self._socket.close(POLICY_VIOLATION)
-        if not isinstance(error, Problem | RuntimeError | KeyError):
+        if not isinstance(error, (*FAILURES, RuntimeError, KeyError)):
             raise error

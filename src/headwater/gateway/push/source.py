@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headwater.gateway.subscriptions.members.deliveries import Delivery
+from headwater.gateway.subscriptions.members.pending_acks import AckType
 from headwater.gateway.subscriptions.members.share_member import ShareMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.members.stream_progress import StreamProgress
-from headwater.gateway.subscriptions.settling import Verdict
 
 
 class Source(Protocol):
@@ -41,13 +41,13 @@ class QueueSource:
         self.drain = member.drain
 
     def accept(self, deliveries: Sequence[Delivery]) -> None:
-        self._member.settle_soon(deliveries, Verdict.ACCEPT)
+        self._member.acknowledge_soon(deliveries, AckType.ACCEPT)
 
     def reject(self, deliveries: Sequence[Delivery]) -> None:
-        self._member.settle_soon(deliveries, Verdict.REJECT)
+        self._member.acknowledge_soon(deliveries, AckType.REJECT)
 
     def release(self, deliveries: Sequence[Delivery]) -> None:
-        self._member.settle_soon(deliveries, Verdict.RELEASE)
+        self._member.acknowledge_soon(deliveries, AckType.RELEASE)
 
     async def keep(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         return await self._member.extend(deliveries)

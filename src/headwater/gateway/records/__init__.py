@@ -1,0 +1,1 @@
+"""Records written and read over HTTP, without a group."""

@@ -1,8 +1,8 @@
 """Writing under an idempotency key: the records and a memo of the answer in one transaction.
 
-Keys are spread over the partitions of an internal topic, its slots. Whoever wants to write in a slot is the owner of
-the slot's transactional id: taking it over ends what the owner before had begun, and makes its later commits fail. So
-an owner that has read the slot to its end knows every memo in it, for as long as its commits succeed, and no key is
+Keys are spread over the partitions of an internal topic, its slots. A gateway that writes in a slot owns the slot's
+transactional id: taking it over aborts what the owner before had begun, and makes its later commits fail. So an owner
+that has read the slot to its end knows every memo in it, for as long as its commits succeed, and no key is
 used twice, even when several gateways get the same request.
 
 Everything here blocks; each slot is used by one thread at a time.
@@ -10,17 +10,18 @@ Everything here blocks; each slot is used by one thread at a time.
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.http.problems import Problem, unavailable
-from headwater.gateway.kafka.errors import UNREACHABLE, problem_of
-from headwater.gateway.kafka.producer import Delivered, Outcome, OutgoingRecord
+from headwater.gateway.http.problems import Problem
+from headwater.gateway.kafka.errors import ClusterNotReady, ClusterUnavailable, KafkaFailure
+from headwater.gateway.kafka.librdkafka_errors import UNREACHABLE, failure_of
+from headwater.gateway.kafka.producer import Delivered, DeliveryOutcome, OutgoingRecord
 from headwater.gateway.kafka.settings import client_settings, producer_settings
 
 MEMO_TOPIC = "__http_requests"
@@ -39,7 +40,9 @@ class Memo(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyedRequest:
+    """A request to write records under an idempotency key."""
+
     key: str
     fingerprint: str
     topic: str
@@ -52,117 +55,120 @@ class Written:
     is_replay: bool
 
 
-Settled: TypeAlias = Written | Problem
+KeyedAnswer: TypeAlias = Written | Problem | KafkaFailure
 
 
-class _Refused(Exception):
-    """Some records were not taken, so nothing was written."""
+class _RecordRefused(Exception):
+    """The cluster did not take a record, so nothing was written."""
 
-    def __init__(self, error: Any, topic: str) -> None:
+    def __init__(self, error: KafkaError, topic: str) -> None:
         self.error = error
         self.topic = topic
 
 
-class MemoSlot:
+class IdempotencySlot:
     def __init__(self, config: GatewayConfig, index: int) -> None:
         self._config = config
         self._index = index
         self._timeout_s = config.request_timeout_ms / 1000
         self._producer: Producer | None = None
+        """None while this gateway does not own the slot."""
         self._consumer: Consumer | None = None
         self._offsets: dict[bytes, tuple[int, int]] = {}
         """Where the memo of a key is, and when it was written. The oldest is the first."""
         self._next_offset = 0
 
-    def settle(self, group: Sequence[Asked]) -> list[Settled]:
-        """Write what was not written before, in one transaction, and answer all. Keys are different in a group."""
+    def write_once(self, requests: Sequence[KeyedRequest]) -> list[KeyedAnswer]:
+        """Write what was not written before, in one transaction, and answer all. No two requests may have one key."""
         for _ in range(TRIES):
             try:
-                self._own()
-                return self._settle(group)
-            except _Refused as refused:
-                if len(group) > 1:
-                    return [settled for asked in group for settled in self.settle([asked])]
-                return [problem_of(refused.error, topic=refused.topic)]
+                producer = self._own()
+                return self._answer(producer, requests)
+            except _RecordRefused as refused:
+                if len(requests) > 1:
+                    return [answer for request in requests for answer in self.write_once([request])]
+                return [failure_of(refused.error, topic=refused.topic)]
             except KafkaException as error:
                 # Another gateway took the slot over, or the cluster did not say how it ended. The next owner,
                 # likely we, finds out by reading.
                 self._disown()
-                last = problem_of(error)
-        return [last if last.status == 503 else unavailable(last.detail)] * len(group)
+                last = failure_of(error)
+        is_passing = isinstance(last, ClusterNotReady | ClusterUnavailable)
+        return [last if is_passing else ClusterUnavailable(str(last))] * len(requests)
 
     def close(self) -> None:
         self._disown()
         if self._consumer is not None:
             self._consumer.close()
 
-    def _settle(self, group: Sequence[Asked]) -> list[Settled]:
-        settled: dict[str, Settled] = {}
-        fresh = []
-        for asked in group:
-            memo = self._remembered(asked.key)
+    def _answer(self, producer: Producer, requests: Sequence[KeyedRequest]) -> list[KeyedAnswer]:
+        answers: dict[str, KeyedAnswer] = {}
+        new = []
+        for request in requests:
+            memo = self._remembered(request.key)
             if memo is None:
-                fresh.append(asked)
-            elif memo.fingerprint != asked.fingerprint:
-                settled[asked.key] = Problem(
+                new.append(request)
+            elif memo.fingerprint != request.fingerprint:
+                answers[request.key] = Problem(
                     422,
                     "Idempotency key reused",
                     "This Idempotency-Key came before, with another request. Use a key for one request only.",
                 )
             else:
-                settled[asked.key] = Written(memo.answer, is_replay=True)
-        if fresh:
-            for asked, outcomes in zip(fresh, self._write(fresh), strict=True):
-                settled[asked.key] = Written(outcomes, is_replay=False)
-        return [settled[asked.key] for asked in group]
+                answers[request.key] = Written(memo.answer, is_replay=True)
+        if new:
+            for request, outcomes in zip(new, self._write(producer, new), strict=True):
+                answers[request.key] = Written(outcomes, is_replay=False)
+        return [answers[request.key] for request in requests]
 
-    def _write(self, fresh: Sequence[Asked]) -> list[list[Delivered]]:
-        assert self._producer is not None, "owned"
-        self._producer.begin_transaction()
+    def _write(self, producer: Producer, requests: Sequence[KeyedRequest]) -> list[list[Delivered]]:
+        """The outcomes of each request, which are on disk with their memos. Raises KafkaException, _RecordRefused."""
+        producer.begin_transaction()
+        outcomes = self._send(producer, [(request.topic, record) for request in requests for record in request.records])
         answers = []
-        outcomes = self._send([(asked.topic, record) for asked in fresh for record in asked.records])
-        for asked in fresh:
-            mine, outcomes = outcomes[: len(asked.records)], outcomes[len(asked.records) :]
-            delivered = [each for each in mine if isinstance(each, Delivered)]
-            for each in mine:
-                if not isinstance(each, Delivered):
-                    self._producer.abort_transaction(self._timeout_s)
-                    if each.code() in UNREACHABLE:
-                        raise KafkaException(each)
-                    self._disown()  # librdkafka may throw away what the same producer sends next
-                    raise _Refused(each, asked.topic)
-            answers.append(delivered)
-        memos = [
-            (
-                MEMO_TOPIC,
-                OutgoingRecord(
-                    msgspec.json.encode(Memo(asked.fingerprint, answer)), asked.key.encode(), partition=self._index
-                ),
-            )
-            for asked, answer in zip(fresh, answers, strict=True)
-        ]
-        places = self._send(memos)
-        for place in places:
-            if not isinstance(place, Delivered):
-                raise KafkaException(place)
-        self._producer.commit_transaction(self._timeout_s)
-        for asked, place in zip(fresh, places, strict=True):
-            assert isinstance(place, Delivered), "looked at above"
-            self._remember(asked.key.encode(), place.offset, place.timestamp)
+        for request in requests:
+            own, outcomes = outcomes[: len(request.records)], outcomes[len(request.records) :]
+            answers.append([self._delivered(producer, outcome, request.topic) for outcome in own])
+        memos = self._send(
+            producer,
+            [
+                (MEMO_TOPIC, self._memo_record(request, answer))
+                for request, answer in zip(requests, answers, strict=True)
+            ],
+        )
+        for memo in memos:
+            if not isinstance(memo, Delivered):
+                raise KafkaException(memo)
+        producer.commit_transaction(self._timeout_s)
+        for request, memo in zip(requests, memos, strict=True):
+            self._remember(request.key.encode(), memo.offset, memo.timestamp)
         return answers
 
-    def _send(self, records: Sequence[tuple[str, OutgoingRecord]]) -> list[Outcome]:
-        """Wait until it is known of each what became of it. Raises KafkaException.
+    def _delivered(self, producer: Producer, outcome: DeliveryOutcome, topic: str) -> Delivered:
+        """Raises KafkaException, _RecordRefused: the transaction is aborted then."""
+        if isinstance(outcome, Delivered):
+            return outcome
+        producer.abort_transaction(self._timeout_s)
+        if outcome.code() in UNREACHABLE:
+            raise KafkaException(outcome)
+        self._disown()  # librdkafka may throw away what the same producer sends next
+        raise _RecordRefused(outcome, topic)
+
+    def _memo_record(self, request: KeyedRequest, answer: list[Delivered]) -> OutgoingRecord:
+        memo = msgspec.json.encode(Memo(request.fingerprint, answer))
+        return OutgoingRecord(memo, request.key.encode(), partition=self._index)
+
+    def _send(self, producer: Producer, records: Sequence[tuple[str, OutgoingRecord]]) -> list[DeliveryOutcome]:
+        """Send records, with their topics, and wait for the outcome of each. Raises KafkaException.
 
         Polled, not flushed: a producer that is fenced raises from the first call that hears of it. `poll` ends there;
         `flush`, and the end of a transaction with records on their way, would go on to call back for the others with
         that exception already set, which Python does not forgive."""
-        assert self._producer is not None, "owned"
         outcomes: list[Any] = [None] * len(records)
         missing = len(records)
 
-        def report_to(index: int) -> Any:
-            def reported(error: Any, message: Any) -> None:
+        def report_to(index: int) -> Callable[[KafkaError | None, Message], None]:
+            def reported(error: KafkaError | None, message: Message) -> None:
                 nonlocal missing
                 missing -= 1
                 outcomes[index] = error or Delivered(message.partition(), message.offset(), message.timestamp()[1])
@@ -172,39 +178,21 @@ class MemoSlot:
         until_s = time.monotonic() + self._timeout_s + 1
         for index, (topic, record) in enumerate(records):
             try:
-                while not self._takes(topic, record, report_to(index)):
-                    self._poll(until_s)
+                while not _takes(producer, topic, record, report_to(index)):
+                    _poll(producer, until_s)
             except KafkaException as error:
                 if error.args[0].fatal():
                     raise
                 missing -= 1
                 outcomes[index] = error.args[0]
         while missing:
-            self._poll(until_s)
+            _poll(producer, until_s)
         return outcomes
 
-    def _takes(self, topic: str, record: OutgoingRecord, reported: Any) -> bool:
-        """Whether the producer has room for it."""
-        assert self._producer is not None, "owned"
-        try:
-            self._producer.produce(
-                topic, record.value, record.key, record.partition, reported,
-                timestamp=record.timestamp_ms, headers=record.headers,
-            )  # fmt: skip
-        except BufferError:
-            return False
-        return True
-
-    def _poll(self, until_s: float) -> None:
-        assert self._producer is not None, "owned"
-        left_s = until_s - time.monotonic()
-        if left_s <= 0:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        self._producer.poll(left_s)
-
-    def _own(self) -> None:
+    def _own(self) -> Producer:
+        """The producer that owns the slot, which has read every memo in it. Raises KafkaException."""
         if self._producer is not None:
-            return
+            return self._producer
         settings = producer_settings(
             self._config,
             transactional_id=f"headwater-http-{self._index}",
@@ -214,6 +202,7 @@ class MemoSlot:
         producer.init_transactions(self._timeout_s)
         self._catch_up()
         self._producer = producer
+        return producer
 
     def _disown(self) -> None:
         """Forget the producer. What it had begun, its successor ends."""
@@ -242,13 +231,13 @@ class MemoSlot:
         if len(self._offsets) > MAX_REMEMBERED:
             self._offsets.pop(next(iter(self._offsets)))
 
-    def _read_from(self, offset: int, limit: int | None = None) -> list[Any]:
+    def _read_from(self, offset: int, limit: int | None = None) -> list[Message]:
         """Committed memos from there to the end. Raises KafkaException when that takes too long."""
         if self._consumer is None:
             self._consumer = Consumer(_consumer_settings(self._config))
         self._consumer.assign([TopicPartition(MEMO_TOPIC, self._index, offset)])
         until_s = time.monotonic() + self._timeout_s
-        found: list[Any] = []
+        found: list[Message] = []
         while limit is None or len(found) < limit:
             message = self._consumer.poll(0.1)
             if message is None:
@@ -265,6 +254,25 @@ class MemoSlot:
                 raise KafkaException(error)
         self._consumer.unassign()
         return found
+
+
+def _takes(producer: Producer, topic: str, record: OutgoingRecord, reported: Callable[..., None]) -> bool:
+    """Whether the producer had room for the record."""
+    try:
+        producer.produce(
+            topic, record.value, record.key, record.partition, reported,
+            timestamp=record.timestamp_ms, headers=record.headers,
+        )  # fmt: skip
+    except BufferError:
+        return False
+    return True
+
+
+def _poll(producer: Producer, until_s: float) -> None:
+    left_s = until_s - time.monotonic()
+    if left_s <= 0:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    producer.poll(left_s)
 
 
 def _digest(key: bytes) -> bytes:

@@ -1,20 +1,22 @@
-"""Requests with an idempotency key: each slot settles those that came meanwhile together, one group after the other."""
+"""Requests with an idempotency key: each slot writes those that came meanwhile together, one group after the other."""
 
 import asyncio
+import contextlib
 import zlib
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.http.problems import Problem, bad_request, too_busy
+from headwater.gateway.http.problems import bad_request, too_busy
 from headwater.gateway.kafka.admin import Admin
+from headwater.gateway.kafka.errors import TopicExists
 from headwater.gateway.records.idempotency_slot import (
     MEMO_TOPIC,
     REMEMBERED_MS,
     SLOTS,
-    Asked,
-    MemoSlot,
-    Settled,
+    IdempotencySlot,
+    KeyedAnswer,
+    KeyedRequest,
     Written,
 )
 
@@ -28,36 +30,36 @@ TOPIC_CONFIG = {
 }
 
 
-class Memos:
+class IdempotentRequests:
     def __init__(self, config: GatewayConfig, admin: Admin) -> None:
         self._admin = admin
         self._pool = ThreadPoolExecutor(SLOTS, thread_name_prefix="gateway-memos")
-        self._slots = [MemoSlot(config, index) for index in range(SLOTS)]
-        self._waiting: list[deque[tuple[Asked, asyncio.Future[Settled]]]] = [deque() for _ in range(SLOTS)]
+        self._slots = [IdempotencySlot(config, index) for index in range(SLOTS)]
+        self._waiting: list[deque[tuple[KeyedRequest, asyncio.Future[KeyedAnswer]]]] = [deque() for _ in range(SLOTS)]
         self._tasks: list[asyncio.Task[None] | None] = [None] * SLOTS
         self._has_topic = False
         self._topic_lock = asyncio.Lock()
 
-    async def write_once(self, asked: Asked) -> Written:
-        """Write the records, or give the answer of the time when they were written. All of them, or none.
+    async def write_once(self, request: KeyedRequest) -> Written:
+        """Write the records, or repeat the answer if they were written before. All of them, or none.
 
-        Raises Problem."""
-        if not (0 < len(asked.key) <= MAX_KEY_CHARS and asked.key.isascii() and asked.key.isprintable()):
+        Raises Problem, KafkaFailure."""
+        if not (0 < len(request.key) <= MAX_KEY_CHARS and request.key.isascii() and request.key.isprintable()):
             raise bad_request(f"An Idempotency-Key has 1 to {MAX_KEY_CHARS} characters of ASCII.")
         await self._ensure_topic()
-        slot = zlib.crc32(asked.key.encode()) % SLOTS
+        slot = zlib.crc32(request.key.encode()) % SLOTS
         waiting = self._waiting[slot]
         if len(waiting) >= MAX_WAITING:
             raise too_busy("Too many requests with an Idempotency-Key wait. Try it again in a moment.")
-        done: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        waiting.append((asked, done))
+        done: asyncio.Future[KeyedAnswer] = asyncio.get_running_loop().create_future()
+        waiting.append((request, done))
         task = self._tasks[slot]
         if task is None or task.done():
             self._tasks[slot] = asyncio.create_task(self._run(slot), name=f"memo-slot-{slot}")
-        settled = await done
-        if isinstance(settled, Problem):
-            raise settled
-        return settled
+        answer = await done
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def close(self) -> None:
         tasks = [task for task in self._tasks if task is not None]
@@ -73,36 +75,33 @@ class Memos:
         waiting = self._waiting[slot]
         while waiting:
             group = _next_group(waiting)
+            requests = [request for request, _ in group]
             try:
-                asked = [each for each, _ in group]
-                settled = await loop.run_in_executor(self._pool, self._slots[slot].settle, asked)
+                answers = await loop.run_in_executor(self._pool, self._slots[slot].write_once, requests)
             except Exception as error:
                 for _, done in group:
                     if not done.done():
                         done.set_exception(error)
                 continue
-            for (_, done), outcome in zip(group, settled, strict=True):
+            for (_, done), answer in zip(group, answers, strict=True):
                 if not done.done():
-                    done.set_result(outcome)
+                    done.set_result(answer)
 
     async def _ensure_topic(self) -> None:
         async with self._topic_lock:
             if self._has_topic:
                 return
             if MEMO_TOPIC not in (await self._admin.metadata()).topics:
-                try:
+                with contextlib.suppress(TopicExists):  # another gateway was faster
                     await self._admin.create_topic(MEMO_TOPIC, SLOTS, config=TOPIC_CONFIG)
-                except Problem as problem:
-                    if problem.status != 409:  # another gateway was faster
-                        raise
             self._has_topic = True
 
 
 def _next_group(
-    waiting: "deque[tuple[Asked, asyncio.Future[Settled]]]",
-) -> "list[tuple[Asked, asyncio.Future[Settled]]]":
+    waiting: "deque[tuple[KeyedRequest, asyncio.Future[KeyedAnswer]]]",
+) -> "list[tuple[KeyedRequest, asyncio.Future[KeyedAnswer]]]":
     """Those that wait, up to the second use of a key: it must see the memo of the first."""
-    group: list[tuple[Asked, asyncio.Future[Settled]]] = []
+    group: list[tuple[KeyedRequest, asyncio.Future[KeyedAnswer]]] = []
     keys: set[str] = set()
     while waiting and len(group) < MAX_GROUP and waiting[0][0].key not in keys:
         group.append(waiting.popleft())

@@ -8,10 +8,11 @@ import re
 from datetime import UTC, datetime
 
 from headwater.gateway.http.problems import bad_request
+from headwater.model.durations import parse_duration_ms
 from headwater.model.position import ENDS, Anchor, Position
 
-UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 MAX_TEXT = 64
+MAX_AGE_DIGITS = 12
 HELP = "beginning, end, an offset (42), so many before the end (-10), an age (15m) or a time (2026-01-31T12:00:00Z)"
 
 
@@ -24,8 +25,8 @@ def parse_position(text: str, now_ms: int) -> Position:
         return Position(Anchor.OFFSET, int(text))
     if re.fullmatch(r"-[0-9]{1,18}", text):
         return Position(Anchor.LAST, -int(text))
-    if age := re.fullmatch(r"([0-9]{1,12})(ms|s|m|h|d|w)", text):
-        return Position(Anchor.TIME, max(0, now_ms - int(age[1]) * UNITS_MS[age[2]]))
+    if (age_ms := parse_duration_ms(text, MAX_AGE_DIGITS)) is not None:
+        return Position(Anchor.TIME, max(0, now_ms - age_ms))
     try:
         at = datetime.fromisoformat(text)
         return Position(Anchor.TIME, max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)))

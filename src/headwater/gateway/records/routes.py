@@ -2,19 +2,21 @@
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
+from confluent_kafka import Message
 from msgspec import UNSET, Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
-from headwater.gateway.context import Context
+from headwater.gateway.http.bodies import Budget
+from headwater.gateway.http.metrics import HttpMetrics
+from headwater.gateway.http.openapi import Operation, answer
 from headwater.gateway.http.problems import bad_request
-from headwater.gateway.kafka.reading import ReadRequest
-from headwater.gateway.openapi import answer, operation
+from headwater.gateway.kafka.known_topics import KnownTopics
+from headwater.gateway.kafka.reading import ReadRequest, RecordReader
 from headwater.gateway.records.positions import HELP, parse_position
-from headwater.gateway.records.produce import RAW_HEADER, Produce, RawQuery, WrittenRecords
+from headwater.gateway.records.produce import RAW_HEADER, RawQuery, WrittenRecords
 from headwater.gateway.records.record_json import (
     MAX_INT32,
     Offset,
@@ -25,8 +27,6 @@ from headwater.gateway.records.record_json import (
     record_out,
 )
 from headwater.model.position import Anchor, Position
-
-__all__ = ["Produce", "routes"]
 
 MAX_LIMIT = 10_000
 MAX_BYTES = 16 * 1024 * 1024
@@ -53,88 +53,97 @@ class ReadRecords(Struct):
     """By partition: where it ended when it was read."""
 
 
-def routes(context: Context) -> list[BaseRoute]:
-    produce = Produce(context)
+class ValueDecoder(Protocol):
+    async def decode(self, topic: str, value: bytes) -> tuple[Any, dict[str, Any]] | None:
+        """The value as JSON and what is known of its schema; None if it is not in the registry's wire format."""
 
-    async def produce_records(request: Request) -> Response:
-        status, body, headers = await produce(
-            request.path_params["topic"], request.scope["query_string"], request.headers, request.receive
-        )
-        return Response(body, status, headers=headers, media_type="application/json")
 
-    async def read_records(request: Request, query: ReadQuery) -> Response:
+class RecordRoutes:
+    def __init__(
+        self, topics: KnownTopics, reader: RecordReader, decoder: ValueDecoder, budget: Budget, metrics: HttpMetrics
+    ) -> None:
+        self._topics = topics
+        self._reader = reader
+        self._decoder = decoder
+        self._budget = budget
+        self._metrics = metrics
+
+    def operations(self) -> list[Operation]:
+        return [
+            WRITE_RECORDS,
+            Operation(
+                "GET", PATH, self.read_records, "Read records without a group",
+                tag="records", query=ReadQuery, answers={200: ReadRecords}, problems=(404, 414, 502),
+            ),
+        ]  # fmt: skip
+
+    async def read_records(self, request: Request, query: ReadQuery) -> Response:
         topic: str = request.path_params["topic"]
         if query.offset is not None and (query.partition is None or query.from_ is not None):
             raise bad_request("An offset needs a partition, and cannot be beside from.")
-        position = _position(query)
-        if query.partition is not None:
-            await context.topics.check_partition(topic, query.partition)
-            partitions: tuple[int, ...] = (query.partition,)
-        else:
-            partitions = tuple(range(await context.topics.partitions_of(topic)))
-        key = query.key.encode() if query.key is not None else None
-        with context.budget.hold(query.max_bytes):
-            read = await context.reader.read(
-                ReadRequest(topic, partitions, position, query.limit, query.max_bytes, query.wait_ms, key)
-            )
-            records = [await _shown(context, topic, message, query.decode) for message in read.records]
-            context.metrics.records_read += len(records)
-            return answer(ReadRecords(records, _by_name(read.next), _by_name(read.ends)))
+        read_request = ReadRequest(
+            topic=topic,
+            position=_position(query),
+            partitions=await self._partitions(topic, query.partition),
+            limit=query.limit,
+            max_bytes=query.max_bytes,
+            wait_ms=query.wait_ms,
+            key=query.key.encode() if query.key is not None else None,
+        )
+        with self._budget.hold(query.max_bytes):
+            result = await self._reader.read(read_request)
+            records = [await self._decoded(topic, message, query.decode) for message in result.records]
+            self._metrics.records_read += len(records)
+            return answer(ReadRecords(records, _by_name(result.next), _by_name(result.ends)))
 
-    return [
-        operation(
-            "POST",
-            PATH,
-            produce_records,
-            "Write one record or many",
-            context,
-            tag="records",
-            query=RawQuery,
-            bodies={
-                "application/json": {
-                    "oneOf": [{"$ref": "#/components/schemas/RecordIn"}, {"$ref": "#/components/schemas/RecordsIn"}]
-                },
-                "application/x-ndjson": {"type": "string", "description": "A record in JSON on each line."},
-                "application/octet-stream": {"description": "The value of one record, as it is.", "format": "binary"},
-            },
-            also=(RecordIn, RecordsIn),
-            headers={
-                "Idempotency-Key": "The same request again with the same key is answered as before and writes nothing.",
-                f"{RAW_HEADER}example": "For a raw body: a header of the record, here with the name example.",
-            },
-            answers={200: WrittenRecords, 207: WrittenRecords},
-            problems=(404, 422, 502),
-        ),
-        operation(
-            "GET",
-            PATH,
-            read_records,
-            "Read records without a group",
-            context,
-            tag="records",
-            query=ReadQuery,
-            answers={200: ReadRecords},
-            problems=(404, 414, 502),
-        ),
-    ]
+    async def _partitions(self, topic: str, partition: int | None) -> tuple[int, ...]:
+        if partition is None:
+            return tuple(range(await self._topics.partitions_of(topic)))
+        await self._topics.check_partition(topic, partition)
+        return (partition,)
+
+    async def _decoded(self, topic: str, message: Message, decode: str | None) -> RecordOut:
+        record = record_out(message)
+        value = message.value()
+        if decode is not None and value is not None:
+            decoded = await self._decoder.decode(topic, value)
+            if decoded is not None:
+                record.value, schema = decoded
+                record.value_base64 = UNSET
+                record.schema = SchemaOut(**schema)
+        return record
+
+
+WRITE_RECORDS = Operation(
+    "POST",
+    PATH,
+    None,
+    "Write one record or many",
+    operation_id="produce_records",
+    tag="records",
+    query=RawQuery,
+    bodies={
+        "application/json": {
+            "oneOf": [{"$ref": "#/components/schemas/RecordIn"}, {"$ref": "#/components/schemas/RecordsIn"}]
+        },
+        "application/x-ndjson": {"type": "string", "description": "A record in JSON on each line."},
+        "application/octet-stream": {"description": "The value of one record, as it is.", "format": "binary"},
+    },
+    also=(RecordIn, RecordsIn),
+    headers={
+        "Idempotency-Key": "The same request again with the same key is answered as before and writes nothing.",
+        f"{RAW_HEADER}example": "For a raw body: a header of the record, here with the name example.",
+    },
+    answers={200: WrittenRecords, 207: WrittenRecords},
+    problems=(404, 422, 502),
+)
+"""Answered by `Produce` at the front door; here it is described."""
 
 
 def _position(query: ReadQuery) -> Position:
     if query.offset is not None:
         return Position(Anchor.OFFSET, query.offset)
     return parse_position(query.from_ or "beginning", time.time_ns() // 1_000_000)
-
-
-async def _shown(context: Context, topic: str, message: Any, decode: str | None) -> RecordOut:
-    record = record_out(message)
-    value = message.value()
-    if decode is not None and value is not None and context.value_decoder is not None:
-        decoded = await context.value_decoder.decode(topic, value)
-        if decoded is not None:
-            record.value, schema = decoded
-            record.value_base64 = UNSET
-            record.schema = SchemaOut(**schema)
-    return record
 
 
 def _by_name(offsets: Mapping[int, int]) -> dict[str, int]:

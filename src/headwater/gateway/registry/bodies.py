@@ -8,8 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headwater.gateway.context import Context
-from headwater.gateway.http.bodies import read_body
+from headwater.gateway.http.bodies import Budget, read_body
 from headwater.gateway.registry.registering import Candidate
 from headwater.schemas import refusal
 from headwater.schemas.contexts import context_of, within
@@ -17,7 +16,7 @@ from headwater.schemas.event_records import references_from_json, references_to_
 from headwater.schemas.events import Config
 from headwater.schemas.levels import Level, Mode
 from headwater.schemas.limits import MAX_SCHEMA_BYTES
-from headwater.schemas.refusal import Refused
+from headwater.schemas.refusal import SchemaRefused
 from headwater.schemas.registry import Version
 from headwater.schemas.schema import Schema, SchemaType
 
@@ -38,30 +37,30 @@ def answer(body: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(body), status, media_type=MEDIA_TYPE)
 
 
-def refuse(refused: Refused) -> Response:
+def refuse(refused: SchemaRefused) -> Response:
     return answer({"error_code": refused.code, "message": refused.message}, refused.status)
 
 
-async def read_json(request: Request, context: Context) -> dict[str, Any]:
-    """Raises Refused, Problem."""
+async def read_json(request: Request, budget: Budget) -> dict[str, Any]:
+    """Raises SchemaRefused, Problem."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in MEDIA_TYPES:
-        raise Refused(415, f"A body is {MEDIA_TYPE} or application/json.")
-    body = await read_body(request.receive, request.headers, MAX_BODY_BYTES, context.budget)
+        raise SchemaRefused(415, f"A body is {MEDIA_TYPE} or application/json.")
+    body = await read_body(request.receive, request.headers, MAX_BODY_BYTES, budget)
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Refused(400, f"The body is no JSON: {error}") from None
+        raise SchemaRefused(400, f"The body is no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Refused(400, "The body is no JSON object.")
+        raise SchemaRefused(400, "The body is no JSON object.")
     return found
 
 
 def candidate(body: Mapping[str, Any]) -> Candidate:
-    """Raises Refused."""
+    """Raises SchemaRefused."""
     for name in _UNSUPPORTED:
         if body.get(name):
-            raise Refused(422, f"{name} is not supported by this registry")
+            raise SchemaRefused(422, f"{name} is not supported by this registry")
     text = body.get("schema")
     if not isinstance(text, str):
         raise refusal.invalid_schema("there is no text under schema")
@@ -77,14 +76,14 @@ def candidate(body: Mapping[str, Any]) -> Candidate:
 
 
 def config(body: Mapping[str, Any], before: Config | None) -> Config:
-    """Raises Refused."""
+    """Raises SchemaRefused."""
     for name in _UNSUPPORTED_CONFIG:
         if body.get(name):
-            raise Refused(422, f"{name} is not supported by this registry")
+            raise SchemaRefused(422, f"{name} is not supported by this registry")
     level = body.get("compatibility", before.level.value if before is not None else None)
     if not isinstance(level, str) or level.upper() not in Level.__members__:
         allowed = ", ".join(Level.__members__)
-        raise Refused(42203, f"Invalid compatibility level. Valid values are {allowed}")
+        raise SchemaRefused(42203, f"Invalid compatibility level. Valid values are {allowed}")
     normalize = body.get("normalize")
     return Config(Level[level.upper()], bool(before and before.normalize) if normalize is None else bool(normalize))
 
@@ -96,12 +95,12 @@ def config_answer(found: Config, name: str) -> dict[str, Any]:
 def mode(body: Mapping[str, Any]) -> Mode:
     found = body.get("mode")
     if not isinstance(found, str) or found.upper() not in Mode.__members__:
-        raise Refused(42204, f"Invalid mode. Valid values are {', '.join(Mode.__members__)}")
+        raise SchemaRefused(42204, f"Invalid mode. Valid values are {', '.join(Mode.__members__)}")
     return Mode[found.upper()]
 
 
 def version_number(text: str) -> int | None:
-    """None is the latest. Raises Refused."""
+    """None is the latest. Raises SchemaRefused."""
     if text in ("latest", "-1"):
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) < 2**31):
@@ -111,7 +110,7 @@ def version_number(text: str) -> int | None:
 
 def schema_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise Refused(404, "HTTP 404 Not Found")
+        raise SchemaRefused(404, "HTTP 404 Not Found")
     return int(text)
 
 
@@ -126,7 +125,7 @@ def page(request: Request, items: Sequence[T]) -> Sequence[T]:
         text = request.query_params.get(name, str(default))
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
-            raise Refused(422, f"{name} is no number")
+            raise SchemaRefused(422, f"{name} is no number")
         bounds.append(int(text))
     start = max(bounds[0], 0)
     return items[start:] if bounds[1] < 0 else items[start : start + bounds[1]]
@@ -162,5 +161,5 @@ def _number(body: Mapping[str, Any], name: str) -> int | None:
     if found is None or found == -1:
         return None
     if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**31:
-        raise Refused(422, f"{name} is no number")
+        raise SchemaRefused(422, f"{name} is no number")
     return found

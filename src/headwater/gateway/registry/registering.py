@@ -29,7 +29,7 @@ class Registering:
         self._registrar = registrar
 
     async def register(self, subject: str, candidate: Candidate, *, normalize: bool) -> Version:
-        """Raises Refused, Problem."""
+        """Raises SchemaRefused, Problem, KafkaFailure."""
         decisions.check_subject(subject)
         if candidate.schema_id is None:
             found = await self.find(subject, candidate.schema, normalize=normalize)

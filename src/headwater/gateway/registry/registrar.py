@@ -13,15 +13,18 @@ from typing import ParamSpec, TypeVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
 
-from headwater.gateway.context import Context
-from headwater.gateway.http.problems import NotNow, Problem, too_busy, unavailable
-from headwater.gateway.kafka.retry import patiently
+from headwater.gateway.config import GatewayConfig
+from headwater.gateway.http.problems import too_busy, unavailable
+from headwater.gateway.kafka.admin import Admin
+from headwater.gateway.kafka.call_threads import CallThreads
+from headwater.gateway.kafka.errors import ClusterNotReady, TopicExists, TopicNotFound
+from headwater.gateway.kafka.retry import retry_until_ready
 from headwater.gateway.registry.schema_log import TOPIC_CONFIG, SchemaLog
 from headwater.schemas.contexts import context_of
 from headwater.schemas.event_records import TOPIC
 from headwater.schemas.events import Event
 from headwater.schemas.parsed import Parsed, parse
-from headwater.schemas.refusal import Refused, invalid_schema
+from headwater.schemas.refusal import SchemaRefused, invalid_schema
 from headwater.schemas.registry import Registry, Version
 from headwater.schemas.schema import InvalidSchema, Resolved
 
@@ -39,10 +42,11 @@ T = TypeVar("T")
 
 
 class Registrar:
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, config: GatewayConfig, admin: Admin, threads: CallThreads) -> None:
+        self._admin = admin
+        self._threads = threads
         self.registry = Registry()
-        self._log = SchemaLog(context.config)
+        self._log = SchemaLog(config)
         self._position = 0
         self._moved = asyncio.Event()
         self._changing = asyncio.Lock()
@@ -85,15 +89,15 @@ class Registrar:
 
     async def catch_up(self, *, to_the_end: bool = False) -> None:
         """Everything that was committed before this was called is known when it returns; with `to_the_end`, also how
-        everything ended that was written before. Raises Problem."""
+        everything ended that was written before. Raises Problem, KafkaFailure."""
         if not self._has_topic:
-            self._has_topic = TOPIC in (await self._context.admin.metadata()).topics
+            self._has_topic = TOPIC in (await self._admin.metadata()).topics
             if not self._has_topic:
                 return
             self._log.wake()
         try:
-            end = await patiently(lambda: self._end(committed=not to_the_end), LEADER_S)
-        except NotNow:
+            end = await retry_until_ready(lambda: self._end(committed=not to_the_end), LEADER_S)
+        except ClusterNotReady:
             self._has_topic = False
             raise
         try:
@@ -104,21 +108,19 @@ class Registrar:
             raise unavailable(f"The topic {TOPIC} could not be read in time.") from None
 
     async def _end(self, committed: bool) -> int:
-        """Raises NotNow if nobody leads the topic, as far as the broker that was asked has heard; and Problem."""
+        """Raises ClusterNotReady if the topic has no leader that the broker knows of, and other failures."""
         place = (TOPIC, 0)
         try:
-            ends = await self._context.admin.offsets([place], OffsetSpec.latest(), committed=committed, topic=TOPIC)
-        except Problem as problem:
-            if problem.status != 404:
-                raise
+            ends = await self._admin.offsets([place], OffsetSpec.latest(), committed=committed, topic=TOPIC)
+        except TopicNotFound:
             ends = {}
         if place not in ends:
-            raise NotNow(f"Nobody leads the topic {TOPIC} now.")
+            raise ClusterNotReady(f"Nobody leads the topic {TOPIC} now.")
         return ends[place]
 
     async def change(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Event]]]]) -> T:
         """Decide on the newest state, write what was decided, and wait until it was read back. `decide` may be called
-        again when somebody else wrote first. Raises what it raises, and Problem."""
+        again when somebody else wrote first. Raises what it raises, Problem and KafkaFailure."""
         if self._waiting >= MAX_WAITING:
             raise too_busy("Too many changes of schemas wait. Try it again in a moment.")
         self._waiting += 1
@@ -132,17 +134,17 @@ class Registrar:
         reason = ""
         for _ in range(TRIES):
             try:
-                await self._context.in_thread(self._log.own)
+                await self._threads.run(self._log.own)
                 await self.catch_up(to_the_end=True)
                 result, events = await decide()
                 if events:
                     await self._ensure_topic()
-                    await self._context.in_thread(self._log.append, events)
+                    await self._threads.run(self._log.append, events)
                     await self.catch_up(to_the_end=True)
                 return result
             except KafkaException as error:
                 reason = str(error.args[0])
-                await self._context.in_thread(self._log.disown)
+                await self._threads.run(self._log.disown)
                 await asyncio.sleep(random.uniform(0, MAX_PAUSE_S))
             except asyncio.CancelledError:
                 self._log.disown()  # it is not known how far it came
@@ -152,16 +154,13 @@ class Registrar:
     async def _ensure_topic(self) -> None:
         if self._has_topic:
             return
-        try:
-            await self._context.admin.create_topic(TOPIC, 1, config=TOPIC_CONFIG)
-        except Problem as problem:
-            if problem.status != 409:
-                raise
+        with contextlib.suppress(TopicExists):
+            await self._admin.create_topic(TOPIC, 1, config=TOPIC_CONFIG)
         self._has_topic = True
         self._log.wake()
 
     async def parsed(self, resolved: Resolved) -> Parsed:
-        """Raises Refused."""
+        """Raises SchemaRefused."""
         key = resolved.fingerprint
         found = self._parsed.get(key)
         if found is None:
@@ -178,13 +177,13 @@ class Registrar:
     async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One at a time: a hostile schema takes seconds, and the parser of .proto files has state of its own."""
         async with self._computing:
-            return await self._context.in_thread(call, *args, **kwargs)
+            return await self._threads.run(call, *args, **kwargs)
 
     async def read(self, look: Callable[[Registry], T]) -> T:
         """What is known now; or, if that is nothing, what is known after a look at the end of the log."""
         try:
             return look(self.registry)
-        except Refused:
+        except SchemaRefused:
             await self.catch_up()
             return look(self.registry)
 

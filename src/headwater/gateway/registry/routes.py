@@ -1,15 +1,14 @@
 """The registry's REST API as Confluent documents it, at the root of the gateway's paths."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from headwater.gateway.context import Context
-from headwater.gateway.http.problems import Problem
-from headwater.gateway.openapi.operation import ROUTE
+from headwater.gateway.http.bodies import Budget
+from headwater.gateway.http.kafka_problems import FAILURES, problem_of
+from headwater.gateway.http.openapi.operation import ROUTE
 from headwater.gateway.registry import bodies as forms
 from headwater.gateway.registry.bodies import answer
 from headwater.gateway.registry.paths import Handler, PathTable
@@ -17,11 +16,10 @@ from headwater.gateway.registry.registering import Registering
 from headwater.gateway.registry.registrar import Registrar
 from headwater.gateway.registry.settings_routes import SettingsRoutes
 from headwater.gateway.registry.subject_routes import SubjectRoutes
-from headwater.gateway.registry.value_decoder import RegistryDecoder
 from headwater.schemas import decisions
 from headwater.schemas.contexts import BadContext, context_of, parse, within
 from headwater.schemas.events import Event
-from headwater.schemas.refusal import Refused
+from headwater.schemas.refusal import SchemaRefused
 from headwater.schemas.registry import Version
 from headwater.schemas.schema import SchemaType
 
@@ -29,16 +27,12 @@ ROOTS = ("subjects", "schemas", "config", "mode", "compatibility", "contexts")
 METHODS = ["GET", "POST", "PUT", "DELETE"]
 
 
-def routes(context: Context) -> list[BaseRoute]:
-    registrar = Registrar(context)
-    context.registrar = registrar
-    context.value_decoder = RegistryDecoder(context, registrar)
-    registering = Registering(registrar)
+def registry_routes(registrar: Registrar, budget: Budget) -> list[BaseRoute]:
     handlers: dict[tuple[str, str], Handler] = {
         **_SchemaRoutes(registrar).handlers(),
         **_ContextRoutes(registrar).handlers(),
-        **SubjectRoutes(context, registrar, registering).handlers(),
-        **SettingsRoutes(context, registrar).handlers(),
+        **SubjectRoutes(registrar, Registering(registrar), budget).handlers(),
+        **SettingsRoutes(registrar, budget).handlers(),
     }
     table = PathTable(handlers)
 
@@ -46,31 +40,26 @@ def routes(context: Context) -> list[BaseRoute]:
         try:
             found = table.find(request.scope)
         except BadContext as error:
-            return forms.refuse(Refused(400, str(error)))
+            return forms.refuse(SchemaRefused(400, str(error)))
         if found is None:
-            return forms.refuse(Refused(404, "HTTP 404 Not Found"))
+            return forms.refuse(SchemaRefused(404, "HTTP 404 Not Found"))
         path, by_method, values = found
         request.scope[ROUTE] = path
         handler = by_method.get("GET" if request.method == "HEAD" else request.method)
         if handler is None:
-            return forms.refuse(Refused(405, "HTTP 405 Method Not Allowed"))
+            return forms.refuse(SchemaRefused(405, "HTTP 405 Method Not Allowed"))
         try:
             return await handler(request, values)
-        except Refused as refused:
+        except SchemaRefused as refused:
             return forms.refuse(refused)
-        except Problem as problem:
+        except FAILURES as failure:
+            problem = problem_of(failure)
             response = answer({"error_code": problem.status, "message": problem.detail}, problem.status)
             response.headers.update(problem.headers or {})
             return response
 
     paths = [path for root in ROOTS for path in (f"/{root}", f"/{root}/{{rest:path}}")]
     return [Route(path, endpoint, methods=METHODS, include_in_schema=False) for path in paths]
-
-
-@asynccontextmanager
-async def running(context: Context) -> AsyncIterator[None]:
-    async with context.registrar.running():
-        yield
 
 
 class _SchemaRoutes:

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.kafka.errors import UNKNOWN_TOPIC
+from headwater.gateway.kafka.librdkafka_errors import UNKNOWN_TOPIC
 from headwater.gateway.kafka.settings import client_settings, producer_settings
 from headwater.schemas.event_records import TOPIC, UnknownRecord, from_record, to_record
 from headwater.schemas.events import Event

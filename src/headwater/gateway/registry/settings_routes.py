@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headwater.gateway.context import Context
+from headwater.gateway.http.bodies import Budget
 from headwater.gateway.registry import bodies as forms
 from headwater.gateway.registry.bodies import answer
 from headwater.gateway.registry.paths import Handler
@@ -17,9 +17,9 @@ from headwater.schemas.registry import Registry
 
 
 class SettingsRoutes:
-    def __init__(self, context: Context, registrar: Registrar) -> None:
-        self._context = context
+    def __init__(self, registrar: Registrar, budget: Budget) -> None:
         self._registrar = registrar
+        self._budget = budget
 
     def handlers(self) -> dict[tuple[str, str], Handler]:
         return {
@@ -50,7 +50,7 @@ class SettingsRoutes:
 
     async def set_config(self, request: Request, values: Mapping[str, str]) -> Response:
         subject = _subject(values)
-        body = await forms.read_json(request, self._context)
+        body = await forms.read_json(request, self._budget)
 
         async def decide() -> tuple[Config, Sequence[Event]]:
             config = forms.config(body, self._registrar.registry.config(subject))
@@ -78,7 +78,7 @@ class SettingsRoutes:
 
     async def set_mode(self, request: Request, values: Mapping[str, str]) -> Response:
         subject, force = _subject(values), forms.flag(request, "force")
-        mode = forms.mode(await forms.read_json(request, self._context))
+        mode = forms.mode(await forms.read_json(request, self._budget))
 
         async def decide() -> tuple[Mode, Sequence[Event]]:
             return mode, decisions.set_mode(self._registrar.registry, subject, mode, force=force)

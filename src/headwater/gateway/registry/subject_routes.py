@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headwater.gateway.context import Context
+from headwater.gateway.http.bodies import Budget
 from headwater.gateway.registry import bodies as forms
 from headwater.gateway.registry.bodies import answer
 from headwater.gateway.registry.paths import Handler
@@ -18,10 +18,10 @@ from headwater.schemas.registry import Registry, Version
 
 
 class SubjectRoutes:
-    def __init__(self, context: Context, registrar: Registrar, registering: Registering) -> None:
-        self._context = context
+    def __init__(self, registrar: Registrar, registering: Registering, budget: Budget) -> None:
         self._registrar = registrar
         self._registering = registering
+        self._budget = budget
 
     def handlers(self) -> dict[tuple[str, str], Handler]:
         version = "/subjects/{subject}/versions/{version}"
@@ -62,14 +62,14 @@ class SubjectRoutes:
         return answer(forms.page(request, [version.version for version in found if version.is_deleted or not only]))
 
     async def register(self, request: Request, values: Mapping[str, str]) -> Response:
-        body = await forms.read_json(request, self._context)
+        body = await forms.read_json(request, self._budget)
         normalize = forms.flag(request, "normalize")
         version = await self._registering.register(values["subject"], forms.candidate(body), normalize=normalize)
         return answer({"id": version.schema_id})
 
     async def look_up(self, request: Request, values: Mapping[str, str]) -> Response:
         subject = values["subject"]
-        schema = forms.candidate(await forms.read_json(request, self._context)).schema
+        schema = forms.candidate(await forms.read_json(request, self._budget)).schema
         deleted = forms.flag(request, "deleted")
         for is_last in (False, True):
             meant = self._registrar.registry.meant(subject, with_deleted=deleted)
@@ -125,7 +125,7 @@ class SubjectRoutes:
         return await self._compare(request, values["subject"], self._registrar.registry.versions(values["subject"]))
 
     async def _compare(self, request: Request, subject: str, earlier: Sequence[Version]) -> Response:
-        schema = forms.candidate(await forms.read_json(request, self._context)).schema
+        schema = forms.candidate(await forms.read_json(request, self._budget)).schema
         reasons = await self._registering.compare(subject, schema, earlier)
         told: dict[str, object] = {"is_compatible": not reasons}
         if forms.flag(request, "verbose"):

@@ -3,12 +3,12 @@
 from collections import OrderedDict
 from typing import Any
 
-from headwater.gateway.context import Context
-from headwater.gateway.http.problems import Problem
+from headwater.gateway.http.kafka_problems import FAILURES
+from headwater.gateway.kafka.call_threads import CallThreads
 from headwater.gateway.registry.registrar import Registrar
 from headwater.schemas.contexts import parse
 from headwater.schemas.decoding import Decode, Undecodable, decoder, for_json
-from headwater.schemas.refusal import Refused
+from headwater.schemas.refusal import SchemaRefused
 from headwater.schemas.schema import Schema
 from headwater.schemas.wire_format import NotFramed, schema_id
 
@@ -16,9 +16,9 @@ MAX_DECODERS = 256
 
 
 class RegistryDecoder:
-    def __init__(self, context: Context, registrar: Registrar) -> None:
-        self._context = context
+    def __init__(self, registrar: Registrar, threads: CallThreads) -> None:
         self._registrar = registrar
+        self._threads = threads
         self._decoders: OrderedDict[tuple[str, int], tuple[Schema, Decode]] = OrderedDict()
         """By context and id."""
 
@@ -30,7 +30,7 @@ class RegistryDecoder:
             context = await self._registrar.read(lambda registry: registry.context_with(found, f"{topic}-value"))
             schema, decode = await self._decoder(found, context)
             shown = for_json(decode(value))
-        except (NotFramed, Refused, Undecodable, Problem):
+        except (NotFramed, SchemaRefused, Undecodable, *FAILURES):
             return None
         told: dict[str, Any] = {"id": found, "type": schema.type.value}
         users = self._registrar.registry.users(found, context, with_deleted=True)
@@ -45,7 +45,7 @@ class RegistryDecoder:
         if known is None or known[0] != schema:
             resolved = self._registrar.registry.resolve(schema, context)
             parsed = await self._registrar.parsed(resolved)
-            known = self._decoders[key] = (schema, await self._context.in_thread(decoder, parsed, resolved))
+            known = self._decoders[key] = (schema, await self._threads.run(decoder, parsed, resolved))
             if len(self._decoders) > MAX_DECODERS:
                 self._decoders.popitem(last=False)
         self._decoders.move_to_end(key)

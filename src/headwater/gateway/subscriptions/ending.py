@@ -7,10 +7,10 @@ be deleted because consumers read it, the push goes on as before.
 
 import contextlib
 
-from headwater.gateway.kafka.brokers import Brokers, Patience, Refused, check
-from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.kafka.brokers import Backoff, Brokers, check
+from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.gateway.kafka.group_configs import alter_group, group_configs
-from headwater.gateway.subscriptions.facts import Facts
+from headwater.gateway.subscriptions.catalog import SubscriptionInfo
 from headwater.gateway.subscriptions.push_settings import STOPPED, URL
 from headwater.model.errors import ErrorCode
 
@@ -20,30 +20,30 @@ OTHERS_S = 10.0
 """How long other gateways may take to see that they are to leave, and to finish what is under way."""
 
 
-async def end(brokers: Brokers, facts: Facts) -> None:
-    """No member of this gateway may be in the group, nor join it meanwhile. Raises Refused, BrokerGone."""
-    is_pushed = facts.config.values.get(URL, "") != "" and facts.config.values.get(STOPPED, "") in ("", DELETING)
+async def end(brokers: Brokers, info: SubscriptionInfo) -> None:
+    """No member of this gateway may be in the group, nor join it meanwhile. Raises BrokerRefused, BrokerGone."""
+    is_pushed = info.config.values.get(URL, "") != "" and info.config.values.get(STOPPED, "") in ("", DELETING)
     if is_pushed:
-        await alter_group(brokers, facts.name, set={STOPPED: DELETING})
+        await alter_group(brokers, info.name, set={STOPPED: DELETING})
     try:
-        await _delete_group(brokers, facts.name, waits_for_others=is_pushed)
-    except (Refused, BrokerGone):
+        await _delete_group(brokers, info.name, waits_for_others=is_pushed)
+    except (BrokerRefused, BrokerGone):
         if is_pushed:
-            await alter_group(brokers, facts.name, delete=[STOPPED])
+            await alter_group(brokers, info.name, delete=[STOPPED])
         raise
     # A group's other settings outlive it, as in Kafka; a subscription's do not.
-    own = (await group_configs(brokers, [facts.name]))[facts.name].own
-    await alter_group(brokers, facts.name, delete=own)
+    own = (await group_configs(brokers, [info.name]))[info.name].own
+    await alter_group(brokers, info.name, delete=own)
     if is_pushed:
         # A gateway that had read the settings before they changed may have joined since. It leaves when it reads them
         # again. Members that stay are consumers of their own.
-        with contextlib.suppress(Refused):
-            await _delete_group(brokers, facts.name, waits_for_others=True)
+        with contextlib.suppress(BrokerRefused):
+            await _delete_group(brokers, info.name, waits_for_others=True)
 
 
 async def _delete_group(brokers: Brokers, name: str, *, waits_for_others: bool) -> None:
-    """Nothing if there is none."""
-    patience = Patience(OTHERS_S, also=(ErrorCode.NON_EMPTY_GROUP,)) if waits_for_others else Patience()
+    """Nothing happens if the group does not exist."""
+    backoff = Backoff(OTHERS_S, also=(ErrorCode.NON_EMPTY_GROUP,)) if waits_for_others else Backoff()
     while True:
         try:
             answer = await brokers.ask_coordinator(name, DELETE_GROUPS, 2, groups_names=[name])
@@ -51,5 +51,5 @@ async def _delete_group(brokers: Brokers, name: str, *, waits_for_others: bool) 
                 if result.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
                     check(result.error_code, None, f"Group {name}")
             return
-        except (Refused, BrokerGone) as error:
-            await patience.pause(error)
+        except (BrokerRefused, BrokerGone) as error:
+            await backoff.pause(error)

@@ -1,4 +1,4 @@
-"""One at a time for each subscription: what joins, changes and deletes it here waits for its turn."""
+"""One lock for each subscription: joining, changing and deleting one here happen one after the other."""
 
 import asyncio
 import contextlib
@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class _Turn:
+class _NameLock:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
-    """Those that have the lock or wait for it; requests, whose number the gateway bounds."""
+    """Requests that hold the lock or wait for it; the gateway bounds their number."""
 
 
-class Turns:
+class NameLocks:
     def __init__(self) -> None:
-        self._turns: dict[str, _Turn] = {}
+        self._locks: dict[str, _NameLock] = {}
 
     @contextlib.asynccontextmanager
-    async def of(self, name: str) -> AsyncIterator[None]:
-        turn = self._turns.setdefault(name, _Turn())
-        turn.users += 1
+    async def hold(self, name: str) -> AsyncIterator[None]:
+        entry = self._locks.setdefault(name, _NameLock())
+        entry.users += 1
         try:
-            async with turn.lock:
+            async with entry.lock:
                 yield
         finally:
-            turn.users -= 1
-            if not turn.users:
-                del self._turns[name]
+            entry.users -= 1
+            if not entry.users:
+                del self._locks[name]

@@ -10,9 +10,10 @@ import threading
 
 from confluent_kafka import KafkaException
 
-from headwater.gateway.context import Context
+from headwater.gateway.config import GatewayConfig
 from headwater.gateway.http.problems import Problem, bad_request, too_busy, unavailable
-from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.call_threads import CallThreads
+from headwater.gateway.kafka.librdkafka_errors import failure_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.gateway.redrive.failures import BadFilter, BadTarget, OriginUnknown, RedriveFailed
 from headwater.gateway.redrive.tally import RedriveOptions, Tally
@@ -25,23 +26,24 @@ STOP_S = 10.0
 log = logging.getLogger(__name__)
 
 
-class Redriving:
-    def __init__(self, context: Context) -> None:
-        self._context = context
+class RedriveJobs:
+    def __init__(self, config: GatewayConfig, threads: CallThreads) -> None:
+        self._config = config
+        self._threads = threads
         self._running: dict[asyncio.Future[Tally], threading.Event] = {}
-        """With what tells each to stop."""
+        """The event that ends each."""
 
-    async def run(self, topic: str, asked: RedriveIn) -> Redriven:
-        """Raises Problem."""
+    async def run(self, topic: str, request: RedriveIn) -> Redriven:
+        """Raises Problem, KafkaFailure."""
         if len(self._running) >= MAX_AT_ONCE:
             raise too_busy(f"{MAX_AT_ONCE} redrives run here at this moment.", 5)
-        if "\0" in f"{asked.to}{asked.filter}":
+        if "\0" in f"{request.to}{request.filter}":
             raise bad_request("A zero byte is in no filter and in no name.")
-        options = RedriveOptions(topic, asked.to, asked.filter, limit=asked.limit, is_dry_run=asked.dry_run)
+        options = RedriveOptions(topic, request.to, request.filter, limit=request.limit, is_dry_run=request.dry_run)
         stop = threading.Event()
-        running = asyncio.ensure_future(self._context.in_thread(self._redrive, options, stop))
+        running = asyncio.ensure_future(self._threads.run(self._redrive, options, stop))
         self._running[running] = stop
-        running.add_done_callback(self._ended)  # a place is free when the thread is, whoever still waits
+        running.add_done_callback(self._ended)  # when the thread is free, which may be after the request has ended
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 tally = await asyncio.shield(running)
@@ -50,7 +52,7 @@ class Redriving:
                 f"The redrive took longer than {TIMEOUT_S:.0f} s; another goes on where it was."
             ) from None
         except KafkaException as error:
-            raise problem_of(error, topic=asked.to or topic) from None
+            raise failure_of(error, topic=request.to or topic) from None
         except RedriveFailed as failure:
             raise _problem(failure) from None
         finally:
@@ -58,11 +60,11 @@ class Redriving:
         if tally.may_repeat:
             log.warning("redrive_memory_incomplete topic=%s redriven=%d", topic, tally.redriven)
         return Redriven(
-            topic, tally.redriven, dict(tally.targets), tally.filtered, tally.sent_before, tally.gone, asked.dry_run
+            topic, tally.redriven, dict(tally.targets), tally.filtered, tally.sent_before, tally.gone, request.dry_run
         )
 
     async def close(self) -> None:
-        """End those that run, and wait a moment for them to leave their groups."""
+        """Stop the redrives that run, and wait a moment for them to leave their groups."""
         for stop in self._running.values():
             stop.set()
         if self._running:
@@ -71,12 +73,12 @@ class Redriving:
     def _redrive(self, options: RedriveOptions, stop: threading.Event) -> Tally:
         from headwater.gateway.redrive.redrive import Redrive
 
-        return Redrive(options, client_settings(self._context.config), _no_progress, stop.is_set).run()
+        return Redrive(options, client_settings(self._config), _no_progress, stop.is_set).run()
 
     def _ended(self, running: "asyncio.Future[Tally]") -> None:
         self._running.pop(running, None)
         if not running.cancelled():
-            running.exception()  # whoever asked may be gone
+            running.exception()  # the request may have ended: asyncio must not report it as unseen
 
 
 def _problem(failure: RedriveFailed) -> Problem:

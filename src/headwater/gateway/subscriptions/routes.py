@@ -1,160 +1,127 @@
 """/v1/subscriptions: streams and queues, made, read and acknowledged over HTTP."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, ParamSpec
-
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
-from headwater.gateway.context import Context
-from headwater.gateway.kafka.brokers import Refused
-from headwater.gateway.kafka.connection import BrokerGone
-from headwater.gateway.kafka.group_configs import problem_of
-from headwater.gateway.openapi import answer, operation
-from headwater.gateway.subscriptions import bodies as shapes
-from headwater.gateway.subscriptions.serving import Serving
+from headwater.gateway.http.bodies import Budget
+from headwater.gateway.http.openapi import Operation, answer
+from headwater.gateway.subscriptions.bodies import (
+    NAME_PATTERN,
+    AckIn,
+    AckResults,
+    CommitIn,
+    Letters,
+    LettersQuery,
+    Pulled,
+    PullIn,
+    RedriveIn,
+    Redriven,
+    Subscription,
+    SubscriptionChange,
+    SubscriptionIn,
+    Subscriptions,
+)
+from headwater.gateway.subscriptions.dead_letters import DeadLetters
+from headwater.gateway.subscriptions.reads import SubscriptionReads
+from headwater.gateway.subscriptions.subscription_api import SubscriptionApi
 
-P = ParamSpec("P")
 PATH = "/v1/subscriptions"
 ONE = PATH + "/{name}"
-NAMES = {"name": {"type": "string", "pattern": shapes.NAME_PATTERN}}
+NAMES = {"name": {"type": "string", "pattern": NAME_PATTERN}}
 MAX_ACK_BODY_BYTES = 4 * 1024 * 1024
 
 
-@asynccontextmanager
-async def running(context: Context) -> AsyncIterator[None]:
-    context.subscriptions = Serving(context)
-    async with context.subscriptions.running():
-        yield
+class SubscriptionRoutes:
+    def __init__(self, api: SubscriptionApi) -> None:
+        self._api = api
 
+    def operations(self) -> list[Operation]:
+        return [
+            Operation("GET", PATH, self.list_subscriptions, "List subscriptions", answers={200: Subscriptions}),
+            Operation(
+                "POST", PATH, self.create_subscription, "Subscribe to a topic",
+                body=SubscriptionIn, answers={201: Subscription}, problems=(404, 409, 415, 502),
+            ),
+            Operation(
+                "GET", ONE, self.get_subscription, "Describe a subscription",
+                path_schemas=NAMES, answers={200: Subscription}, problems=(404, 502),
+            ),
+            Operation(
+                "PATCH", ONE, self.change_subscription, "Change a subscription",
+                path_schemas=NAMES, body=SubscriptionChange, answers={200: Subscription}, problems=(404, 502, 415),
+            ),
+            Operation(
+                "DELETE", ONE, self.delete_subscription, "Unsubscribe",
+                path_schemas=NAMES, answers={204: None}, problems=(404, 502, 409),
+            ),
+        ]  # fmt: skip
 
-def routes(context: Context) -> list[BaseRoute]:
-    def name_of(request: Request) -> str:
-        name: str = request.path_params["name"]
-        return name
+    async def list_subscriptions(self, request: Request) -> Response:
+        return answer(Subscriptions(await self._api.all()))
 
-    async def list_subscriptions(request: Request) -> Response:
-        return answer(shapes.Subscriptions(await context.subscriptions.all()))
+    async def create_subscription(self, request: Request, body: SubscriptionIn) -> Response:
+        return answer(await self._api.create(body), 201)
 
-    async def create_subscription(request: Request, body: shapes.SubscriptionIn) -> Response:
-        return answer(await context.subscriptions.create(body), 201)
+    async def get_subscription(self, request: Request) -> Response:
+        return answer(await self._api.describe(request.path_params["name"]))
 
-    async def get_subscription(request: Request) -> Response:
-        return answer(await context.subscriptions.describe(name_of(request)))
+    async def change_subscription(self, request: Request, body: SubscriptionChange) -> Response:
+        return answer(await self._api.change(request.path_params["name"], body))
 
-    async def change_subscription(request: Request, body: shapes.SubscriptionChange) -> Response:
-        return answer(await context.subscriptions.change(name_of(request), body))
-
-    async def delete_subscription(request: Request) -> Response:
-        await context.subscriptions.delete(name_of(request))
+    async def delete_subscription(self, request: Request) -> Response:
+        await self._api.delete(request.path_params["name"])
         return Response(status_code=204)
 
-    async def pull(request: Request, body: shapes.PullIn) -> Response:
-        with context.budget.hold(body.max_bytes):
-            return answer(shapes.Pulled(await context.subscriptions.pull(name_of(request), body, request)))
 
-    async def acknowledge(request: Request, body: shapes.AckIn) -> Response:
-        return answer(shapes.AckResults(await context.subscriptions.acknowledge(name_of(request), body)))
+class ReadRoutes:
+    """Records of one subscription."""
 
-    async def commit(request: Request, body: shapes.CommitIn) -> Response:
-        await context.subscriptions.commit(name_of(request), body)
+    def __init__(self, reads: SubscriptionReads, dead_letters: DeadLetters, budget: Budget) -> None:
+        self._reads = reads
+        self._dead_letters = dead_letters
+        self._budget = budget
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "POST", f"{ONE}/pull", self.pull, "Take records, waiting for them if asked to",
+                path_schemas=NAMES, body=PullIn, is_body_required=False,
+                answers={200: Pulled}, problems=(404, 502, 409, 415),
+            ),
+            Operation(
+                "POST", f"{ONE}/ack", self.acknowledge,
+                "Accept, release, reject records of a queue, or keep them longer",
+                path_schemas=NAMES, body=AckIn, max_body_bytes=MAX_ACK_BODY_BYTES,
+                answers={200: AckResults}, problems=(404, 502, 409, 413, 415),
+            ),
+            Operation(
+                "POST", f"{ONE}/commit", self.commit, "Say how far a stream is read",
+                path_schemas=NAMES, body=CommitIn, answers={204: None}, problems=(404, 502, 409, 413, 415),
+            ),
+            Operation(
+                "GET", f"{ONE}/dead-letters", self.dead_letters, "The newest records that a queue gave up on",
+                path_schemas=NAMES, query=LettersQuery, answers={200: Letters}, problems=(404, 502, 409, 414),
+            ),
+            Operation(
+                "POST", f"{ONE}/redrive", self.redrive, "Send dead letters back, each once",
+                path_schemas=NAMES, body=RedriveIn, is_body_required=False,
+                answers={200: Redriven}, problems=(404, 502, 409, 415),
+            ),
+        ]  # fmt: skip
+
+    async def pull(self, request: Request, body: PullIn) -> Response:
+        with self._budget.hold(body.max_bytes):
+            return answer(Pulled(await self._reads.pull(request.path_params["name"], body, request)))
+
+    async def acknowledge(self, request: Request, body: AckIn) -> Response:
+        return answer(AckResults(await self._reads.acknowledge(request.path_params["name"], body)))
+
+    async def commit(self, request: Request, body: CommitIn) -> Response:
+        await self._reads.commit(request.path_params["name"], body)
         return Response(status_code=204)
 
-    async def dead_letters(request: Request, query: shapes.LettersQuery) -> Response:
-        return answer(await context.subscriptions.dead_letters(name_of(request), query.limit))
+    async def dead_letters(self, request: Request, query: LettersQuery) -> Response:
+        return answer(await self._dead_letters.newest(request.path_params["name"], query.limit))
 
-    async def redrive(request: Request, body: shapes.RedriveIn) -> Response:
-        return answer(await context.subscriptions.redrive(name_of(request), body))
-
-    def declared(
-        method: str, path: str, handler: Callable[..., Awaitable[Response]], summary: str, /, **more: Any
-    ) -> BaseRoute:
-        if path != PATH:
-            more["path_schemas"] = NAMES
-        return operation(method, path, _with_problems(handler), summary, context, **more)
-
-    one, known = shapes.Subscription, (404, 502)
-    return [
-        declared("GET", PATH, list_subscriptions, "List subscriptions", answers={200: shapes.Subscriptions}),
-        declared(
-            "POST",
-            PATH,
-            create_subscription,
-            "Subscribe to a topic",
-            body=shapes.SubscriptionIn,
-            answers={201: one},
-            problems=(404, 409, 415, 502),
-        ),
-        declared("GET", ONE, get_subscription, "Describe a subscription", answers={200: one}, problems=known),
-        declared(
-            "PATCH",
-            ONE,
-            change_subscription,
-            "Change a subscription",
-            body=shapes.SubscriptionChange,
-            answers={200: one},
-            problems=(*known, 415),
-        ),
-        declared("DELETE", ONE, delete_subscription, "Unsubscribe", answers={204: None}, problems=(*known, 409)),
-        declared(
-            "POST",
-            f"{ONE}/pull",
-            pull,
-            "Take records, waiting for them if asked to",
-            body=shapes.PullIn,
-            is_body_required=False,
-            answers={200: shapes.Pulled},
-            problems=(*known, 409, 415),
-        ),
-        declared(
-            "POST",
-            f"{ONE}/ack",
-            acknowledge,
-            "Accept, release, reject records of a queue, or keep them longer",
-            body=shapes.AckIn,
-            max_body_bytes=MAX_ACK_BODY_BYTES,
-            answers={200: shapes.AckResults},
-            problems=(*known, 409, 413, 415),
-        ),
-        declared(
-            "POST",
-            f"{ONE}/commit",
-            commit,
-            "Say how far a stream is read",
-            body=shapes.CommitIn,
-            answers={204: None},
-            problems=(*known, 409, 413, 415),
-        ),
-        declared(
-            "GET",
-            f"{ONE}/dead-letters",
-            dead_letters,
-            "The newest records that a queue gave up on",
-            query=shapes.LettersQuery,
-            answers={200: shapes.Letters},
-            problems=(*known, 409, 414),
-        ),
-        declared(
-            "POST",
-            f"{ONE}/redrive",
-            redrive,
-            "Send dead letters back, each once",
-            body=shapes.RedriveIn,
-            is_body_required=False,
-            answers={200: shapes.Redriven},
-            problems=(*known, 409, 415),
-        ),
-    ]
-
-
-def _with_problems(handler: Callable[..., Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
-    async def guarded(request: Request, **given: Any) -> Response:
-        try:
-            return await handler(request, **given)
-        except (Refused, BrokerGone) as error:
-            raise problem_of(error) from None
-
-    guarded.__name__ = handler.__name__
-    return guarded
+    async def redrive(self, request: Request, body: RedriveIn) -> Response:
+        return answer(await self._dead_letters.redrive(request.path_params["name"], body))

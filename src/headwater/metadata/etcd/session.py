@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from headwater.logs.events import log_event
 from headwater.metadata.etcd import etcd_pb2 as pb
 from headwater.metadata.etcd.client import EtcdClient
 from headwater.metadata.etcd.member import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, TXN, NoAnswer, Refused
@@ -24,8 +25,6 @@ KEEP_ALIVES_PER_TTL: Final = 4
 RENEWAL_S: Final = 0.75
 """For one member to answer: all of three are asked in the time between two renewals, and one more."""
 RETRY_S: Final = 0.1
-
-_log = logging.getLogger(__name__)
 
 
 class EtcdSession:
@@ -96,7 +95,7 @@ class EtcdSession:
         while is_alive:
             await asyncio.sleep(self._ttl_s / KEEP_ALIVES_PER_TTL)
             is_alive = await self._renew()
-        _log.warning("metadata_session_lost session=%s", self.id)
+        log_event("metadata_session_lost", logging.WARNING, session=self.id)
         self._keeper = None
         self._end()
 
@@ -115,7 +114,7 @@ class EtcdSession:
             except (NoAnswer, Unavailable, Unknown) as error:
                 failures += 1
                 if failures == 1:
-                    _log.warning("metadata_session_not_renewed session=%s error=%s", self.id, error)
+                    log_event("metadata_session_not_renewed", logging.WARNING, session=self.id, error=error)
             await asyncio.sleep(RETRY_S)
 
     async def _ask_for_time(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.logs.events import log_event
 from headwater.metadata.etcd import etcd_pb2 as pb
 from headwater.metadata.etcd.client import MEMBER_ASK_S, EtcdClient
 from headwater.metadata.etcd.member import RANGE, WATCH, AnswerTooLarge, EtcdMember, EtcdStream, NoAnswer, Refused
@@ -22,8 +23,6 @@ from headwater.metadata.store import RESYNC, Resync
 PROBE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 1.0
-
-_log = logging.getLogger(__name__)
 
 
 class _Gap(Exception):
@@ -91,7 +90,7 @@ class EtcdWatch:
             raise NoAnswer("the watch was not opened in time", is_sent=True) from None
         self._check(answer)
         if self._failures:
-            _log.info("metadata_watch_resumed failures=%d", self._failures)
+            log_event("metadata_watch_resumed", failures=self._failures)
         self._failures = 0
 
     async def _next_hint(self, member: EtcdMember, stream: EtcdStream[pb.WatchRequest, pb.WatchResponse]) -> set[str]:
@@ -120,5 +119,5 @@ class EtcdWatch:
     async def _pause(self, error: Exception) -> None:
         self._failures += 1
         if self._failures == 1:
-            _log.warning("metadata_watch_interrupted error=%s", error)
+            log_event("metadata_watch_interrupted", logging.WARNING, error=error)
         await asyncio.sleep(min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10)))

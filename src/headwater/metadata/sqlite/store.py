@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from headwater.logs.events import log_event
 from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
 from headwater.metadata.sqlite.file import MetadataDamaged, connect
 from headwater.metadata.sqlite.reader import MAX_HINT_KEYS, ChangeProbe, SqliteReader
@@ -40,7 +41,6 @@ POLL_FAILED_S: Final = 1.0
 """Pause after a poll that the disk refused."""
 KEEP_ALIVES_PER_TTL: Final = 4
 
-_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
@@ -175,7 +175,7 @@ class SqliteMetaStore:
                         self._tell(await self._read(self._reader.changes))
                         is_behind = False
                 except (Unavailable, Unknown, MetadataDamaged) as error:
-                    _log.warning("metadata_poll_failed file=%s error=%s", self._path, error)
+                    log_event("metadata_poll_failed", logging.WARNING, file=self._path, error=error)
                     await asyncio.sleep(POLL_FAILED_S)
                     continue
                 with contextlib.suppress(TimeoutError):
@@ -240,7 +240,7 @@ class _SqliteSession:
             try:
                 answer = await self._writer.commit(RenewSession(self._id))
             except (Unavailable, Unknown, MetadataDamaged) as error:
-                _log.warning("metadata_session_not_renewed session=%s error=%s", self._id, error)
+                log_event("metadata_session_not_renewed", logging.WARNING, session=self._id, error=error)
                 continue
             if not answer.ok:
                 self._lost.set()

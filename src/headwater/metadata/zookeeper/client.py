@@ -27,6 +27,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable
 from headwater.metadata.zookeeper.requests import Request
 from headwater.metadata.zookeeper.url import ZookeeperAddress
@@ -42,7 +43,6 @@ CONNECT_S: Final = 10.0
 RECONNECT_DELAYS_S: Final = (0.05, 1.0)
 MIN_TIMEOUT_S: Final = 1.0
 
-_log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.ERROR)  # what kazoo says of each lost connection is said here, once
 
@@ -144,7 +144,9 @@ class ZookeeperClient:
             self._kazoo.stop()
             self._kazoo.close()
         except Exception as error:  # its thread is stuck in a connection attempt, and ends by itself
-            _log.warning("metadata_connection_not_closed servers=%s error=%r", self._address.servers, error)
+            log_event(
+                "metadata_connection_not_closed", logging.WARNING, servers=self._address.servers, error=repr(error)
+            )
 
     async def _await_connection(self, deadline: float) -> None:
         try:
@@ -182,7 +184,9 @@ class ZookeeperClient:
             self._connected.set()
         else:
             self._connected.clear()
-            _log.warning("metadata_connection_lost servers=%s state=%s", ",".join(self._address.servers), reason)
+            log_event(
+                "metadata_connection_lost", logging.WARNING, servers=",".join(self._address.servers), state=reason
+            )
         if reason == KeeperState.EXPIRED_SESSION:
             self._is_expired = True
         self._changed()

@@ -15,14 +15,13 @@ from typing import Final
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
+from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.metadata.zookeeper import requests
 from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
 from headwater.metadata.zookeeper.plan import Writer
 
 KEEP_ALIVES_PER_TTL: Final = 4
-
-_log = logging.getLogger(__name__)
 
 
 class ZookeeperSession:
@@ -120,10 +119,10 @@ class ZookeeperSession:
             try:
                 (results,) = await self._client.ask(requests.through_majority(self._mark))
             except (Unavailable, Interrupted) as error:
-                _log.warning("metadata_session_not_renewed session=%s error=%s", self._id, error)
+                log_event("metadata_session_not_renewed", logging.WARNING, session=self._id, error=error)
                 continue
             if isinstance(results, KazooException):
-                _log.warning("metadata_session_not_renewed session=%s error=%r", self._id, results)
+                log_event("metadata_session_not_renewed", logging.WARNING, session=self._id, error=repr(results))
             elif isinstance(results[0], NoNodeError):
                 self._end()
             elif not isinstance(results[0], KazooException):

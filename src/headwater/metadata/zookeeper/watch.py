@@ -16,6 +16,7 @@ from typing import Any, Final
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
+from headwater.logs.events import log_event
 from headwater.metadata.store import RESYNC, Resync, Unavailable
 from headwater.metadata.zookeeper import requests
 from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
@@ -25,8 +26,6 @@ BATCH: Final = 256
 """Nodes that one tree asks for at a time."""
 PAUSE_S: Final = 0.5
 """Before another try to watch, after one that failed."""
-
-_log = logging.getLogger(__name__)
 
 
 class Watches:
@@ -93,7 +92,7 @@ class WatchedTree:
             try:
                 hint = await (self._watch_all() if self._must_resync else self._watch_again())
             except (Unavailable, Interrupted) as error:
-                _log.warning("metadata_watch_interrupted folder=%s error=%s", self._folder, error)
+                log_event("metadata_watch_interrupted", logging.WARNING, folder=self._folder, error=error)
                 self.lose_all()
                 await asyncio.sleep(PAUSE_S)
                 continue

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from headwater.logs.events import log_event
 from headwater.metadata.store import Condition, Del, Operation, Put, Txn, Unavailable, Unknown
 from headwater.metadata.zookeeper import requests
 from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
@@ -27,8 +28,6 @@ MAX_PLANS: Final = 50
 """Each that is out of date means that somebody else's transaction was done."""
 MAX_BACKOFF_S: Final = 0.1
 MAX_KNOWN_FOLDERS: Final = 100_000
-
-_log = logging.getLogger(__name__)
 
 
 class ZookeeperWriter:
@@ -116,7 +115,7 @@ class ZookeeperWriter:
                         break
                     path = parent(path)
         except (Interrupted, Unavailable) as error:
-            _log.info("metadata_folders_not_deleted error=%s", error)
+            log_event("metadata_folders_not_deleted", logging.WARNING, error=error)
 
 
 def _session_of(operations: Sequence[Operation]) -> ZookeeperSession | None:

@@ -4,8 +4,8 @@ A cluster is asked through one connection to each broker, kept for as long as it
 one to everything in a process that reads with the same configuration, because Spark runs the tasks of a query one
 after another in the same few processes.
 
-Leaders move and brokers restart: a request that fails for such a reason is tried again, with new metadata, for as long
-as the configuration has patience. Not thread-safe.
+Leaders move and brokers restart: a request that fails for such a reason is tried again, with new metadata, until
+`retry_timeout_ms` of the configuration is over. Not thread-safe.
 """
 
 import os
@@ -17,10 +17,10 @@ from uuid import UUID
 
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.apis import LIST_OFFSETS, METADATA
-from headwater.pipelines.client.config import Address, ClientConfig
-from headwater.pipelines.client.connection import Connection, ConnectionLost
+from headwater.pipelines.client.config import BrokerAddress, ClientConfig
+from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
-from headwater.pipelines.client.retry import Patience
+from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused, SourceError, UnknownTopic
 from headwater.wire.codec import Message
 from headwater.wire.schema import NULL_UUID
@@ -30,9 +30,9 @@ EARLIEST = -2
 NOT_FOUND = -1
 NO_REPLICA = -1
 FIRST_CONTACT_MS = 5_000
-"""Somebody waits at a prompt for a wrong address to be refused."""
+"""At the start of a query a person waits, and should soon hear of a wrong address."""
 
-PASSING = frozenset(
+RETRIABLE = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -51,17 +51,17 @@ PASSING = frozenset(
 )
 """Errors that new metadata and a little time cure. Whether a topic exists at all is for metadata to say."""
 MAX_CLUSTERS = 16
-"""Of one process: more configurations than that are seldom at work in turn."""
+"""Per thread. A process seldom uses more configurations at the same time."""
 
 _Found = TypeVar("_Found")
 
 
-class NotNow(RequestRefused):
+class RetriableError(RequestRefused):
     """A broker answered with an error that passes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicMetadata:
     name: str
     topic_id: UUID | None
     is_internal: bool
@@ -69,21 +69,21 @@ class Topic:
     """Of each partition, the node that leads it."""
 
 
-class Cluster:
+class ClusterClient:
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
-        self._connections: dict[Address, Connection] = {}
-        self._brokers: dict[int, Address] = {}
-        self._topics: dict[str, Topic] = {}
+        self._connections: dict[BrokerAddress, BrokerConnection] = {}
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._topics: dict[str, TopicMetadata] = {}
 
     def reach(self) -> None:
         """Find a broker that answers, or raise BrokerUnreachable soon."""
-        self._persistently(self._any_connection, Patience(min(FIRST_CONTACT_MS, self.config.patience_ms)))
+        self._retried(self._any_connection, RetryBackoff(min(FIRST_CONTACT_MS, self.config.retry_timeout_ms)))
 
-    def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
+    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicMetadata]:
         """Those of the named topics that exist, or all that there are, as of now."""
         asked = sorted(set(names)) if names is not None else None
-        return self._persistently(lambda: self._ask_metadata(asked))
+        return self._retried(lambda: self._ask_metadata(asked))
 
     def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
         """For each partition the first offset at or after a time in milliseconds (NOT_FOUND if there is none), or the
@@ -95,13 +95,13 @@ class Cluster:
             found.update(self._list_offsets(missing))
             return found
 
-        return self._persistently(ask)
+        return self._retried(ask)
 
-    def leader(self, partition: TopicPartition) -> Connection:
+    def leader(self, partition: TopicPartition) -> BrokerConnection:
         """A connection to the broker that leads the partition. One try: whoever reads knows how long to go on."""
         return self._connect(self.leader_address(partition))
 
-    def leader_address(self, partition: TopicPartition) -> Address:
+    def leader_address(self, partition: TopicPartition) -> BrokerAddress:
         topic = self._topics.get(partition.topic)
         if topic is None or topic.leaders.get(partition.partition) not in self._brokers:
             topic = self._ask_metadata([partition.topic]).get(partition.topic)
@@ -134,29 +134,29 @@ class Cluster:
         self._connections.clear()
         self._topics.clear()
 
-    def _persistently(self, ask: Callable[[], _Found], patience: Patience | None = None) -> _Found:
-        patience = patience or Patience(self.config.patience_ms)
+    def _retried(self, ask: Callable[[], _Found], backoff: RetryBackoff | None = None) -> _Found:
+        backoff = backoff or RetryBackoff(self.config.retry_timeout_ms)
         while True:
             try:
                 return ask()
             except ConnectionLost as error:
                 failure: SourceError = self.unreachable(error)
-            except NotNow as error:
+            except RetriableError as error:
                 failure = error
-            if not patience.pause():
+            if not backoff.pause():
                 raise failure
             self._topics.clear()
 
-    def _ask_metadata(self, names: Sequence[str] | None) -> dict[str, Topic]:
+    def _ask_metadata(self, names: Sequence[str] | None) -> dict[str, TopicMetadata]:
         asked = None if names is None else [Message(name=name, topic_id=NULL_UUID) for name in names]
         answer = self._any_connection().ask(METADATA, topics=asked, allow_auto_topic_creation=False)
-        self._brokers = {node.node_id: Address(node.host, node.port) for node in answer.brokers or ()}
+        self._brokers = {node.node_id: BrokerAddress(node.host, node.port) for node in answer.brokers or ()}
         found = {topic.name: _topic(topic) for topic in answer.topics or () if _exists(topic)}
         kept = {} if names is None else {name: topic for name, topic in self._topics.items() if name not in names}
         self._topics = kept | found
         return found
 
-    def _any_connection(self) -> Connection:
+    def _any_connection(self) -> BrokerConnection:
         for connection in self._connections.values():
             if connection.is_open and connection.is_idle:
                 return connection
@@ -168,17 +168,17 @@ class Cluster:
                 failure = error
         raise failure
 
-    def _connect(self, address: Address) -> Connection:
+    def _connect(self, address: BrokerAddress) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open or not connection.is_idle:
-            connection = self._connections[address] = Connection(address, self.config)
+            connection = self._connections[address] = BrokerConnection(address, self.config)
         return connection
 
     def _list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
         unknown = {partition.topic for partition in timestamps} - self._topics.keys()
         if unknown:
             self._ask_metadata(sorted(unknown))
-        by_leader: dict[Address, list[TopicPartition]] = {}
+        by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
         for partition in timestamps:
             by_leader.setdefault(self.leader_address(partition), []).append(partition)
         found: Offsets = {}
@@ -195,17 +195,19 @@ class Cluster:
                     check_error(result.error_code, address, partition)
                     found[partition] = result.offset
         if found.keys() < timestamps.keys():
-            raise NotNow(f"Brokers left out {', '.join(map(str, timestamps.keys() - found.keys()))} in their answers.")
+            raise RetriableError(
+                f"Brokers left out {', '.join(map(str, timestamps.keys() - found.keys()))} in their answers."
+            )
         return found
 
 
-def check_error(code: int, address: Address, partition: TopicPartition) -> None:
-    """Raise NotNow or RequestRefused if it is an error."""
+def check_error(code: int, address: BrokerAddress, partition: TopicPartition) -> None:
+    """Raise RetriableError or RequestRefused if it is an error."""
     if code == ErrorCode.NONE:
         return
     name = error_name(code)
-    if code in PASSING:
-        raise NotNow(f"Broker {address} answers {name} for {partition}.")
+    if code in RETRIABLE:
+        raise RetriableError(f"Broker {address} answers {name} for {partition}.")
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         raise RequestRefused(f"Broker {address} does not let this client read {partition}: {name}.")
     raise RequestRefused(f"Broker {address} refuses to say more of {partition}: {name}.")
@@ -218,13 +220,13 @@ def error_name(code: int) -> str:
         return f"error {code}"
 
 
-def shared_cluster(config: ClientConfig) -> Cluster:
+def shared_cluster(config: ClientConfig) -> ClusterClient:
     """The cluster of this configuration in this thread of this process. A process that was forked has its own."""
     if getattr(_local, "process", None) != os.getpid():
         _local.process = os.getpid()
         _local.clusters = {}
-    clusters: dict[ClientConfig, Cluster] = _local.clusters
-    cluster = clusters.pop(config, None) or Cluster(config)
+    clusters: dict[ClientConfig, ClusterClient] = _local.clusters
+    cluster = clusters.pop(config, None) or ClusterClient(config)
     clusters[config] = cluster  # the newest use comes last
     if len(clusters) > MAX_CLUSTERS:
         clusters.pop(next(iter(clusters))).close()
@@ -238,15 +240,15 @@ def _exists(topic: Message) -> bool:
     """Whether metadata knows a topic. A name that no topic can have is one that does not exist."""
     if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
         return False
-    if topic.error_code in PASSING:
-        raise NotNow(f"Topic {topic.name} is not ready: {error_name(topic.error_code)}.")
+    if topic.error_code in RETRIABLE:
+        raise RetriableError(f"Topic {topic.name} is not ready: {error_name(topic.error_code)}.")
     if topic.error_code:
         raise RequestRefused(f"Topic {topic.name} cannot be read: {error_name(topic.error_code)}.")
     return True
 
 
-def _topic(topic: Message) -> Topic:
-    return Topic(
+def _topic(topic: Message) -> TopicMetadata:
+    return TopicMetadata(
         topic.name,
         topic.topic_id if topic.topic_id != NULL_UUID else None,
         topic.is_internal,

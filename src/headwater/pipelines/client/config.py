@@ -42,7 +42,7 @@ REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class BrokerAddress:
     host: str
     port: int
 
@@ -51,7 +51,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class TlsFiles:
     """PEM files, as the brokers' listener needs them."""
 
     authorities: str | None
@@ -66,16 +66,16 @@ class Tls:
 class ClientConfig:
     """Hashable: everything in one process that has the same configuration shares its connections."""
 
-    bootstrap: tuple[Address, ...]
+    bootstrap: tuple[BrokerAddress, ...]
     client_id: str = DEFAULT_CLIENT_ID
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
     is_read_committed: bool = False
     fetch_bytes: int = 4 * 1024 * 1024
     """Of one partition in one response: enough rows for Arrow to work on, little enough to stay in a cache."""
     fetch_wait_ms: int = 500
     connect_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
-    patience_ms: int = 60_000
+    retry_timeout_ms: int = 60_000
     """How long brokers may be away before a query fails."""
     metadata_age_ms: int = 5_000
     """After this time a running query looks for new topics and partitions."""
@@ -119,7 +119,7 @@ _NUMBERS = {
     "fetch.max.wait.ms": ("fetch_wait_ms", 0, _DAY_MS),
     "socket.connection.setup.timeout.ms": ("connect_timeout_ms", 1, _DAY_MS),
     "request.timeout.ms": ("request_timeout_ms", 1, _DAY_MS),
-    "default.api.timeout.ms": ("patience_ms", 0, _DAY_MS),
+    "default.api.timeout.ms": ("retry_timeout_ms", 0, _DAY_MS),
     "metadata.max.age.ms": ("metadata_age_ms", 0, _DAY_MS),
 }
 _TLS_FILES = {
@@ -147,14 +147,14 @@ def _without_prefix(options: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def _addresses(text: str) -> tuple[Address, ...]:
+def _addresses(text: str) -> tuple[BrokerAddress, ...]:
     addresses = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
     if not addresses:
         raise InvalidOption("Option kafka.bootstrap.servers is empty: which broker to ask first, as host:port.")
     return addresses
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> BrokerAddress:
     without_protocol = text.rpartition("://")[2]
     host, colon, port = without_protocol.rpartition(":")
     if not colon or (host.count(":") and not host.startswith("[")):
@@ -162,7 +162,7 @@ def _address(text: str) -> Address:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
         raise InvalidOption(f"Option kafka.bootstrap.servers has {text!r}, which is not host:port.")
-    return Address(host, int(port))
+    return BrokerAddress(host, int(port))
 
 
 def _is_read_committed(given: Mapping[str, str]) -> bool:
@@ -174,7 +174,7 @@ _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
-def _tls(given: Mapping[str, str]) -> Tls | None:
+def _tls(given: Mapping[str, str]) -> TlsFiles | None:
     protocol = a_choice("kafka.security.protocol", given.get("security.protocol", "plaintext"), _PROTOCOLS)
     if protocol.startswith("sasl") or any(name.startswith(_SASL) for name in given):
         raise InvalidOption(
@@ -190,7 +190,7 @@ def _tls(given: Mapping[str, str]) -> Tls | None:
                 f"name that file instead and say kafka.ssl.{store}.type=PEM."
             )
     keystore = given.get("ssl.keystore.location")
-    return Tls(
+    return TlsFiles(
         authorities=given.get("ssl.ca.location", given.get("ssl.truststore.location")),
         certificate=given.get("ssl.certificate.location", keystore),
         key=given.get("ssl.key.location", keystore),

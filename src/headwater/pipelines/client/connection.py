@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from headwater.pipelines.client.apis import SUPPORTED
-from headwater.pipelines.client.config import Address, ClientConfig, Tls
+from headwater.pipelines.client.config import BrokerAddress, ClientConfig, TlsFiles
 from headwater.pipelines.errors import InvalidOption
 from headwater.wire.codec import Message
 from headwater.wire.messages import API_VERSIONS
@@ -30,8 +30,8 @@ class ConnectionLost(Exception):
     """The connection broke, or what came over it was not an answer. `address` is part of the message."""
 
 
-class Connection:
-    def __init__(self, address: Address, config: ClientConfig) -> None:
+class BrokerConnection:
+    def __init__(self, address: BrokerAddress, config: ClientConfig) -> None:
         self.address = address
         self._client_id = config.client_id
         self._request_timeout_s = config.request_timeout_ms / 1000
@@ -138,7 +138,7 @@ class Connection:
         return ConnectionLost(f"{self.address}: {_reason(reason)}")
 
 
-def _tls_context(tls: Tls) -> ssl.SSLContext:
+def _tls_context(tls: TlsFiles) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.authorities)
         context.check_hostname = tls.checks_host_name

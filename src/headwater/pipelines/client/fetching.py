@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from headwater.pipelines.client.apis import FETCH, FIRST_TOPIC_ID_FETCH
-from headwater.pipelines.client.connection import Connection
+from headwater.pipelines.client.connection import BrokerConnection
 from headwater.pipelines.client.offsets import OffsetRange, TopicPartition
 from headwater.wire.codec import Message
 
@@ -19,7 +19,7 @@ SESSIONLESS_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """What a response holds, and how long the broker may wait for it."""
 
     max_wait_ms: int
@@ -28,7 +28,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPartition:
     """What a broker says of one partition."""
 
     error_code: int
@@ -45,18 +45,18 @@ class Fetched:
 class FetchAnswer:
     error_code: int
     throttle_ms: int
-    partitions: Mapping[TopicPartition, Fetched]
+    partitions: Mapping[TopicPartition, FetchedPartition]
 
 
-def send_fetch(connection: Connection, wanted: Sequence[OffsetRange], limits: Limits) -> None:
+def send_fetch(connection: BrokerConnection, ranges: Sequence[OffsetRange], limits: FetchLimits) -> None:
     """Ask for what lies at the start of each range."""
-    has_ids = all(one.topic_id is not None for one in wanted)
+    has_ids = all(each.topic_id is not None for each in ranges)
     version = connection.version(FETCH, None if has_ids else FIRST_TOPIC_ID_FETCH - 1)
     topics: dict[str, Message] = {}
-    for one in wanted:
-        topic = topics.setdefault(one.topic, Message(topic=one.topic, topic_id=one.topic_id, partitions=[]))
+    for each in ranges:
+        topic = topics.setdefault(each.topic, Message(topic=each.topic, topic_id=each.topic_id, partitions=[]))
         topic.partitions.append(
-            Message(partition=one.partition, fetch_offset=one.start, partition_max_bytes=limits.max_bytes)
+            Message(partition=each.partition, fetch_offset=each.start, partition_max_bytes=limits.max_bytes)
         )
     request = Message(
         replica_id=NO_REPLICA,
@@ -72,21 +72,21 @@ def send_fetch(connection: Connection, wanted: Sequence[OffsetRange], limits: Li
     connection.send(FETCH, version, request, wait_ms=limits.max_wait_ms)
 
 
-def receive_fetch(connection: Connection, wanted: Sequence[OffsetRange]) -> FetchAnswer:
+def receive_fetch(connection: BrokerConnection, ranges: Sequence[OffsetRange]) -> FetchAnswer:
     """The answer to the request that `send_fetch` sent for the same ranges."""
-    names = {one.topic_id: one.topic for one in wanted}
+    names = {each.topic_id: each.topic for each in ranges}
     answer = connection.receive()
     return FetchAnswer(
         answer.error_code,
         answer.throttle_time_ms,
         {
-            TopicPartition(_name(topic, names), partition.partition_index): Fetched(
+            TopicPartition(_name(topic, names), partition.partition_index): FetchedPartition(
                 partition.error_code,
                 partition.high_watermark,
                 partition.last_stable_offset,
                 partition.log_start_offset,
                 partition.records or b"",
-                tuple((one.producer_id, one.first_offset) for one in partition.aborted_transactions or ()),
+                tuple((each.producer_id, each.first_offset) for each in partition.aborted_transactions or ()),
             )
             for topic in answer.responses or ()
             for partition in topic.partitions or ()

@@ -8,10 +8,10 @@ import select
 import time
 from collections.abc import Mapping
 
-from headwater.pipelines.client.cluster import Cluster
-from headwater.pipelines.client.config import Address
-from headwater.pipelines.client.connection import Connection, ConnectionLost
-from headwater.pipelines.client.fetching import Limits, receive_fetch, send_fetch
+from headwater.pipelines.client.cluster import ClusterClient
+from headwater.pipelines.client.config import BrokerAddress
+from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
+from headwater.pipelines.client.fetching import FetchLimits, receive_fetch, send_fetch
 from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartition
 from headwater.pipelines.errors import SourceError
 
@@ -19,10 +19,10 @@ ENOUGH_BYTES = 1
 """The broker sends one batch at least, which nobody looks at."""
 
 
-class News:
-    def __init__(self, cluster: Cluster) -> None:
+class LongPoll:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[BrokerAddress, BrokerConnection] = {}
 
     def wait(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         """Return when one of the partitions probably has a record at its end, or after the time. Whatever prevents that
@@ -42,26 +42,26 @@ class News:
 
     def _listen(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> bool:
         """Whether a broker answered with records."""
-        limits = Limits(timeout_ms, ENOUGH_BYTES, self._cluster.config.isolation_level)
-        wanted = self._by_leader(ends)
-        for address, ranges in wanted.items():
+        limits = FetchLimits(timeout_ms, ENOUGH_BYTES, self._cluster.config.isolation_level)
+        ranges_by_leader = self._by_leader(ends)
+        for address, ranges in ranges_by_leader.items():
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:
-                connection = self._connections[address] = Connection(address, self._cluster.config)
+                connection = self._connections[address] = BrokerConnection(address, self._cluster.config)
             if connection.is_idle:
                 send_fetch(connection, ranges, limits)
         waiting = [connection for connection in self._connections.values() if not connection.is_idle]
         answering, _, _ = select.select(waiting, [], [], timeout_ms / 1000)
         has_records = False
         for connection in answering:
-            answer = receive_fetch(connection, wanted.get(connection.address, ()))
+            answer = receive_fetch(connection, ranges_by_leader.get(connection.address, ()))
             has_records |= any(fetched.records for fetched in answer.partitions.values())
         return has_records
 
-    def _by_leader(self, ends: Offsets | Mapping[TopicPartition, int]) -> dict[Address, list[OffsetRange]]:
-        wanted: dict[Address, list[OffsetRange]] = {}
+    def _by_leader(self, ends: Offsets | Mapping[TopicPartition, int]) -> dict[BrokerAddress, list[OffsetRange]]:
+        by_leader: dict[BrokerAddress, list[OffsetRange]] = {}
         for partition, end in ends.items():
             address = self._cluster.leader_address(partition)
             topic_id = self._cluster.topic_id(partition.topic)
-            wanted.setdefault(address, []).append(OffsetRange(*partition, end, end, topic_id))
-        return wanted
+            by_leader.setdefault(address, []).append(OffsetRange(*partition, end, end, topic_id))
+        return by_leader

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 
+from headwater.model.durations import UNIT_MS
 from headwater.pipelines.errors import InvalidOption
 
 _DURATION = re.compile(r"(\d{1,12}) ?([a-z]*)")
-_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS = {"": "ms", "ms": "ms", "s": "s", "m": "m", "min": "m", "h": "h", "d": "d"}
 _MAX_INTEGER_CHARS = 20
 
 
@@ -37,6 +38,6 @@ def an_integer(option: str, text: str, at_least: int, at_most: int = 2**63 - 1) 
 def a_duration_ms(option: str, text: str) -> int:
     """`15m`, `90s`, `500ms`, as Spark writes them; a bare number is milliseconds."""
     match = _DURATION.fullmatch(text.strip().lower())
-    if match is None or match[2] not in _UNITS_MS:
+    if match is None or match[2] not in _UNITS:
         raise InvalidOption(f"Option {option} is {text!r}; it must be a duration like 500ms, 90s, 15m or 2h.")
-    return int(match[1]) * _UNITS_MS[match[2]]
+    return int(match[1]) * UNIT_MS[_UNITS[match[2]]]

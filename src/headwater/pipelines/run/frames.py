@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.pipelines.run.parsing import dead_letters
 from headwater.pipelines.run.problems import explain, sql_line
-from headwater.pipelines.run.sources import Reading, read_source
+from headwater.pipelines.run.sources import ReadOptions, read_source
 from headwater.pipelines.run.steps import take_step
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.mistakes import Mistake
-from headwater.pipelines.spec.pipeline import Part
+from headwater.pipelines.spec.pipeline import PipelinePart
 from headwater.pipelines.spec.sources import TOPIC_COLUMNS, TopicSource
-from headwater.pipelines.spec.steps import Parse, Sql
+from headwater.pipelines.spec.steps import ParseStep, SqlStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ class Frames:
     """Parts that Spark does not take, and what it raised. What rests on them has no frame either."""
 
 
-def build_frames(graph: Graph, spark: "SparkSession", reading: Reading) -> Frames:
+def build_frames(graph: Graph, spark: "SparkSession", reading: ReadOptions) -> Frames:
     frames = Frames({}, {}, {})
     pipeline = graph.pipeline
     for source in pipeline.sources:
@@ -48,7 +48,7 @@ def build_frames(graph: Graph, spark: "SparkSession", reading: Reading) -> Frame
         try:
             frame = take_step(step, inputs, graph, spark)
             frame.createOrReplaceTempView(step.name)
-            if isinstance(step.does, Parse) and step.does.dead_letters is not None:
+            if isinstance(step.does, ParseStep) and step.does.dead_letters is not None:
                 whole = _whole_input(graph, step.name, inputs[0], spark, reading)
                 frames.letters[step.name] = dead_letters(whole, step.does, pipeline.name, step.name)
         except Exception as error:
@@ -63,7 +63,7 @@ def columns_needed(graph: Graph, source: str) -> tuple[str, ...] | None:
     needed: set[str] = set()
     for step in graph.steps_in_order:
         if source in graph.reads[step.name]:
-            if not isinstance(step.does, Parse):
+            if not isinstance(step.does, ParseStep):
                 return None
             needed |= {step.does.column, *step.does.keep}
     if any(source in graph.reads[sink.name] for sink in graph.pipeline.sinks) or not needed <= set(TOPIC_COLUMNS):
@@ -71,7 +71,9 @@ def columns_needed(graph: Graph, source: str) -> tuple[str, ...] | None:
     return tuple(needed)
 
 
-def _whole_input(graph: Graph, step: str, frame: "DataFrame", spark: "SparkSession", reading: Reading) -> "DataFrame":
+def _whole_input(
+    graph: Graph, step: str, frame: "DataFrame", spark: "SparkSession", reading: ReadOptions
+) -> "DataFrame":
     """A dead letter is a record with everything it had: from a topic all columns are read for it."""
     (name,) = graph.reads[step]
     source = next((each for each in graph.pipeline.sources if each.name == name), None)
@@ -80,8 +82,8 @@ def _whole_input(graph: Graph, step: str, frame: "DataFrame", spark: "SparkSessi
     return read_source(source, graph.pipeline, spark, reading)
 
 
-def _refused(part: Part[Any], error: Exception) -> Mistake:
-    place = part.place
-    if isinstance(part.does, Sql):
-        place = part.declared.value_place_of("sql").down(sql_line(error) or 0)
-    return Mistake(place, str(explain(error, str(part))))
+def _refused(part: PipelinePart[Any], error: Exception) -> Mistake:
+    location = part.location
+    if isinstance(part.does, SqlStep):
+        location = part.declared.value_location_of("sql").down(sql_line(error) or 0)
+    return Mistake(location, str(explain(error, str(part))))

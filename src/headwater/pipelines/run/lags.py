@@ -13,7 +13,7 @@ from headwater.pipelines.client.config import ClientConfig
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.errors import InvalidOption, SourceError
 from headwater.pipelines.run.progress import topic_offsets
-from headwater.pipelines.run.sources import Reading, topic_options
+from headwater.pipelines.run.sources import ReadOptions, topic_options
 from headwater.pipelines.source.options import source_options
 from headwater.pipelines.spec.pipeline import Pipeline
 from headwater.pipelines.spec.sources import TopicSource
@@ -25,7 +25,7 @@ TIMEOUT_MS = 1_000
 class Lags:
     """Asks with the options of the pipeline's own sources. Used by one thread."""
 
-    def __init__(self, pipeline: Pipeline, reading: Reading) -> None:
+    def __init__(self, pipeline: Pipeline, reading: ReadOptions) -> None:
         self._sources = [source.does for source in pipeline.sources if isinstance(source.does, TopicSource)]
         self._reading = reading
 
@@ -64,7 +64,9 @@ class Lags:
             if topic == source.topic:
                 with suppress(InvalidOption):
                     client = source_options(topic_options(source, self._reading), source.stream).client
-                    return replace(client, connect_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS, patience_ms=0)
+                    return replace(
+                        client, connect_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS, retry_timeout_ms=0
+                    )
         return None
 
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.spec.pipeline import Pipeline
 from headwater.pipelines.spec.sinks import TopicSink
-from headwater.pipelines.spec.steps import Parse
+from headwater.pipelines.spec.steps import ParseStep
 
 TIMEOUT_S = 15.0
 BROKERS_DEFAULT = -1
@@ -15,14 +15,16 @@ def create_missing_topics(pipeline: Pipeline, bootstrap: str) -> list[str]:
     """The names of those that were made. A sink that brings options of its own to reach its cluster is left alone.
 
     Raises PipelineFailed."""
-    wanted: dict[str, dict[str, int]] = defaultdict(dict)
+    partition_counts: dict[str, dict[str, int]] = defaultdict(dict)
     for sink in pipeline.sinks:
         if isinstance(sink.does, TopicSink) and not sink.does.options:
-            wanted[sink.does.bootstrap or bootstrap][sink.does.topic] = sink.does.partitions or BROKERS_DEFAULT
+            partition_counts[sink.does.bootstrap or bootstrap][sink.does.topic] = (
+                sink.does.partitions or BROKERS_DEFAULT
+            )
     for step in pipeline.steps:
-        if isinstance(step.does, Parse) and step.does.dead_letters is not None:
-            wanted[bootstrap].setdefault(step.does.dead_letters, BROKERS_DEFAULT)
-    return [name for address, topics in wanted.items() for name in _create_missing(address, topics)]
+        if isinstance(step.does, ParseStep) and step.does.dead_letters is not None:
+            partition_counts[bootstrap].setdefault(step.does.dead_letters, BROKERS_DEFAULT)
+    return [name for address, topics in partition_counts.items() for name in _create_missing(address, topics)]
 
 
 def _create_missing(bootstrap: str, topics: dict[str, int]) -> list[str]:

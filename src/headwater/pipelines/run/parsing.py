@@ -10,13 +10,13 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from headwater.pipelines.spec.steps import Parse
+from headwater.pipelines.spec.steps import ParseStep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-    from headwater.pipelines.values.rows import Wanted
+    from headwater.pipelines.values.rows import ReaderSchema
 
 KINDS = ("avro", "protobuf")
 """Formats that need the schema registry."""
@@ -25,7 +25,7 @@ LETTER_PREFIX = "headwater.dlq."
 MAX_SHOWN_CHARS = 200
 
 
-def fitting(frame: "DataFrame", parse: Parse, subject: str) -> "DataFrame":
+def fitting(frame: "DataFrame", parse: ParseStep, subject: str) -> "DataFrame":
     """The rows of the records that fit. The others are left out, or fail the query if nobody takes them."""
     from pyspark.sql import functions as f
 
@@ -44,7 +44,7 @@ def fitting(frame: "DataFrame", parse: Parse, subject: str) -> "DataFrame":
     return read.select(*kept, *(f.col(f"{ROW}.{_quoted(name)}") for name in _schema(parse).names))
 
 
-def dead_letters(frame: "DataFrame", parse: Parse, pipeline: str, step: str) -> "DataFrame":
+def dead_letters(frame: "DataFrame", parse: ParseStep, pipeline: str, step: str) -> "DataFrame":
     """The others: key and value as they came, and in the headers where from and why.
 
     The headers have the names of a queue's dead letters, so that `headwater queue redrive` sends them back."""
@@ -81,7 +81,7 @@ def dead_letters(frame: "DataFrame", parse: Parse, pipeline: str, step: str) -> 
 # What fits, decided by Spark
 
 
-def _read(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, Column]":
+def _read(frame: "DataFrame", parse: ParseStep) -> "tuple[DataFrame, Column]":
     """The rows with what was read from them, and whether they do not fit."""
     from pyspark.sql import functions as f
 
@@ -90,12 +90,12 @@ def _read(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, Column]":
     if parse.format in KINDS:
         return _read_from_registry(frame, parse)
     schema = _schema(parse)
-    wanted = _nullable(schema).add(UNFIT, "string")
+    row_type = _nullable(schema).add(UNFIT, "string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNFIT}
     if parse.format == "json":
-        row = f.from_json(_text(parse), wanted, options)
+        row = f.from_json(_text(parse), row_type, options)
     else:
-        row = f.from_csv(_text(parse), _ddl(wanted), options)
+        row = f.from_csv(_text(parse), _ddl(row_type), options)
     is_unfit = f.col(f"{ROW}.{UNFIT}").isNotNull() | (f.col(ROW).isNull() & f.col(parse.column).isNotNull())
     for each in schema.fields:
         if not each.nullable:
@@ -103,7 +103,7 @@ def _read(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, Column]":
     return frame.withColumn(ROW, row), f.coalesce(is_unfit, f.lit(False))
 
 
-def _read_from_registry(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, Column]":
+def _read_from_registry(frame: "DataFrame", parse: ParseStep) -> "tuple[DataFrame, Column]":
     """The columns of a record, and the reason why it does not fit beside them."""
     from pyspark.sql import functions as f
 
@@ -112,21 +112,21 @@ def _read_from_registry(frame: "DataFrame", parse: Parse) -> "tuple[DataFrame, C
 
     found = f.col("_headwater_found")
     row = f.struct(*(found[VALUE][name].alias(name) for name in _schema(parse).names), found[REASON].alias(UNFIT))
-    read = frame.withColumn("_headwater_found", decoded(f.col(parse.column), _wanted(parse)))
+    read = frame.withColumn("_headwater_found", decoded(f.col(parse.column), _reader_schema(parse)))
     return read.withColumn(ROW, row), f.col(f"{ROW}.{UNFIT}").isNotNull()
 
 
-def _wanted(parse: Parse) -> "Wanted":
+def _reader_schema(parse: ParseStep) -> "ReaderSchema":
     from headwater.pipelines.values.registry import RegistryAddress
-    from headwater.pipelines.values.rows import wanted
+    from headwater.pipelines.values.rows import reader_schema
 
     assert parse.registry is not None, "check said so"
-    return wanted(
+    return reader_schema(
         parse.format, RegistryAddress(parse.registry, parse.registry_token), parse.subject, message=parse.message
     )
 
 
-def _text(parse: Parse) -> "Column":
+def _text(parse: ParseStep) -> "Column":
     from pyspark.sql import functions as f
 
     column = f.col(parse.column)
@@ -137,13 +137,13 @@ def _text(parse: Parse) -> "Column":
     return column.cast("string")
 
 
-def _schema(parse: Parse) -> "StructType":
+def _schema(parse: ParseStep) -> "StructType":
     from pyspark.sql.types import StructType
 
     if parse.format in KINDS:
-        from headwater.pipelines.values.rows import reading
+        from headwater.pipelines.values.rows import value_reader
 
-        kind = reading(_wanted(parse)).column.type
+        kind = value_reader(_reader_schema(parse)).column.type
         if not isinstance(kind, StructType):
             raise ValueError(f"the schema of {parse.subject} is no record: its values are no rows")
         return kind
@@ -171,7 +171,7 @@ def _quoted(name: str) -> str:
 # Why a record does not fit, told by Python
 
 
-def _reasons(parse: Parse) -> Any:
+def _reasons(parse: ParseStep) -> Any:
     """A function from a record's value to the reason why it does not fit. It is shipped to the executors."""
     fields = (
         [] if parse.format == "text" else [(each.name, each.dataType, each.nullable) for each in _schema(parse).fields]

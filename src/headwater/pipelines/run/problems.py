@@ -60,11 +60,11 @@ def explain(error: BaseException, subject: str = "", checkpoint: str = "") -> Pi
         return PipelineFailed(about + _cut(ours[-1]["what"]), is_passing=ours[-1]["kind"] in PASSING)
     what = plain(str(error))
     if KILLED_SIGN in said or what in WORKER_ENDED:
-        told = "A Python process of Spark has ended unexpectedly: it was killed, for example because memory ran out."
-        return PipelineFailed(about + told, is_passing=True)
+        reason = "A Python process of Spark has ended unexpectedly: it was killed, for example because memory ran out."
+        return PipelineFailed(about + reason, is_passing=True)
     if CROWDED_SIGN in said:
-        told = "A Python process of Spark did not start within 10 s: this machine has too much to do."
-        return PipelineFailed(about + told, is_passing=True, is_crowded=True)
+        reason = "A Python process of Spark did not start within 10 s: this machine has too much to do."
+        return PipelineFailed(about + reason, is_passing=True, is_crowded=True)
     if any(sign in said for sign in OTHER_QUERY_SIGNS):
         what = what.removeprefix("assertion failed: ").partition(". ")[0].rstrip(".")
         return PipelineFailed(

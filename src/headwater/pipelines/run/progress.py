@@ -61,7 +61,7 @@ class State(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class RunStatus:
     """One run of a pipeline, as it was told last."""
 
     pipeline: str
@@ -99,7 +99,7 @@ class Status:
         return json.dumps(asdict(self), ensure_ascii=False).encode()
 
     @classmethod
-    def from_json(cls, content: bytes) -> "Status | None":
+    def from_json(cls, content: bytes) -> "RunStatus | None":
         """None if it is none: anybody may write to a topic. Keys of a later version are passed over."""
         if len(content) > MAX_STATUS_BYTES:
             return None
@@ -150,7 +150,9 @@ def rows_by_source(report: Mapping[str, Any], first: Mapping[TopicPartition, int
         rows = int(source.get("numInputRows") or 0)
         end, begin = topic_offsets(source.get("endOffset")), topic_offsets(source.get("startOffset"))
         if end is not None:
-            rows = min(rows, sum(max(0, offset - (begin or first).get(place, 0)) for place, offset in end.items()))
+            rows = min(
+                rows, sum(max(0, offset - (begin or first).get(partition, 0)) for partition, offset in end.items())
+            )
         name = source_name(source)
         found[name] = max(rows, found.get(name, 0))
     return found
@@ -162,14 +164,18 @@ def lags_of(sources: Any) -> dict[str, int]:
     for source in sources:
         end, latest = topic_offsets(source.get("endOffset")), topic_offsets(source.get("latestOffset"))
         if end is not None and latest is not None:
-            lag = sum(max(0, offset - end.get(place, offset)) for place, offset in latest.items())
+            lag = sum(max(0, offset - end.get(partition, offset)) for partition, offset in latest.items())
             found[source_name(source)] = max(lag, found.get(source_name(source), 0))
     return found
 
 
 def source_name(source: Mapping[str, Any]) -> str:
     offsets = topic_offsets(source.get("endOffset"))
-    return ", ".join(sorted({place.topic for place in offsets})) if offsets else str(source.get("description") or "")
+    return (
+        ", ".join(sorted({partition.topic for partition in offsets}))
+        if offsets
+        else str(source.get("description") or "")
+    )
 
 
 def topic_offsets(value: Any) -> Offsets | None:
@@ -204,7 +210,7 @@ def _query(values: Mapping[str, Any]) -> QueryProgress:
     return QueryProgress(**known)
 
 
-def _is_sound(value: "Status | QueryProgress | SourceProgress") -> bool:
+def _is_sound(value: "RunStatus | QueryProgress | SourceProgress") -> bool:
     """Whether every field holds what it is declared to hold."""
     for each in fields(value):
         kind: Any = tuple if each.name in ("queries", "sources") else each.type

@@ -35,7 +35,7 @@ from headwater.pipelines.spec.sinks import (
     TopicSink,
     WebhookSink,
 )
-from headwater.pipelines.spec.steps import Parse
+from headwater.pipelines.spec.steps import ParseStep
 from headwater.pipelines.spec.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ LETTERS_SUFFIX = "_dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PlannedQuery:
     """A query that can be started, as often as it takes: it goes on from its checkpoint."""
 
     name: str
@@ -79,7 +79,7 @@ class Query:
 
 def plan_queries(
     graph: Graph, frames: Frames, spark: "SparkSession", bootstrap: str, emit: Callable[[str], None]
-) -> list[Query]:
+) -> list[PlannedQuery]:
     """`emit` is given the lines of console sinks. Raises BadPipeline with every part that Spark does not take."""
     pipeline = graph.pipeline
     queries = []
@@ -91,15 +91,15 @@ def plan_queries(
         try:
             queries.append(_query(sink, frames.by_name[read], pipeline, spark, bootstrap, emit))
         except Exception as error:
-            refused[Mistake(sink.place, str(explain(error, str(sink))))] = error
+            refused[Mistake(sink.location, str(explain(error, str(sink))))] = error
     if refused:
         raise BadPipeline(refused) from next(iter(refused.values()))
     for step in graph.steps_in_order:
-        if isinstance(step.does, Parse) and step.does.dead_letters is not None:
+        if isinstance(step.does, ParseStep) and step.does.dead_letters is not None:
             name = step.name + LETTERS_SUFFIX
             sink_of_letters = TopicSink(topic=step.does.dead_letters, format="raw")
             queries.append(
-                Query(
+                PlannedQuery(
                     name,
                     frames.letters[step.name],
                     pipeline.checkpoint_of(name),
@@ -118,17 +118,17 @@ def _query(
     spark: "SparkSession",
     bootstrap: str,
     emit: Callable[[str], None],
-) -> Query:
+) -> PlannedQuery:
     name, mode = sink.name, sink.delivery.mode
     checkpoint, trigger = pipeline.checkpoint_of(name), pipeline.trigger_of(sink)
     if isinstance(sink.does, TopicSink):
         options = writer_options(sink.does, bootstrap, pipeline.name, name)
         frame = records(frame, sink.does)
         if mode == "append":
-            return Query(name, frame, checkpoint, trigger, mode, options=options)
+            return PlannedQuery(name, frame, checkpoint, trigger, mode, options=options)
         write = to_topic(options, _query_id(spark, checkpoint))
-        return Query(name, frame, checkpoint, trigger, mode, write)
-    return Query(name, frame, checkpoint, trigger, mode, _write_batch(sink, pipeline, spark, emit))
+        return PlannedQuery(name, frame, checkpoint, trigger, mode, write)
+    return PlannedQuery(name, frame, checkpoint, trigger, mode, _write_batch(sink, pipeline, spark, emit))
 
 
 def _write_batch(

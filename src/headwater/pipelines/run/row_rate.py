@@ -17,7 +17,7 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class Pace:
+class RowRate:
     """Times are those of any clock that only goes forward."""
 
     _begun_s: float | None = None

@@ -16,11 +16,11 @@ from headwater.pipelines.run.frames import build_frames
 from headwater.pipelines.run.lags import Lags, read_to
 from headwater.pipelines.run.output_topics import create_missing_topics
 from headwater.pipelines.run.problems import PipelineFailed, explain
-from headwater.pipelines.run.progress import QueryProgress, State, Status, after_batch, rows_by_source
-from headwater.pipelines.run.queries import Query, plan_queries
+from headwater.pipelines.run.progress import QueryProgress, RunStatus, State, after_batch, rows_by_source
+from headwater.pipelines.run.queries import PlannedQuery, plan_queries
 from headwater.pipelines.run.reports import Reports, report_listener
-from headwater.pipelines.run.row_rate import Pace
-from headwater.pipelines.run.sources import Reading
+from headwater.pipelines.run.row_rate import RowRate
+from headwater.pipelines.run.sources import ReadOptions
 from headwater.pipelines.run.status_topic import StatusTopic
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.starts import Start
@@ -56,7 +56,7 @@ class RunOptions:
 
 @dataclass(slots=True)
 class _Running:
-    query: Query
+    query: PlannedQuery
     progress: QueryProgress
     handle: "StreamingQuery | None" = None
     restarts_in_a_row: int = 0
@@ -65,7 +65,7 @@ class _Running:
     is_starting: bool = False
     read_to: Offsets | None = None
     """How far the last batch went in topics."""
-    paces: dict[str, Pace] = field(default_factory=dict)
+    row_rates: dict[str, RowRate] = field(default_factory=dict)
     """Of its sources."""
     is_done: bool = False
 
@@ -91,10 +91,10 @@ class Runner:
         self._note = note
         self._reports = Reports()
         self._running: dict[str, _Running] = {}
-        self._lags = Lags(graph.pipeline, Reading(options.bootstrap, 0))
+        self._lags = Lags(graph.pipeline, ReadOptions(options.bootstrap, 0))
         self._published_s = self._looked_s = self._measured_s = float("-inf")
         now_ms = _now_ms()
-        self.status = Status(
+        self.status = RunStatus(
             graph.pipeline.name,
             uuid.uuid4().hex,
             State.RUNNING,
@@ -105,13 +105,13 @@ class Runner:
             now_ms,
         )
 
-    def plan(self) -> list[Query]:
+    def plan(self) -> list[PlannedQuery]:
         """Everything that Spark can say without starting a query. Raises BadPipeline."""
-        reading = Reading(self._options.bootstrap, _now_ms(), self._options.start)
+        reading = ReadOptions(self._options.bootstrap, _now_ms(), self._options.start)
         frames = build_frames(self._graph, self._spark, reading)
         return plan_queries(self._graph, frames, self._spark, self._options.bootstrap, self._emit)
 
-    def run(self, is_stopping: Callable[[], bool], on_status: Callable[[Status], None]) -> Status:
+    def run(self, is_stopping: Callable[[], bool], on_status: Callable[[RunStatus], None]) -> RunStatus:
         """Until it is asked to stop, or has nothing left to do. Raises PipelineFailed or BadPipeline."""
         try:
             _activate(self._spark)
@@ -133,7 +133,7 @@ class Runner:
             raise
         return self.status
 
-    def _watch(self, is_stopping: Callable[[], bool], on_status: Callable[[Status], None]) -> State:
+    def _watch(self, is_stopping: Callable[[], bool], on_status: Callable[[RunStatus], None]) -> State:
         while True:
             for running in self._running.values():
                 self._attend(running)
@@ -199,10 +199,10 @@ class Runner:
                 now_s = time.monotonic()
                 for name, rows in rows_by_source(report, first).items():
                     took_s = (running.progress.batch_ms or 0) / 1_000
-                    running.paces.setdefault(name, Pace()).add(rows, now_s, took_s)
-                running.progress = _with_rates(running.progress, running.paces, now_s)
+                    running.row_rates.setdefault(name, RowRate()).add(rows, now_s, took_s)
+                running.progress = _with_rates(running.progress, running.row_rates, now_s)
 
-    def _refuse_second_start(self, queries: list[Query]) -> None:
+    def _refuse_second_start(self, queries: list[PlannedQuery]) -> None:
         if self._options.start is None:
             return
         for query in queries:
@@ -237,10 +237,10 @@ class Runner:
             if running.read_to is not None and not running.is_done:
                 running.progress = _with_lags(running.progress, self._lags.lags(running.read_to))
 
-    def _tell(self, on_status: Callable[[Status], None], state: State, error: str = "") -> None:
+    def _tell(self, on_status: Callable[[RunStatus], None], state: State, error: str = "") -> None:
         for running in self._running.values():
             if not running.is_done:
-                running.progress = _with_rates(running.progress, running.paces, time.monotonic())
+                running.progress = _with_rates(running.progress, running.row_rates, time.monotonic())
         queries = tuple(running.progress for running in self._running.values())
         is_news = state is not State.RUNNING
         self.status = replace(self.status, state=state, updated_ms=_now_ms(), queries=queries, error=error)
@@ -250,8 +250,8 @@ class Runner:
             self._published_s = time.monotonic()
 
 
-def _with_rates(progress: QueryProgress, paces: Mapping[str, Pace], now_s: float) -> QueryProgress:
-    rates = {name: pace.per_s(now_s) for name, pace in paces.items()}
+def _with_rates(progress: QueryProgress, row_rates: Mapping[str, RowRate], now_s: float) -> QueryProgress:
+    rates = {name: row_rate.per_s(now_s) for name, row_rate in row_rates.items()}
     known = [rate for rate in rates.values() if rate is not None]
     sources = tuple(replace(source, rows_per_s=rates.get(source.source)) for source in progress.sources)
     return replace(progress, rows_per_s=round(sum(known), 1) if known else None, sources=sources)
@@ -262,7 +262,7 @@ def _with_lags(progress: QueryProgress, lags: Mapping[str, int] | None) -> Query
     return replace(progress, lag=None if lags is None else sum(lags.values()), sources=sources)
 
 
-def _explained(error: Exception, query: Query) -> PipelineFailed:
+def _explained(error: Exception, query: PlannedQuery) -> PipelineFailed:
     return explain(error, f"sink {query.name}", query.checkpoint)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headwater.pipelines.spec.pipeline import Pipeline
 from headwater.pipelines.spec.sinks import PythonSink
-from headwater.pipelines.spec.steps import PythonStep, Stateful
+from headwater.pipelines.spec.steps import PythonStep, StatefulStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def ship(pipeline: Pipeline, spark: "SparkSession", scratch: Path, *, is_local: 
 def modules_beside(pipeline: Pipeline) -> list[Path]:
     """The top-level modules and packages in the file's directory that the pipeline names, and the file if it is one."""
     references = [step.does.function for step in pipeline.steps if isinstance(step.does, PythonStep)]
-    references += [step.does.processor for step in pipeline.steps if isinstance(step.does, Stateful)]
+    references += [step.does.processor for step in pipeline.steps if isinstance(step.does, StatefulStep)]
     references += [sink.does.function for sink in pipeline.sinks if isinstance(sink.does, PythonSink)]
     found = [pipeline.file.resolve()] if pipeline.file.suffix == ".py" else []
     for name in sorted({reference.partition(":")[0].partition(".")[0] for reference in references}):

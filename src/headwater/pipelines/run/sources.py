@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.pipelines.spec.pipeline import Part, Pipeline
+from headwater.pipelines.spec.pipeline import Pipeline, PipelinePart
 from headwater.pipelines.spec.sources import (
     TOPIC_COLUMNS,
     FilesSource,
@@ -22,7 +22,7 @@ CSV_DEFAULTS = {"header": "true"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """What a run says of its sources beyond the file."""
 
     bootstrap: str
@@ -32,10 +32,10 @@ class Reading:
 
 
 def read_source(
-    source: Part[SourceKind],
+    source: PipelinePart[SourceKind],
     pipeline: Pipeline,
     spark: "SparkSession",
-    reading: Reading,
+    reading: ReadOptions,
     columns: tuple[str, ...] | None = None,
 ) -> "DataFrame":
     """`columns` are those of a topic that anybody needs; reading fewer is faster. None: all of them."""
@@ -51,7 +51,7 @@ def read_source(
             return frame
 
 
-def topic_options(topic: TopicSource, reading: Reading) -> dict[str, str]:
+def topic_options(topic: TopicSource, reading: ReadOptions) -> dict[str, str]:
     start = (reading.start or topic.start).resolved(reading.now_ms)
     options = {
         "kafka.bootstrap.servers": topic.bootstrap or reading.bootstrap,
@@ -81,7 +81,7 @@ def jdbc_options(jdbc: JdbcSource) -> dict[str, str]:
     return {**{name: value for name, value in given.items() if value is not None}, **jdbc.options}
 
 
-def _topic(topic: TopicSource, spark: "SparkSession", reading: Reading, columns: tuple[str, ...]) -> "DataFrame":
+def _topic(topic: TopicSource, spark: "SparkSession", reading: ReadOptions, columns: tuple[str, ...]) -> "DataFrame":
     options: Mapping[str, str] = topic_options(topic, reading)
     if "headers" in columns:
         options = {**options, "includeHeaders": "true"}

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.pipelines.run.problems import PipelineFailed
-from headwater.pipelines.run.progress import Status
+from headwater.pipelines.run.progress import RunStatus
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -56,8 +56,8 @@ class StatusTopic:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         client = AdminClient(self._config())
-        wanted = NewTopic(TOPIC, num_partitions=1, replication_factor=-1, config=CONFIG)
-        (future,) = client.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S).values()
+        topic = NewTopic(TOPIC, num_partitions=1, replication_factor=-1, config=CONFIG)
+        (future,) = client.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S).values()
         try:
             future.result()
         except KafkaException as error:
@@ -66,25 +66,25 @@ class StatusTopic:
                     f"No broker answers at {self._bootstrap}.", "Start one with `headwater serve`."
                 ) from error
 
-    def publish(self, status: Status) -> None:
+    def publish(self, status: RunStatus) -> None:
         """In the background; what cannot be sent is replaced by the next."""
         self._send(status.pipeline, status.to_json())
 
-    def statuses(self) -> dict[str, Status]:
+    def statuses(self) -> dict[str, RunStatus]:
         """By the names of pipelines."""
-        found: dict[str, Status] = {}
+        found: dict[str, RunStatus] = {}
         for message in self._read_all():
             key, value = message.key(), message.value()
             if key is None or key.startswith(STOP_PREFIX.encode()):
                 continue
-            status = Status.from_json(value) if value is not None else None
+            status = RunStatus.from_json(value) if value is not None else None
             if status is not None and status.pipeline.encode() == key:
                 found[status.pipeline] = status
             elif value is None:
                 found.pop(key.decode(errors="replace"), None)
         return found
 
-    def ask_to_stop(self, status: Status) -> None:
+    def ask_to_stop(self, status: RunStatus) -> None:
         """The run of this status, and no later one."""
         self._send(STOP_PREFIX + status.pipeline, json.dumps({"run": status.run}).encode())
         if self._producer.flush(REQUEST_TIMEOUT_S):

@@ -12,19 +12,19 @@ from headwater.pipelines.run.parsing import fitting
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.spec.durations import interval
 from headwater.pipelines.spec.graph import Graph
-from headwater.pipelines.spec.pipeline import Part, Pipeline
+from headwater.pipelines.spec.pipeline import Pipeline, PipelinePart
 from headwater.pipelines.spec.steps import (
     DecoratedStep,
-    Deduplicate,
-    Join,
-    Parse,
+    DeduplicateStep,
+    JoinStep,
+    ParseStep,
     PythonStep,
-    RateLimit,
-    Sql,
-    Stateful,
+    RateLimitStep,
+    SqlStep,
+    StatefulStep,
     StepKind,
-    Watermark,
-    Window,
+    WatermarkStep,
+    WindowStep,
 )
 
 if TYPE_CHECKING:
@@ -36,27 +36,27 @@ PACE_S = 0.1
 
 
 def take_step(
-    step: Part[StepKind], inputs: "tuple[DataFrame, ...]", graph: Graph, spark: "SparkSession"
+    step: PipelinePart[StepKind], inputs: "tuple[DataFrame, ...]", graph: Graph, spark: "SparkSession"
 ) -> "DataFrame":
     """`inputs` are what the step reads, in its order. SQL finds its own: they are views of the session."""
     pipeline = graph.pipeline
     match step.does:
-        case Sql(sql=sql):
+        case SqlStep(sql=sql):
             return spark.sql(sql)
-        case Parse() as parse:
+        case ParseStep() as parse:
             return fitting(inputs[0], parse, str(step))
-        case Watermark(time=column, delay_ms=delay_ms):
+        case WatermarkStep(time=column, delay_ms=delay_ms):
             return inputs[0].withWatermark(column, interval(delay_ms))
-        case Window() as window:
+        case WindowStep() as window:
             return _windowed(inputs[0], window)
-        case Join() as join:
+        case JoinStep() as join:
             left, right = graph.reads[step.name]
             return _joined(inputs[0], inputs[1], join, (left in graph.watermarks, right in graph.watermarks))
-        case Deduplicate() as deduplicate:
+        case DeduplicateStep() as deduplicate:
             return _deduplicated(inputs[0], deduplicate)
-        case RateLimit(rows_per_second=limit):
+        case RateLimitStep(rows_per_second=limit):
             return _limited(inputs[0], limit)
-        case Stateful() as stateful:
+        case StatefulStep() as stateful:
             return _stateful(inputs[0], stateful, pipeline)
         case PythonStep(function=reference):
             return _frame_of(referenced(reference, pipeline.directory)(*inputs), reference)
@@ -80,7 +80,7 @@ def _frame_of(result: object, name: str) -> "DataFrame":
     return result
 
 
-def _windowed(frame: "DataFrame", window: Window) -> "DataFrame":
+def _windowed(frame: "DataFrame", window: WindowStep) -> "DataFrame":
     from pyspark.sql import functions as f
 
     if window.watermark_ms is not None:
@@ -97,7 +97,7 @@ def _windowed(frame: "DataFrame", window: Window) -> "DataFrame":
     return grouped.select(*times, *window.by, *window.aggregates)
 
 
-def _joined(left: "DataFrame", right: "DataFrame", join: Join, has_watermark: tuple[bool, bool]) -> "DataFrame":
+def _joined(left: "DataFrame", right: "DataFrame", join: JoinStep, has_watermark: tuple[bool, bool]) -> "DataFrame":
     from pyspark.sql import functions as f
 
     if join.watermark_ms is not None and join.left_time is not None and join.right_time is not None:
@@ -132,7 +132,7 @@ def _joined(left: "DataFrame", right: "DataFrame", join: Join, has_watermark: tu
     return joined.select(*columns, *(f.col(f"right.{name}") for name in right.columns if name not in doubles))
 
 
-def _deduplicated(frame: "DataFrame", deduplicate: Deduplicate) -> "DataFrame":
+def _deduplicated(frame: "DataFrame", deduplicate: DeduplicateStep) -> "DataFrame":
     if not frame.isStreaming:
         return frame.dropDuplicates(list(deduplicate.by))
     if deduplicate.time is not None and deduplicate.watermark_ms is not None:
@@ -140,7 +140,7 @@ def _deduplicated(frame: "DataFrame", deduplicate: Deduplicate) -> "DataFrame":
     return frame.dropDuplicatesWithinWatermark(list(deduplicate.by))
 
 
-def _stateful(frame: "DataFrame", stateful: Stateful, pipeline: Pipeline) -> "DataFrame":
+def _stateful(frame: "DataFrame", stateful: StatefulStep, pipeline: Pipeline) -> "DataFrame":
     _need_protobuf()
     processor = referenced(stateful.processor, pipeline.directory)
     timers = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}[stateful.timers]

@@ -77,7 +77,7 @@ class Rows:
 def sink_columns(schema: StructType, has_default_topic: bool) -> Columns:
     """Raises InvalidColumns."""
     found: dict[str, int] = {}
-    for place, field in enumerate(schema.fields):
+    for index, field in enumerate(schema.fields):
         name = field.name.lower()
         if name in IGNORED:
             continue
@@ -91,7 +91,7 @@ def sink_columns(schema: StructType, has_default_topic: bool) -> Columns:
         expected, is_right = _TYPES[name]
         if not is_right(field.dataType):
             raise InvalidColumns(f"Column {field.name} is {field.dataType.simpleString()}; it must be {expected}.")
-        found[name] = place
+        found[name] = index
     if "value" not in found:
         raise InvalidColumns(f"A column value is missing; there are: {', '.join(schema.fieldNames())}.")
     if "topic" not in found and not has_default_topic:
@@ -100,8 +100,8 @@ def sink_columns(schema: StructType, has_default_topic: bool) -> Columns:
 
 
 def rows_of(batch: pa.RecordBatch, columns: Columns, now_ms: int) -> Rows:
-    def column(place: int | None) -> pa.Array | None:
-        return None if place is None else batch.column(place)
+    def column(index: int | None) -> pa.Array | None:
+        return None if index is None else batch.column(index)
 
     key = column(columns.key)
     timestamp = column(columns.timestamp)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.cluster import ClusterClient
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import UnknownTopic
 from headwater.pipelines.sink.columns import Rows
@@ -46,16 +46,16 @@ class Destinations:
         counts = np.array([self._count_partitions(topic) for topic in topics], np.int64)
         partitions = self._partitions(rows, counts[which])
         stride = int(counts.max())
-        places = which * stride + partitions
+        codes = which * stride + partitions
         if len(topics) * stride <= np.iinfo(np.uint16).max:
-            places = places.astype(np.uint16)  # NumPy sorts those by radix
-        order = np.argsort(places, kind="stable")
-        in_order = places[order]
+            codes = codes.astype(np.uint16)  # NumPy sorts those by radix
+        order = np.argsort(codes, kind="stable")
+        in_order = codes[order]
         starts = np.flatnonzero(np.concatenate(([True], in_order[1:] != in_order[:-1])))
         ends = np.append(starts[1:], len(in_order))
         destinations = tuple(
-            (TopicPartition(topics[place // stride], place % stride), start, end)
-            for place, start, end in zip(in_order[starts].tolist(), starts.tolist(), ends.tolist(), strict=True)
+            (TopicPartition(topics[code // stride], code % stride), start, end)
+            for code, start, end in zip(in_order[starts].tolist(), starts.tolist(), ends.tolist(), strict=True)
         )
         return Grouped(rows if len(starts) == 1 else rows.take(order), destinations)
 
@@ -85,20 +85,20 @@ class Destinations:
 
     def _by_key(self, rows: Rows, counts: Integers) -> Integers:
         if rows.key is None:
-            return self._by_turns(counts)
+            return self._round_robin(counts)
         partitions = key_hashes(rows.key) % counts
         if rows.key.null_count:
             is_null = pc.is_null(rows.key).to_numpy(zero_copy_only=False)
-            partitions[is_null] = self._by_turns(counts[is_null])
+            partitions[is_null] = self._round_robin(counts[is_null])
         return partitions
 
-    def _by_turns(self, counts: Integers) -> Integers:
+    def _round_robin(self, counts: Integers) -> Integers:
         runs = self._next_run + np.arange(len(counts)) // RUN_ROWS
         self._next_run = int(runs[-1]) + 1 if len(runs) else self._next_run
         return runs % counts
 
 
-def partition_counter(cluster: Cluster) -> Callable[[str], int]:
+def partition_counter(cluster: ClusterClient) -> Callable[[str], int]:
     """How many partitions a topic has; asked once for each. Raises UnknownTopic."""
     known: dict[str, int] = {}
 

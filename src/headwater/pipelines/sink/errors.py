@@ -15,7 +15,7 @@ class BatchTooLarge(SourceError):
     """A task has more than can wait for a transaction."""
 
 
-class Fenced(SourceError):
+class ProducerFenced(SourceError):
     """Somebody else began a transaction under the same transactional id, or this one took too long."""
 
 

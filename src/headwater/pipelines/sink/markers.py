@@ -24,7 +24,7 @@ MAX_EARLIER_RUNS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class BatchMarker:
     query_id: str
     run_id: str
     next_batch: int
@@ -36,10 +36,10 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Markers:
+class BatchMarkers:
     """All that a group has: one for each partition that was ever written."""
 
-    found: tuple[Marker, ...] = ()
+    found: tuple[BatchMarker, ...] = ()
 
     def has_batch(self, query_id: str, batch_id: int) -> bool:
         return any(marker.query_id == query_id and marker.next_batch > batch_id for marker in self.found)
@@ -47,19 +47,19 @@ class Markers:
     def have_replaced(self, run_id: str) -> bool:
         return any(run_id in marker.earlier_runs for marker in self.found)
 
-    def after(self, query_id: str, run_id: str, batch_id: int) -> Marker:
+    def after(self, query_id: str, run_id: str, batch_id: int) -> BatchMarker:
         """The one to commit with a batch."""
         earlier = dict.fromkeys(run for marker in self.found for run in (*marker.earlier_runs, marker.run_id))
         earlier.pop(run_id, None)
-        return Marker(query_id, run_id, batch_id + 1, tuple(earlier)[-MAX_EARLIER_RUNS:])
+        return BatchMarker(query_id, run_id, batch_id + 1, tuple(earlier)[-MAX_EARLIER_RUNS:])
 
 
-def read_markers(group: str, offsets: Iterable[tuple[int, str | None]]) -> Markers:
+def read_markers(group: str, offsets: Iterable[tuple[int, str | None]]) -> BatchMarkers:
     """From the offsets of the group, each with its text. Raises RequestRefused if somebody else wrote them."""
-    return Markers(tuple(_marker(group, offset, text) for offset, text in offsets if offset >= 0))
+    return BatchMarkers(tuple(_marker(group, offset, text) for offset, text in offsets if offset >= 0))
 
 
-def _marker(group: str, offset: int, text: str | None) -> Marker:
+def _marker(group: str, offset: int, text: str | None) -> BatchMarker:
     try:
         read = json.loads(text or "")
         query_id, run_id, earlier = read["query"], read["run"], read["before"]
@@ -71,4 +71,4 @@ def _marker(group: str, offset: int, text: str | None) -> Marker:
             f"Group {group} has offsets of a reader, not of this sink: choose another transactionalId, whose name no "
             "consumer group has."
         ) from None
-    return Marker(query_id, run_id, next_batch, tuple(earlier))
+    return BatchMarker(query_id, run_id, next_batch, tuple(earlier))

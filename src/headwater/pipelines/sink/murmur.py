@@ -48,10 +48,10 @@ def _mix_words(
                 begin = int(starts[row]) + step * _WORD
                 hashes[row] = _finish(int(hashes[row]), data[begin : int(starts[row] + words[row] * _WORD)].tobytes())
             break
-        places = starts[rows] + step * _WORD
-        word = data[places].astype(np.uint32)
+        positions = starts[rows] + step * _WORD
+        word = data[positions].astype(np.uint32)
         for byte in range(1, _WORD):
-            word |= data[places + byte].astype(np.uint32) << np.uint32(8 * byte)
+            word |= data[positions + byte].astype(np.uint32) << np.uint32(8 * byte)
         word *= np.uint32(_M)
         word ^= word >> np.uint32(_R)
         word *= np.uint32(_M)
@@ -60,19 +60,19 @@ def _mix_words(
 
 
 def _mix_tails(
-    hashes: NDArray[np.uint32], data: NDArray[np.uint8], places: NDArray[np.int64], lengths: NDArray[np.int64]
+    hashes: NDArray[np.uint32], data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     """The one to three bytes after the last whole word."""
     tails = np.zeros(len(hashes), np.uint32)
     for byte in range(_WORD - 1):
-        tails |= np.where(lengths > byte, data[places + byte].astype(np.uint32) << np.uint32(8 * byte), np.uint32(0))
+        tails |= np.where(lengths > byte, data[positions + byte].astype(np.uint32) << np.uint32(8 * byte), np.uint32(0))
     return np.where(lengths > 0, (hashes ^ tails) * np.uint32(_M), hashes)
 
 
 def _finish(hashed: int, data: bytes) -> int:
     """All words of one key."""
-    for place in range(0, len(data), _WORD):
-        word = int.from_bytes(data[place : place + _WORD], "little") * _M & _MASK
+    for position in range(0, len(data), _WORD):
+        word = int.from_bytes(data[position : position + _WORD], "little") * _M & _MASK
         word = (word ^ word >> _R) * _M & _MASK
         hashed = (hashed * _M & _MASK) ^ word
     return hashed

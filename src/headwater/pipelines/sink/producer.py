@@ -12,14 +12,14 @@ from typing import Final
 
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.apis import PRODUCE
-from headwater.pipelines.client.cluster import PASSING, Cluster, NotNow, error_name
-from headwater.pipelines.client.config import Address
-from headwater.pipelines.client.connection import Connection, ConnectionLost
+from headwater.pipelines.client.cluster import RETRIABLE, ClusterClient, RetriableError, error_name
+from headwater.pipelines.client.config import BrokerAddress
+from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
 from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.client.retry import Patience
+from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import RequestRefused, SourceError
 from headwater.pipelines.sink.batches import PackedBatch, record_count, stamp_producer
-from headwater.pipelines.sink.errors import Fenced, RecordTooLarge
+from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge
 from headwater.wire.codec import Message
 
 REQUEST_BYTES: Final = 16 * 1024 * 1024
@@ -29,7 +29,7 @@ _SEQUENCES: Final = 2**31
 
 FENCES: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-RETRIABLE: Final = PASSING | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+PRODUCE_RETRIABLE: Final = RETRIABLE | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class ProducerIdentity:
     transactional_id: str | None = None
 
 
-class Producer:
-    def __init__(self, cluster: Cluster, identity: ProducerIdentity) -> None:
+class IdempotentProducer:
+    def __init__(self, cluster: ClusterClient, identity: ProducerIdentity) -> None:
         self._cluster = cluster
         self._identity = identity
         self._sequences: dict[TopicPartition, int] = {}
         self._queues: dict[TopicPartition, deque[bytearray]] = {}
-        self._under_way: dict[Address, tuple[Connection, dict[TopicPartition, bytearray]]] = {}
-        self._patience: Patience | None = None
+        self._under_way: dict[BrokerAddress, tuple[BrokerConnection, dict[TopicPartition, bytearray]]] = {}
+        self._backoff: RetryBackoff | None = None
         self.ends: dict[TopicPartition, int] = {}
         """The offset after the last record of each partition that was written, where the broker said it."""
 
@@ -83,7 +83,7 @@ class Producer:
 
     def _send_round(self) -> None:
         """The first batch of every partition that has some, as far as a request to its leader has room."""
-        sizes: dict[Address, int] = {}
+        sizes: dict[BrokerAddress, int] = {}
         try:
             for to in list(self._queues):
                 address = self._cluster.leader_address(to)
@@ -99,10 +99,10 @@ class Producer:
                 self._send_request(connection, batches)
         except ConnectionLost as error:
             self._try_again(self._cluster.unreachable(error), self._take_back())
-        except NotNow as error:
+        except RetriableError as error:
             self._try_again(error, self._take_back())
 
-    def _send_request(self, connection: Connection, batches: dict[TopicPartition, bytearray]) -> None:
+    def _send_request(self, connection: BrokerConnection, batches: dict[TopicPartition, bytearray]) -> None:
         topics: dict[str, list[Message]] = {}
         for to, data in batches.items():
             topics.setdefault(to.topic, []).append(Message(index=to.partition, records=data))
@@ -140,14 +140,14 @@ class Producer:
         if failed:
             self._try_again(next(iter(failed.values())), failed)
         else:
-            self._patience = None
+            self._backoff = None
 
     def _try_again(self, error: SourceError, partitions: Iterable[TopicPartition]) -> None:
         """Pause, unless it has gone on for too long."""
         for to in partitions:
             self._cluster.forget(to.topic)
-        self._patience = self._patience or Patience(self._cluster.config.patience_ms)
-        if not self._patience.pause():
+        self._backoff = self._backoff or RetryBackoff(self._cluster.config.retry_timeout_ms)
+        if not self._backoff.pause():
             raise error
 
     def _take_back(self) -> list[TopicPartition]:
@@ -173,7 +173,7 @@ class Producer:
             self._queues.setdefault(to, deque()).appendleft(data)
 
 
-def _failure(to: TopicPartition, result: Message | None, address: Address) -> SourceError | None:
+def _failure(to: TopicPartition, result: Message | None, address: BrokerAddress) -> SourceError | None:
     """Why a batch is not written yet. Raises what does not pass."""
     if result is None:
         return RequestRefused(f"Broker {address} left {to} out of its answer.")
@@ -181,7 +181,9 @@ def _failure(to: TopicPartition, result: Message | None, address: Address) -> So
     if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         return None
     if code in FENCES:
-        raise Fenced(f"Somebody else writes under the same transactional id by now: {to} does not take our batch.")
+        raise ProducerFenced(
+            f"Somebody else writes under the same transactional id by now: {to} does not take our batch."
+        )
     if code in TOO_LARGE:
         raise RecordTooLarge(
             f"Topic {to.topic} does not take a batch of this size. Make batchBytes smaller; if one record is too "
@@ -189,6 +191,6 @@ def _failure(to: TopicPartition, result: Message | None, address: Address) -> So
         )
     words = f": {result.error_message}" if getattr(result, "error_message", None) else ""
     refused = RequestRefused(f"Broker {address} does not take records for {to} ({error_name(code)}){words}")
-    if code in RETRIABLE:
+    if code in PRODUCE_RETRIABLE:
         return refused
     raise refused

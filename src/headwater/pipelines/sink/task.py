@@ -15,15 +15,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from headwater.pipelines.client.apis import INIT_PRODUCER_ID
-from headwater.pipelines.client.cluster import Cluster, shared_cluster
+from headwater.pipelines.client.cluster import ClusterClient, shared_cluster
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack
 from headwater.pipelines.sink.columns import Columns
 from headwater.pipelines.sink.coordinator import Coordinators
 from headwater.pipelines.sink.destinations import Destinations, partition_counter
 from headwater.pipelines.sink.errors import BatchTooLarge
 from headwater.pipelines.sink.options import SinkOptions
-from headwater.pipelines.sink.producer import Producer, ProducerIdentity
-from headwater.pipelines.worker import settle_worker
+from headwater.pipelines.sink.producer import IdempotentProducer, ProducerIdentity
+from headwater.pipelines.worker import freeze_heap
 
 QUERY_ID: Final = "sql.streaming.queryId"
 RUN_ID: Final = "spark.jobGroup.id"
@@ -32,22 +32,24 @@ BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class Staged(WriterCommitMessage):
+class StagedBatches(WriterCommitMessage):
     batches: tuple[PackedBatch, ...]
     query_id: str
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Sent(WriterCommitMessage):
+class SentBatches(WriterCommitMessage):
     """Nothing is left to do."""
 
 
-def write_rows(iterator: Iterator[pa.RecordBatch], columns: Columns, options: SinkOptions) -> Staged | Sent:
+def write_rows(
+    iterator: Iterator[pa.RecordBatch], columns: Columns, options: SinkOptions
+) -> StagedBatches | SentBatches:
     """In an executor."""
     task = TaskContext.get()
     assert task is not None, "rows are written by tasks"
-    settle_worker()
+    freeze_heap()
     cluster = shared_cluster(options.client)
     batch_id = int(task.getLocalProperty(BATCH_ID) or 0)
     if batch_id == 0:
@@ -60,15 +62,15 @@ def write_rows(iterator: Iterator[pa.RecordBatch], columns: Columns, options: Si
     )
     if not options.is_exactly_once:
         _send(packed, cluster)
-        return Sent()
-    return Staged(
+        return SentBatches()
+    return StagedBatches(
         _stage(packed, options.max_staged_bytes),
         task.getLocalProperty(QUERY_ID) or "",
         task.getLocalProperty(RUN_ID) or "",
     )
 
 
-def new_producer(cluster: Cluster) -> ProducerIdentity:
+def new_producer(cluster: ClusterClient) -> ProducerIdentity:
     """For each task another one: what a task that died has sent late does not disturb the sequence of the next."""
     with Coordinators(cluster) as coordinators:
         answer = coordinators.ask(None, INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0)
@@ -91,12 +93,12 @@ def _stage(packed: Iterator[list[PackedBatch]], max_bytes: int) -> tuple[PackedB
     return tuple(staged)
 
 
-def _send(packed: Iterator[list[PackedBatch]], cluster: Cluster) -> None:
-    producer: Producer | None = None
+def _send(packed: Iterator[list[PackedBatch]], cluster: ClusterClient) -> None:
+    producer: IdempotentProducer | None = None
     try:
         for batches in packed:
             if producer is None:
-                producer = Producer(cluster, new_producer(cluster))
+                producer = IdempotentProducer(cluster, new_producer(cluster))
             producer.send(batches)
         if producer is not None:
             producer.flush()

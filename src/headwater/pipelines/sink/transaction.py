@@ -27,15 +27,15 @@ from headwater.pipelines.client.apis import (
     OFFSET_FETCH,
     TXN_OFFSET_COMMIT,
 )
-from headwater.pipelines.client.cluster import Cluster
+from headwater.pipelines.client.cluster import ClusterClient
 from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.client.retry import Patience
+from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import SourceError
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, Coordinators
-from headwater.pipelines.sink.errors import Fenced, Superseded
-from headwater.pipelines.sink.markers import Marker, Markers, read_markers
-from headwater.pipelines.sink.producer import REQUEST_BYTES, Producer, ProducerIdentity
+from headwater.pipelines.sink.errors import ProducerFenced, Superseded
+from headwater.pipelines.sink.markers import BatchMarker, BatchMarkers, read_markers
+from headwater.pipelines.sink.producer import REQUEST_BYTES, IdempotentProducer, ProducerIdentity
 from headwater.wire.codec import Message
 
 MAX_ATTEMPTS: Final = 10
@@ -55,26 +55,26 @@ class BatchName:
 
 
 def write_in_transaction(
-    cluster: Cluster, name: BatchName, batches: Sequence[PackedBatch], transaction_timeout_ms: int
+    cluster: ClusterClient, name: BatchName, batches: Sequence[PackedBatch], transaction_timeout_ms: int
 ) -> bool:
     """Write the batch unless it is there; say whether that was needed. Raises Superseded if a newer run writes
     under the same transactional id, and SourceError for all else that prevents it."""
     assert batches, "a batch without rows needs no transaction"
     with Coordinators(cluster) as coordinators:
         attempt = _Attempt(cluster, coordinators, name, transaction_timeout_ms)
-        patience = Patience(cluster.config.patience_ms)
+        backoff = RetryBackoff(cluster.config.retry_timeout_ms)
         for _ in range(MAX_ATTEMPTS - 1 if name.batch_id is not None else 0):
             try:
                 return attempt.write(batches)
-            except Fenced:
+            except ProducerFenced:
                 attempt.check_replaced()
-                if not patience.pause():
+                if not backoff.pause():
                     raise
         return attempt.write(batches)
 
 
 class _Attempt:
-    def __init__(self, cluster: Cluster, coordinators: Coordinators, name: BatchName, timeout_ms: int) -> None:
+    def __init__(self, cluster: ClusterClient, coordinators: Coordinators, name: BatchName, timeout_ms: int) -> None:
         self._cluster = cluster
         self._coordinators = coordinators
         self._name = name
@@ -82,7 +82,7 @@ class _Attempt:
         self._transaction = Coordinated(TRANSACTION, name.transactional_id)
         self._group = Coordinated(GROUP, name.transactional_id)
 
-    def check_replaced(self) -> Markers:
+    def check_replaced(self) -> BatchMarkers:
         """The markers as they are now. Raises Superseded."""
         markers = self._markers()
         if self._name.run_id and markers.have_replaced(self._name.run_id):
@@ -103,12 +103,12 @@ class _Attempt:
             self._write(identity, batches, markers)
         except SourceError:
             with contextlib.suppress(SourceError):
-                self._end(identity, is_commit=False, patience_ms=0)
+                self._end(identity, is_commit=False, retry_timeout_ms=0)
             raise
         self._end(identity, is_commit=True)
         return True
 
-    def _is_written(self, markers: Markers) -> bool:
+    def _is_written(self, markers: BatchMarkers) -> bool:
         batch_id = self._name.batch_id
         return batch_id is not None and markers.has_batch(self._name.query_id, batch_id)
 
@@ -121,10 +121,10 @@ class _Attempt:
         )
         return ProducerIdentity(answer.producer_id, answer.producer_epoch, self._name.transactional_id)
 
-    def _write(self, identity: ProducerIdentity, batches: Sequence[PackedBatch], markers: Markers) -> None:
+    def _write(self, identity: ProducerIdentity, batches: Sequence[PackedBatch], markers: BatchMarkers) -> None:
         partitions = sorted({batch.to for batch in batches})
         self._add_partitions(identity, partitions)
-        producer = Producer(self._cluster, identity)
+        producer = IdempotentProducer(self._cluster, identity)
         try:
             for portion in _portions(batches):
                 producer.send(portion)
@@ -137,9 +137,9 @@ class _Attempt:
             ends = {to: producer.ends[to] + 1 if to in producer.ends else 0 for to in partitions}
             self._commit_marker(identity, marker, ends)
 
-    def _markers(self) -> Markers:
+    def _markers(self) -> BatchMarkers:
         if self._name.batch_id is None:
-            return Markers()
+            return BatchMarkers()
         answer = self._coordinators.ask(
             self._group, OFFSET_FETCH, _offset_errors, group_id=self._group.name, topics=None, require_stable=True
         )
@@ -164,7 +164,9 @@ class _Attempt:
             v3_and_below_topics=[Message(name=name, partitions=indexes) for name, indexes in topics.items()],
         )
 
-    def _commit_marker(self, identity: ProducerIdentity, marker: Marker, ends: Mapping[TopicPartition, int]) -> None:
+    def _commit_marker(
+        self, identity: ProducerIdentity, marker: BatchMarker, ends: Mapping[TopicPartition, int]
+    ) -> None:
         producer: dict[str, Any] = {
             "transactional_id": identity.transactional_id,
             "producer_id": identity.producer_id,
@@ -180,11 +182,11 @@ class _Attempt:
         topics = [Message(name=name, partitions=partitions) for name, partitions in offsets.items()]
         self._coordinators.ask(self._group, TXN_OFFSET_COMMIT, _offset_errors, **producer, topics=topics)
 
-    def _end(self, identity: ProducerIdentity, *, is_commit: bool, patience_ms: int | None = None) -> None:
+    def _end(self, identity: ProducerIdentity, *, is_commit: bool, retry_timeout_ms: int | None = None) -> None:
         self._coordinators.ask(
             self._transaction,
             END_TXN,
-            patience_ms=patience_ms,
+            retry_timeout_ms=retry_timeout_ms,
             transactional_id=identity.transactional_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,

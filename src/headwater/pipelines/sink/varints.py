@@ -30,10 +30,10 @@ def varint_rows(*fields: Integers) -> pa.BinaryArray:
     row_sizes: Integers = np.add.reduce(sizes)
     ends = np.cumsum(row_sizes)
     out = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    places = ends - row_sizes
+    positions = ends - row_sizes
     for field, field_sizes in zip(fields, sizes, strict=True):
-        _put(out, places, _zigzag(field), field_sizes)
-        places = places + field_sizes
+        _put(out, positions, _zigzag(field), field_sizes)
+        positions = positions + field_sizes
     bounds = np.zeros(len(row_sizes) + 1, np.int32)
     bounds[1:] = ends
     return pa.Array.from_buffers(pa.binary(), len(row_sizes), [None, pa.py_buffer(bounds), pa.py_buffer(out)])
@@ -43,14 +43,14 @@ def _zigzag(values: Integers) -> NDArray[np.uint64]:
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def _put(out: NDArray[np.uint8], places: Integers, coded: NDArray[np.uint64], sizes: Integers) -> None:
+def _put(out: NDArray[np.uint8], positions: Integers, coded: NDArray[np.uint64], sizes: Integers) -> None:
     """The first byte of every varint, then the second of those that have one, and so on."""
     left = sizes
-    while len(places):
+    while len(positions):
         has_more = left > 1
-        out[places] = (coded & np.uint64(_LOW)).astype(np.uint8) | (has_more.astype(np.uint8) << _BITS)
+        out[positions] = (coded & np.uint64(_LOW)).astype(np.uint8) | (has_more.astype(np.uint8) << _BITS)
         if not has_more.any():
             return
-        places = places[has_more] + 1
+        positions = positions[has_more] + 1
         coded = coded[has_more] >> np.uint64(_BITS)
         left = left[has_more] - 1

@@ -20,7 +20,7 @@ from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.columns import sink_columns
 from headwater.pipelines.sink.destinations import partition_counter
 from headwater.pipelines.sink.options import SinkOptions
-from headwater.pipelines.sink.task import Staged, write_rows
+from headwater.pipelines.sink.task import StagedBatches, write_rows
 from headwater.pipelines.sink.transaction import BatchName, write_in_transaction
 
 ID_PREFIX: Final = "headwater-spark-"
@@ -35,7 +35,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self._columns, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        staged = [message for message in messages if isinstance(message, Staged)]
+        staged = [message for message in messages if isinstance(message, StagedBatches)]
         batches = _all_batches(staged)
         if not batches:
             return
@@ -66,7 +66,7 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(iterator, self._columns, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        batches = _all_batches([message for message in messages if isinstance(message, Staged)])
+        batches = _all_batches([message for message in messages if isinstance(message, StagedBatches)])
         if batches:
             name = BatchName(self._transactional_id, self._options.query_id, batch_id=self._options.batch_id)
             timeout_ms = self._options.transaction_timeout_ms
@@ -81,5 +81,5 @@ def refuse_overwriting(overwrite: bool) -> None:
         raise InvalidOption('A topic cannot be overwritten, only added to: say mode("append").')
 
 
-def _all_batches(staged: Sequence[Staged]) -> list[PackedBatch]:
+def _all_batches(staged: Sequence[StagedBatches]) -> list[PackedBatch]:
     return [batch for message in staged for batch in message.batches]

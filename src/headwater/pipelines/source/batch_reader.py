@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from headwater.pipelines.client.cluster import LATEST, Cluster, shared_cluster
+from headwater.pipelines.client.cluster import LATEST, ClusterClient, shared_cluster
 from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartition
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.source.columns import arrow_schema
@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
 
-    def _ends(self, cluster: Cluster, partitions: set[TopicPartition]) -> Offsets:
+    def _ends(self, cluster: ClusterClient, partitions: set[TopicPartition]) -> Offsets:
         """Where to stop. Nothing is read beyond the end of a log, though the query may have named a later offset."""
         ends = resolve(cluster, partitions, self._options.ending, no_match_is_latest=True)
         if isinstance(self._options.ending, AtOffsets):
@@ -52,7 +52,7 @@ class BatchReader(DataSourceReader):
             ends = {partition: min(end, latest[partition]) for partition, end in ends.items()}
         return ends
 
-    def _starts(self, cluster: Cluster, ends: Offsets) -> Offsets:
+    def _starts(self, cluster: ClusterClient, ends: Offsets) -> Offsets:
         starts = resolve(cluster, ends.keys(), self._options.starting, self._options.no_match_is_latest)
         if isinstance(self._options.starting, AtOffsets):
             for partition in sorted(starts):

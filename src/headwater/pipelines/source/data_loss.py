@@ -3,9 +3,9 @@
 import logging
 from dataclasses import dataclass
 
+from headwater.logs.events import log_event
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import DataLost
-from headwater.transport.facts import log_fact
 
 ADVICE = (
     "To go on without them, set the option failOnDataLoss to false; to keep them longer, raise the topic's retention "
@@ -30,7 +30,7 @@ class Losses:
                 f"Offsets {missing} of topic {partition.topic}, partition {partition.partition}, cannot be read any "
                 f"more: {reason}. {advice}"
             )
-        log_fact(
+        log_event(
             "records_lost",
             logging.WARNING,
             topic=partition.topic,

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headwater.pipelines.client.cluster import NOT_FOUND, Cluster
+from headwater.pipelines.client.cluster import NOT_FOUND, ClusterClient
 from headwater.pipelines.client.offsets import OffsetRange
 
 MAX_OFFSET = 2**63 - 1
@@ -38,7 +38,7 @@ class Bounds:
     last_offset: int = MAX_OFFSET
     first_timestamp_ms: int | None = None
 
-    def narrow(self, cluster: Cluster, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    def narrow(self, cluster: ClusterClient, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """The parts of the ranges that can have such records."""
         narrowed = [
             replace(one, start=max(one.start, self.first_offset), end=min(one.end, self.last_offset + 1))

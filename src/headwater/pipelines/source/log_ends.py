@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from uuid import UUID
 
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster
-from headwater.pipelines.client.long_poll import News
+from headwater.pipelines.client.cluster import EARLIEST, LATEST, ClusterClient
+from headwater.pipelines.client.long_poll import LongPoll
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.errors import UnknownTopic
 from headwater.pipelines.source.data_loss import OTHER_TOPIC_ADVICE, Losses
@@ -21,11 +21,11 @@ STALE_PAUSE_S = 1.0
 
 
 class LogEnds:
-    def __init__(self, cluster: Cluster, subscription: Subscription, losses: Losses) -> None:
+    def __init__(self, cluster: ClusterClient, subscription: Subscription, losses: Losses) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._losses = losses
-        self._news = News(cluster)
+        self._news = LongPoll(cluster)
         self._partitions: set[TopicPartition] = set()
         self._topic_ids: dict[str, UUID] = {}
         self._looked_s: float | None = None

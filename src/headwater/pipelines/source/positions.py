@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, NOT_FOUND, Cluster
+from headwater.pipelines.client.cluster import EARLIEST, LATEST, NOT_FOUND, ClusterClient
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.client.option_values import an_integer
 from headwater.pipelines.errors import InvalidOption
@@ -78,7 +78,9 @@ def names_earliest(where: Position) -> bool:
     return EARLIEST in _named(where)
 
 
-def resolve(cluster: Cluster, partitions: Set[TopicPartition], where: Position, no_match_is_latest: bool) -> Offsets:
+def resolve(
+    cluster: ClusterClient, partitions: Set[TopicPartition], where: Position, no_match_is_latest: bool
+) -> Offsets:
     """The offsets that a position means now. When no record is as late as a time, that is the end of the partition or
     an error."""
     if not partitions:
@@ -98,7 +100,7 @@ def resolve(cluster: Cluster, partitions: Set[TopicPartition], where: Position, 
 
 
 def _at_times(
-    cluster: Cluster, option: str, timestamps_ms: Mapping[TopicPartition, int], no_match_is_latest: bool
+    cluster: ClusterClient, option: str, timestamps_ms: Mapping[TopicPartition, int], no_match_is_latest: bool
 ) -> Offsets:
     found = cluster.list_offsets(timestamps_ms)
     unmatched = [partition for partition, offset in found.items() if offset == NOT_FOUND]

@@ -11,43 +11,43 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, Cluster, NotNow, check_error
-from headwater.pipelines.client.connection import Connection, ConnectionLost
-from headwater.pipelines.client.fetching import Fetched, Limits, receive_fetch, send_fetch
+from headwater.pipelines.client.cluster import EARLIEST, LATEST, ClusterClient, RetriableError, check_error
+from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
+from headwater.pipelines.client.fetching import FetchedPartition, FetchLimits, receive_fetch, send_fetch
 from headwater.pipelines.client.offsets import OffsetRange
-from headwater.pipelines.client.retry import Patience
+from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import UnknownTopic, UnreadableRecords
 from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.decoding.decoder import Decoder
 from headwater.pipelines.source.decoding.selection import Selection, select_batches
 from headwater.records.batch import CorruptBatch, InvalidBatch
 from headwater.records.compression import DecompressedTooLarge
-from headwater.transport.facts import log_fact
 
 SMALLEST_FETCH_BYTES = 64 * 1024
 FIRST_GUESS_ROW_BYTES = 1024
 ROOM = 1.25
 """More is asked for than the rows that were seen would need, because a fetch for the rest costs a round trip."""
-GAP_PATIENCE_MS = 20_000
+GAP_TIMEOUT_MS = 20_000
 """A broker that has offsets up to the range's end, and says for so long that there are no records, has compacted them.
 It may also wait for storage that is far away, which must not be taken for a gap."""
 MAX_THROTTLE_MS = 30_000
-NEW_TOPIC_PATIENCE_MS = 5_000
+NEW_TOPIC_TIMEOUT_MS = 5_000
 """A broker may hear of a topic later than the one that told us of it."""
 
 
 class RangeReader:
     def __init__(
-        self, cluster: Cluster, wanted: OffsetRange, schema: pa.Schema, losses: Losses, poll_timeout_ms: int
+        self, cluster: ClusterClient, offset_range: OffsetRange, schema: pa.Schema, losses: Losses, poll_timeout_ms: int
     ) -> None:
         self._cluster = cluster
-        self._wanted = wanted
-        self._position = wanted.start
-        self._decoder = Decoder(wanted.topic, wanted.partition, schema)
+        self._range = offset_range
+        self._position = offset_range.start
+        self._decoder = Decoder(offset_range.topic, offset_range.partition, schema)
         self._losses = losses
         self._poll_timeout_ms = poll_timeout_ms
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         """To the leader, while a response is under way."""
         self._row_bytes = float(FIRST_GUESS_ROW_BYTES)
 
@@ -58,88 +58,88 @@ class RangeReader:
                 start = self._position
                 selection = self._select(fetched)
                 self._position = selection.next_offset
-                if self._position < self._wanted.end:
+                if self._position < self._range.end:
                     self._send_ahead()
                 yield from self._decode(fetched, selection, start)
         finally:
             self._hang_up()
 
-    def _next(self) -> Fetched | None:
+    def _next(self) -> FetchedPartition | None:
         """What lies at the position, or None if the range has nothing more."""
-        patience, topic_patience = Patience(self._poll_timeout_ms), Patience(NEW_TOPIC_PATIENCE_MS)
-        gap_patience = Patience(min(GAP_PATIENCE_MS, self._poll_timeout_ms))
-        while self._position < self._wanted.end:
+        backoff, topic_backoff = RetryBackoff(self._poll_timeout_ms), RetryBackoff(NEW_TOPIC_TIMEOUT_MS)
+        gap_backoff = RetryBackoff(min(GAP_TIMEOUT_MS, self._poll_timeout_ms))
+        while self._position < self._range.end:
             try:
                 fetched = self._exchange()
             except UnknownTopic as error:
                 self._look_again()
-                if not topic_patience.pause():
+                if not topic_backoff.pause():
                     self._give_up(str(error).rstrip("."))
             except ConnectionLost as error:
                 self._look_again()
-                if not patience.pause():
+                if not backoff.pause():
                     raise self._cluster.unreachable(error) from error
-            except NotNow:
+            except RetriableError:
                 self._look_again()
-                if not patience.pause():
+                if not backoff.pause():
                     raise
             else:
                 if fetched.records:
                     return fetched
-                if self._readable_end(fetched) >= self._wanted.end:
-                    if not gap_patience.pause():
+                if self._readable_end(fetched) >= self._range.end:
+                    if not gap_backoff.pause():
                         self._pass_gap()
-                elif not patience.pause():
+                elif not backoff.pause():
                     self._give_up(f"the log ends at {self._readable_end(fetched)}, and did not grow")
         return None
 
-    def _exchange(self) -> Fetched:
+    def _exchange(self) -> FetchedPartition:
         """The answer to the fetch that is under way, or to a new one."""
         if self._connection is None:
             self._connection = self._send()
-        connection, ranges = self._connection, [self._wanted]
+        connection, ranges = self._connection, [self._range]
         answer = receive_fetch(connection, ranges)
         self._connection = None
-        partition = self._wanted.topic_partition
+        partition = self._range.topic_partition
         check_error(answer.error_code, connection.address, partition)
         fetched = answer.partitions.get(partition)
         if fetched is None:
-            raise NotNow(f"Broker {connection.address} left {partition} out in its answer.")
+            raise RetriableError(f"Broker {connection.address} left {partition} out in its answer.")
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_lost()
-            raise NotNow(f"Broker {connection.address} has no offset {self._position} of {partition}.")
+            raise RetriableError(f"Broker {connection.address} has no offset {self._position} of {partition}.")
         check_error(fetched.error_code, connection.address, partition)
         if answer.throttle_ms > 0 and not fetched.records:
             time.sleep(min(answer.throttle_ms, MAX_THROTTLE_MS) / 1000)
-            raise NotNow(f"Broker {connection.address} holds this client back.")
+            raise RetriableError(f"Broker {connection.address} holds this client back.")
         return fetched
 
-    def _send(self) -> Connection:
-        topic, config = self._wanted.topic, self._cluster.config
-        connection = self._cluster.leader(self._wanted.topic_partition)
+    def _send(self) -> BrokerConnection:
+        topic, config = self._range.topic, self._cluster.config
+        connection = self._cluster.leader(self._range.topic_partition)
         known_id = self._cluster.topic_id(topic)
-        if None not in (known_id, self._wanted.topic_id) and known_id != self._wanted.topic_id:
+        if None not in (known_id, self._range.topic_id) and known_id != self._range.topic_id:
             raise UnknownTopic(f"topic {topic} was deleted and made again")
-        rows_left = self._wanted.end - self._position
+        rows_left = self._range.end - self._position
         needed_bytes = int(rows_left * self._row_bytes * ROOM)
         max_bytes = min(max(needed_bytes, SMALLEST_FETCH_BYTES), config.fetch_bytes)
-        limits = Limits(config.fetch_wait_ms, max_bytes, config.isolation_level)
-        send_fetch(connection, [replace(self._wanted, start=self._position)], limits)
+        limits = FetchLimits(config.fetch_wait_ms, max_bytes, config.isolation_level)
+        send_fetch(connection, [replace(self._range, start=self._position)], limits)
         return connection
 
     def _send_ahead(self) -> None:
         try:
             self._connection = self._send()
-        except (ConnectionLost, NotNow, UnknownTopic):
+        except (ConnectionLost, RetriableError, UnknownTopic):
             self._look_again()  # when the answer is needed, there is time to try again
 
     def _skip_lost(self) -> None:
         """Go on where the log begins now, or give up if it does not reach so far."""
-        partition = self._wanted.topic_partition
+        partition = self._range.topic_partition
         earliest = self._cluster.list_offsets({partition: EARLIEST})[partition]
         latest = self._cluster.list_offsets({partition: LATEST})[partition]
         if self._position < earliest:
-            first_there = min(earliest, self._wanted.end)
+            first_there = min(earliest, self._range.end)
             reason = f"the log begins at {earliest} now, because of its retention or a deletion"
             self._losses.report(partition, self._position, first_there, reason)
             self._position = first_there
@@ -147,28 +147,28 @@ class RangeReader:
             self._give_up(f"the log ends at {latest}; was the topic deleted and made again?")
 
     def _give_up(self, reason: str) -> None:
-        self._losses.report(self._wanted.topic_partition, self._position, self._wanted.end, reason)
-        self._position = self._wanted.end
+        self._losses.report(self._range.topic_partition, self._position, self._range.end, reason)
+        self._position = self._range.end
 
     def _pass_gap(self) -> None:
-        wanted = self._wanted
-        log_fact(
+        offset_range = self._range
+        log_event(
             "no_records_in_range",
             logging.WARNING,
-            topic=wanted.topic,
-            partition=wanted.partition,
+            topic=offset_range.topic,
+            partition=offset_range.partition,
             first_offset=self._position,
-            last_offset=wanted.end - 1,
+            last_offset=offset_range.end - 1,
         )
-        self._position = wanted.end
+        self._position = offset_range.end
 
-    def _readable_end(self, fetched: Fetched) -> int:
+    def _readable_end(self, fetched: FetchedPartition) -> int:
         return fetched.last_stable_offset if self._cluster.config.is_read_committed else fetched.high_watermark
 
-    def _select(self, fetched: Fetched) -> Selection:
+    def _select(self, fetched: FetchedPartition) -> Selection:
         aborted = fetched.aborted if self._cluster.config.is_read_committed else None
         try:
-            selection = select_batches(fetched.records, self._position, self._wanted.end, aborted)
+            selection = select_batches(fetched.records, self._position, self._range.end, aborted)
         except CorruptBatch as error:
             raise self._unreadable(self._position, error) from error
         offsets = selection.next_offset - self._position
@@ -177,22 +177,22 @@ class RangeReader:
         self._row_bytes = len(fetched.records) / offsets
         return selection
 
-    def _decode(self, fetched: Fetched, selection: Selection, start: int) -> Iterator[pa.RecordBatch]:
+    def _decode(self, fetched: FetchedPartition, selection: Selection, start: int) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._decoder.decode(fetched.records, selection.batches, start, self._wanted.end)
+            yield from self._decoder.decode(fetched.records, selection.batches, start, self._range.end)
         except (CorruptBatch, InvalidBatch, DecompressedTooLarge) as error:
             raise self._unreadable(start, error) from error
 
     def _unreadable(self, start: int, error: Exception) -> UnreadableRecords:
         return UnreadableRecords(
-            f"Records of topic {self._wanted.topic}, partition {self._wanted.partition}, at offset {start} or after "
+            f"Records of topic {self._range.topic}, partition {self._range.partition}, at offset {start} or after "
             f"it, cannot be read: {error}. To go on behind them, start a query with startingOffsets after them."
         )
 
     def _look_again(self) -> None:
         """The leader is elsewhere, or the connection is of no use."""
         self._hang_up()
-        self._cluster.forget(self._wanted.topic)
+        self._cluster.forget(self._range.topic)
 
     def _hang_up(self) -> None:
         """A response that is still under way would be taken for the next one."""

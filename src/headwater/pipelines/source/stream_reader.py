@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headwater.pipelines.client.cluster import Cluster, shared_cluster
+from headwater.pipelines.client.cluster import ClusterClient, shared_cluster
 from headwater.pipelines.client.offsets import OffsetRange, Offsets, from_json, to_json
 from headwater.pipelines.source.columns import arrow_schema
 from headwater.pipelines.source.data_loss import Losses
@@ -107,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._log_ends.close()
 
     @property
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterClient:
         return shared_cluster(self._options.client)
 
     @property

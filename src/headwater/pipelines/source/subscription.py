@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headwater.pipelines.client.cluster import Cluster, Topic
+from headwater.pipelines.client.cluster import ClusterClient, TopicMetadata
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import InvalidOption, UnknownTopic
 
@@ -16,10 +16,10 @@ WAYS = (ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedPartitions:
     partitions: tuple[TopicPartition, ...]
 
-    def find(self, cluster: Cluster, must_exist: bool = True) -> set[TopicPartition]:
+    def find(self, cluster: ClusterClient, must_exist: bool = True) -> set[TopicPartition]:
         """The partitions that there are now. It is an UnknownTopic if one is missing that must exist."""
         topics = cluster.topics({partition.topic for partition in self.partitions})
         missing = set(self.partitions) - _all_partitions(topics.values())
@@ -35,7 +35,7 @@ class Assigned:
 class Subscribed:
     topics: tuple[str, ...]
 
-    def find(self, cluster: Cluster, must_exist: bool = True) -> set[TopicPartition]:
+    def find(self, cluster: ClusterClient, must_exist: bool = True) -> set[TopicPartition]:
         topics = cluster.topics(self.topics)
         missing = set(self.topics) - topics.keys()
         if missing and must_exist:
@@ -50,7 +50,7 @@ class Subscribed:
 class Matching:
     pattern: str
 
-    def find(self, cluster: Cluster, must_exist: bool = True) -> set[TopicPartition]:
+    def find(self, cluster: ClusterClient, must_exist: bool = True) -> set[TopicPartition]:
         """None need exist yet: what matches later is read from its beginning."""
         matches = re.compile(self.pattern).fullmatch
         found = [topic for name, topic in cluster.topics().items() if matches(name) and not topic.is_internal]
@@ -60,7 +60,7 @@ class Matching:
         return re.fullmatch(self.pattern, topic) is not None
 
 
-Subscription: TypeAlias = Assigned | Subscribed | Matching
+Subscription: TypeAlias = AssignedPartitions | Subscribed | Matching
 
 
 def subscription(options: Mapping[str, str]) -> Subscription:
@@ -71,7 +71,7 @@ def subscription(options: Mapping[str, str]) -> Subscription:
         raise InvalidOption(f"A query names its topics by one of the options {', '.join(WAYS)}: {problem}.")
     text = options[given[0].lower()].strip()
     if given[0] == ASSIGN:
-        return Assigned(_assigned(text))
+        return AssignedPartitions(_assigned(text))
     if given[0] == SUBSCRIBE:
         names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
         if not names:
@@ -100,10 +100,10 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted({TopicPartition(topic, number) for topic, number in pairs}))
 
 
-def _all_partitions(topics: Iterable[Topic]) -> set[TopicPartition]:
+def _all_partitions(topics: Iterable[TopicMetadata]) -> set[TopicPartition]:
     return {TopicPartition(topic.name, number) for topic in topics for number in topic.leaders}
 
 
-def _unknown(what: str, cluster: Cluster) -> str:
+def _unknown(what: str, cluster: ClusterClient) -> str:
     brokers = ", ".join(map(str, cluster.config.bootstrap))
     return f"There is no {what} at {brokers}. Create it first, or correct the name in the query."

@@ -11,7 +11,7 @@ from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.options import SourceOptions
 from headwater.pipelines.source.range_reader import RangeReader
 from headwater.pipelines.source.task_ranges import split
-from headwater.pipelines.worker import settle_worker
+from headwater.pipelines.worker import freeze_heap
 
 
 def range_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
@@ -21,11 +21,11 @@ def range_partitions(ranges: Sequence[OffsetRange], options: SourceOptions) -> l
 
 def read_partition(options: SourceOptions, schema: pa.Schema, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of one task. Where there are none, Spark makes up a task without a range."""
-    wanted = partition.value
-    if wanted is None:
+    offset_range = partition.value
+    if offset_range is None:
         return
-    assert isinstance(wanted, OffsetRange), "Spark hands over what `range_partitions` gave it"
-    settle_worker()
+    assert isinstance(offset_range, OffsetRange), "Spark hands over what `range_partitions` gave it"
+    freeze_heap()
     cluster = shared_cluster(options.client)
     losses = Losses(options.fail_on_data_loss)
-    yield from RangeReader(cluster, wanted, schema, losses, options.poll_timeout_ms).rows()
+    yield from RangeReader(cluster, offset_range, schema, losses, options.poll_timeout_ms).rows()

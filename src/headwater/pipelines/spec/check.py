@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from headwater.pipelines.spec.graph import Graph, connect
-from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place
+from headwater.pipelines.spec.mistakes import BadPipeline, Location, Mistake
 from headwater.pipelines.spec.pipeline import Draft, parts_of
 from headwater.pipelines.spec.python_file import read_python
 from headwater.pipelines.spec.rules import mistaken_keys, mistaken_names, mistaken_streams
@@ -18,7 +18,7 @@ def load(file: Path, *, is_spark_next: bool = False) -> Graph:
         return check(read_python(file), is_spark_next=is_spark_next)
     if file.suffix == ".toml":
         return check(read_toml(file), is_spark_next=is_spark_next)
-    raise BadPipeline([Mistake(Place(str(file)), "A pipeline is a .toml file or a .py module.")])
+    raise BadPipeline([Mistake(Location(str(file)), "A pipeline is a .toml file or a .py module.")])
 
 
 def check(draft: Draft, *, is_spark_next: bool = False) -> Graph:
@@ -42,4 +42,4 @@ def check(draft: Draft, *, is_spark_next: bool = False) -> Graph:
 
 
 def _of_file(draft: Draft, what: str) -> Mistake:
-    return Mistake(Place(str(draft.pipeline.file)), what)
+    return Mistake(Location(str(draft.pipeline.file)), what)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.pipelines.spec.mistakes import Place
+from headwater.pipelines.spec.mistakes import Location
 
 
-class Section(enum.StrEnum):
+class FileSection(enum.StrEnum):
     PIPELINE = "pipeline"
     SOURCE = "source"
     STEP = "step"
@@ -20,22 +20,22 @@ class Section(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    section: Section
+    section: FileSection
     name: str
     values: Mapping[str, object]
-    place: Place
-    places: Mapping[str, Place] = field(default_factory=dict)
+    location: Location
+    locations: Mapping[str, Location] = field(default_factory=dict)
     """Where the keys stand; those in a table of the part as table.key."""
-    value_places: Mapping[str, Place] = field(default_factory=dict)
+    value_locations: Mapping[str, Location] = field(default_factory=dict)
     """Where their values begin, as far as that differs: a text of many lines begins below its key."""
     function: Callable[..., Any] | None = None
     """The Python function that this decorates."""
 
-    def place_of(self, key: str) -> Place:
-        return self.places.get(key) or self.places.get(key.partition(".")[0], self.place)
+    def location_of(self, key: str) -> Location:
+        return self.locations.get(key) or self.locations.get(key.partition(".")[0], self.location)
 
-    def value_place_of(self, key: str) -> Place:
-        return self.value_places.get(key) or self.place_of(key)
+    def value_location_of(self, key: str) -> Location:
+        return self.value_locations.get(key) or self.location_of(key)
 
     def __str__(self) -> str:
         return f"{self.section} {self.name}" if self.name else f"the {self.section}"

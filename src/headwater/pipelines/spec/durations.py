@@ -2,7 +2,8 @@
 
 import re
 
-UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+from headwater.model.durations import UNIT_MS
+
 WORDS = {
     "millisecond": "ms",
     "second": "s",
@@ -29,11 +30,3 @@ def duration_ms(text: str) -> int | None:
 def interval(value_ms: int) -> str:
     """As Spark's SQL reads it."""
     return f"{value_ms} milliseconds"
-
-
-def shown(value_ms: int) -> str:
-    """In the largest unit that gives a whole number: 90000 is 90s."""
-    for unit in ("d", "h", "m", "s"):
-        if value_ms and value_ms % UNIT_MS[unit] == 0:
-            return f"{value_ms // UNIT_MS[unit]}{unit}"
-    return f"{value_ms}ms"

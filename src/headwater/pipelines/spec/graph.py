@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.pipelines.spec.declarations import Declaration, Section
-from headwater.pipelines.spec.mistakes import Mistake, Place, nearest
-from headwater.pipelines.spec.pipeline import Draft, Part, Pipeline, SinkPart
+from headwater.pipelines.spec.declarations import Declaration, FileSection
+from headwater.pipelines.spec.mistakes import Location, Mistake, name_hint
+from headwater.pipelines.spec.pipeline import Draft, Pipeline, PipelinePart, SinkPart
 from headwater.pipelines.spec.sources import FilesSource, JdbcSource, PythonSource, TopicSource
-from headwater.pipelines.spec.sql_inputs import relations
-from headwater.pipelines.spec.steps import Deduplicate, Join, Reads, Watermark, Window
+from headwater.pipelines.spec.steps import DeduplicateStep, InputName, JoinStep, Reads, WatermarkStep, WindowStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,7 @@ class Graph:
     """A pipeline whose parts fit together."""
 
     pipeline: Pipeline
-    steps_in_order: tuple[Part[Any], ...]
+    steps_in_order: tuple[PipelinePart[Any], ...]
     """What a step reads stands before it."""
     reads: Mapping[str, tuple[str, ...]]
     """What each step and sink reads, under the names as they are declared."""
@@ -56,56 +55,58 @@ def connect(draft: Draft) -> tuple[Graph, list[Mistake]]:
 def _links(draft: Draft) -> tuple[dict[str, tuple[str, ...]], list[Mistake]]:
     pipeline = draft.pipeline
     names_of_parts = [part.name for part in (*pipeline.sources, *pipeline.steps)]
-    names_of_parts += [each.name for each in draft.unread if each.section is not Section.SINK]
+    names_of_parts += [each.name for each in draft.unread if each.section is not FileSection.SINK]
     readable = {name.lower(): name for name in names_of_parts}
     named: list[tuple[Declaration, Reads]] = [(step.declared, step.does.reads) for step in pipeline.steps]
-    named += [(sink.declared, ((sink.delivery.input, "input"),)) for sink in pipeline.sinks]
+    named += [(sink.declared, (InputName(sink.delivery.input, "input"),)) for sink in pipeline.sinks]
     reads: dict[str, tuple[str, ...]] = {}
     mistakes: list[Mistake] = []
     for declared, names in (*named, *((each, _named_by(each)) for each in draft.unread)):
-        for name, key in names:
-            if name.lower() not in readable:
-                what = f"{declared} reads {name}, which is no source or step.{nearest(name, readable.values())}"
-                mistakes.append(Mistake(_place_of_name(declared, name, key), what))
-        reads[declared.name] = tuple(readable[name.lower()] for name, _ in names if name.lower() in readable)
+        for each in names:
+            if each.is_certain and each.name.lower() not in readable:
+                hint = name_hint(each.name, readable.values())
+                what = f"{declared} reads {each.name}, which is no source or step.{hint}"
+                mistakes.append(Mistake(_location_of_name(declared, each), what))
+        reads[declared.name] = tuple(
+            readable[each.name.lower()]
+            for each in names
+            if each.name.lower() in readable and (each.is_certain or each.name.lower() != declared.name.lower())
+        )
     for declared, names in named:
         if not names:
-            mistakes.append(Mistake(declared.place, f"{declared} selects from no source or step."))
+            mistakes.append(Mistake(declared.location, f"{declared} selects from no source or step."))
     return reads, mistakes
 
 
 def _named_by(declared: Declaration) -> Reads:
     """What a part reads that cannot be read itself, as far as that can be told."""
-    found: list[tuple[str, str]] = []
-    for key in ("input", "left", "right") if declared.section is not Section.SOURCE else ():
-        value = declared.values.get(key)
-        found += [(value, key)] if isinstance(value, str) else []
-    return tuple(found)
+    keys = ("input", "left", "right") if declared.section is not FileSection.SOURCE else ()
+    return tuple(InputName(name, key) for key in keys if isinstance(name := declared.values.get(key), str))
 
 
-def _place_of_name(declared: Declaration, name: str, key: str) -> Place:
-    query = declared.values.get(key)
-    if key == "sql" and isinstance(query, str):
-        line = next((each.line for each in relations(query) if each.name == name), 0)
-        return declared.value_place_of("sql").down(line)
-    return declared.place_of(key)
+def _location_of_name(declared: Declaration, read: InputName) -> Location:
+    if read.key == "sql":
+        return declared.value_location_of("sql").down(read.line)
+    return declared.location_of(read.key)
 
 
-def _in_order(pipeline: Pipeline, reads: Mapping[str, tuple[str, ...]]) -> tuple[tuple[Part[Any], ...], list[Mistake]]:
+def _in_order(
+    pipeline: Pipeline, reads: Mapping[str, tuple[str, ...]]
+) -> tuple[tuple[PipelinePart[Any], ...], list[Mistake]]:
     steps = {step.name: step for step in pipeline.steps}
-    done: dict[str, Part[Any]] = {}
+    done: dict[str, PipelinePart[Any]] = {}
     while len(done) < len(steps):
-        ready = [
+        next_steps = [
             name
             for name in steps
             if name not in done and all(read in done or read not in steps for read in reads[name])
         ]
-        if not ready:
+        if not next_steps:
             cycle = _cycle({name: reads[name] for name in steps if name not in done})
             around = " → ".join((*cycle, cycle[0]))
-            mistake = Mistake(steps[cycle[0]].place, f"These steps read each other in a circle: {around}.")
+            mistake = Mistake(steps[cycle[0]].location, f"These steps read each other in a circle: {around}.")
             return tuple(done.values()), [mistake]
-        done |= {name: steps[name] for name in ready}
+        done |= {name: steps[name] for name in next_steps}
     return tuple(done.values()), []
 
 
@@ -120,7 +121,7 @@ def _cycle(reads: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _streams(
-    draft: Draft, in_order: tuple[Part[Any], ...], reads: Mapping[str, tuple[str, ...]]
+    draft: Draft, in_order: tuple[PipelinePart[Any], ...], reads: Mapping[str, tuple[str, ...]]
 ) -> dict[str, bool | None]:
     pipeline = draft.pipeline
     found: dict[str, bool | None] = {each.name: None for each in draft.unread}
@@ -139,11 +140,16 @@ def _streams(
     return found
 
 
-def _watermarks(in_order: tuple[Part[Any], ...], reads: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+def _watermarks(in_order: tuple[PipelinePart[Any], ...], reads: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for step in in_order:
         match step.does:
-            case Watermark() | Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Join(watermark_ms=int()):
+            case (
+                WatermarkStep()
+                | WindowStep(watermark_ms=int())
+                | DeduplicateStep(watermark_ms=int())
+                | JoinStep(watermark_ms=int())
+            ):
                 found[step.name] = step.name
             case _:
                 setters = [found[name] for name in reads[step.name] if name in found]

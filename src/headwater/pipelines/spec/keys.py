@@ -14,7 +14,7 @@ from typing import Any
 
 from headwater.pipelines.spec.declarations import Declaration
 from headwater.pipelines.spec.durations import HELP, duration_ms
-from headwater.pipelines.spec.mistakes import Mistake, nearest
+from headwater.pipelines.spec.mistakes import Mistake, name_hint
 
 MAX_COUNT = 2**31 - 1
 Read = Callable[[object], Any]
@@ -68,7 +68,7 @@ def read_keys(kind: type, declaration: Declaration, *, but: frozenset[str] = fro
     keys = keys_of(kind)
     known = {key.name for key in keys.values()}
     mistakes = [
-        Mistake(declaration.place_of(name), f"{declaration} has no key {name}.{nearest(name, known | but)}")
+        Mistake(declaration.location_of(name), f"{declaration} has no key {name}.{name_hint(name, known | but)}")
         for name in declaration.values
         if name not in known | but
     ]
@@ -78,9 +78,9 @@ def read_keys(kind: type, declaration: Declaration, *, but: frozenset[str] = fro
             try:
                 values[field_name] = key.read(declaration.values[key.name])
             except NotAccepted as error:
-                mistakes.append(Mistake(declaration.place_of(key.name), f"{declaration}: {key.name} needs {error}."))
+                mistakes.append(Mistake(declaration.location_of(key.name), f"{declaration}: {key.name} needs {error}."))
         elif key.is_required:
-            mistakes.append(Mistake(declaration.place, f"{declaration} lacks {key.name}: {_lower_first(key.doc)}"))
+            mistakes.append(Mistake(declaration.location, f"{declaration} lacks {key.name}: {_lower_first(key.doc)}"))
     return mistakes or kind(**values)
 
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Location:
     """Where something stands. Lines count from 1; 0 means the file as a whole."""
 
     file: str
@@ -15,12 +15,12 @@ class Place:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    def down(self, lines: int) -> "Place":
-        return Place(self.file, self.line + lines)
+    def down(self, lines: int) -> "Location":
+        return Location(self.file, self.line + lines)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class TextFault:
     """What is wrong in a text of the file, such as a query."""
 
     line: int
@@ -32,14 +32,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mistake:
-    place: Place
+    location: Location
     what: str
     """What is wrong and what to do, in sentences."""
     is_sure: bool = field(default=True, compare=False)
     """False: Spark has the last word, and does not say it before it has started."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.what}"
+        return f"{self.location}: {self.what}"
 
 
 class BadPipeline(Exception):
@@ -53,11 +53,11 @@ class BadPipeline(Exception):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A question about the name that was probably meant; empty if none is close."""
-    found = nearest(name, known)
+    found = name_hint(name, known)
     return found if found.startswith(" Did") else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def name_hint(name: str, known: Iterable[str]) -> str:
     """A question about the name that was probably meant, else the names there are; empty if there are none."""
     names = sorted(known)
     spelled = {each.lower(): each for each in names}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from headwater.pipelines.spec.declarations import Declaration, Section
+from headwater.pipelines.spec.declarations import Declaration, FileSection
 from headwater.pipelines.spec.keys import (
     NotAccepted,
     keys_of,
@@ -21,8 +21,8 @@ from headwater.pipelines.spec.keys import (
     read_keys,
     text_with_variables,
 )
-from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place, nearest
-from headwater.pipelines.spec.sinks import SINK_KINDS, DecoratedSink, Delivery, SinkKind
+from headwater.pipelines.spec.mistakes import BadPipeline, Location, Mistake, name_hint
+from headwater.pipelines.spec.sinks import SINK_KINDS, DecoratedSink, SinkDelivery, SinkKind
 from headwater.pipelines.spec.sources import SOURCE_KINDS, PythonSource, SourceKind
 from headwater.pipelines.spec.steps import STEP_KINDS, DecoratedStep, StepKind
 from headwater.pipelines.spec.triggers import DEFAULT_TRIGGER, Trigger, read_trigger
@@ -53,7 +53,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[Does]):
+class PipelinePart(Generic[Does]):
     """A source, step or sink: its name, what it does, and where it is declared."""
 
     name: str
@@ -61,16 +61,16 @@ class Part(Generic[Does]):
     declared: Declaration = field(compare=False, repr=False)
 
     @property
-    def place(self) -> Place:
-        return self.declared.place
+    def location(self) -> Location:
+        return self.declared.location
 
     def __str__(self) -> str:
         return str(self.declared)
 
 
 @dataclass(frozen=True, slots=True)
-class SinkPart(Part[SinkKind]):
-    delivery: Delivery
+class SinkPart(PipelinePart[SinkKind]):
+    delivery: SinkDelivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Pipeline:
     name: str
     file: Path
     settings: Settings
-    sources: tuple[Part[SourceKind], ...]
-    steps: tuple[Part[StepKind], ...]
+    sources: tuple[PipelinePart[SourceKind], ...]
+    steps: tuple[PipelinePart[StepKind], ...]
     sinks: tuple[SinkPart, ...]
 
     @property
@@ -121,31 +121,31 @@ def read_pipeline(
     BadPipeline if there are too many to go on."""
     mistakes = [mistake for _, mistake in broken]
     if len(declarations) > MAX_PARTS:
-        raise BadPipeline([Mistake(Place(str(file)), f"This has more than {MAX_PARTS} sources, steps and sinks.")])
+        raise BadPipeline([Mistake(Location(str(file)), f"This has more than {MAX_PARTS} sources, steps and sinks.")])
     settings = Settings()
-    sources: list[Part[SourceKind]] = []
-    steps: list[Part[StepKind]] = []
+    sources: list[PipelinePart[SourceKind]] = []
+    steps: list[PipelinePart[StepKind]] = []
     sinks: list[SinkPart] = []
     unread = [declaration for declaration, _ in broken]
     for declaration in declarations:
         try:
             match declaration.section:
-                case Section.PIPELINE:
-                    settings = _settled(read_keys(Settings, declaration))
-                case Section.SOURCE:
-                    sources.append(Part(declaration.name, _source(declaration), declaration))
-                case Section.STEP:
-                    steps.append(Part(declaration.name, _step(declaration), declaration))
-                case Section.SINK:
+                case FileSection.PIPELINE:
+                    settings = _checked(read_keys(Settings, declaration))
+                case FileSection.SOURCE:
+                    sources.append(PipelinePart(declaration.name, _source(declaration), declaration))
+                case FileSection.STEP:
+                    steps.append(PipelinePart(declaration.name, _step(declaration), declaration))
+                case FileSection.SINK:
                     sinks.append(_sink(declaration))
         except BadPipeline as error:
             mistakes += error.mistakes
-            unread += [declaration] if declaration.section is not Section.PIPELINE else []
+            unread += [declaration] if declaration.section is not FileSection.PIPELINE else []
     name = settings.name or file.stem
     try:
         pipeline_name(name)
     except NotAccepted as error:
-        mistakes.append(Mistake(Place(str(file)), f"The file's name is no name of a pipeline: give it {error}."))
+        mistakes.append(Mistake(Location(str(file)), f"The file's name is no name of a pipeline: give it {error}."))
     pipeline = Pipeline(name, file, settings, tuple(sources), tuple(steps), tuple(sinks))
     return Draft(pipeline, tuple(mistakes), tuple(unread))
 
@@ -154,7 +154,7 @@ def _source(declaration: Declaration) -> SourceKind:
     if declaration.function is not None:
         return PythonSource(declaration.function)
     kind = _kind(declaration, SOURCE_KINDS)
-    source: SourceKind = _settled(read_keys(kind, declaration, but=KIND))
+    source: SourceKind = _checked(read_keys(kind, declaration, but=KIND))
     return source
 
 
@@ -162,18 +162,18 @@ def _step(declaration: Declaration) -> StepKind:
     if declaration.function is not None:
         return DecoratedStep(declaration.function, tuple(inspect.signature(declaration.function).parameters))
     kind = _kind(declaration, STEP_KINDS)
-    step: StepKind = _settled(read_keys(kind, declaration, but=KIND))
+    step: StepKind = _checked(read_keys(kind, declaration, but=KIND))
     return step
 
 
 def _sink(declaration: Declaration) -> SinkPart:
     if declaration.function is not None:
-        delivery: Delivery = _settled(read_keys(Delivery, declaration))
+        delivery: SinkDelivery = _checked(read_keys(SinkDelivery, declaration))
         return SinkPart(declaration.name, DecoratedSink(declaration.function), declaration, delivery)
     kind = _kind(declaration, SINK_KINDS)
-    of_kind, of_delivery = _file_names(kind), _file_names(Delivery)
+    of_kind, of_delivery = _file_names(kind), _file_names(SinkDelivery)
     does = read_keys(kind, declaration, but=KIND | of_delivery)
-    delivery = read_keys(Delivery, declaration, but=KIND | of_kind)
+    delivery = read_keys(SinkDelivery, declaration, but=KIND | of_kind)
     if mistakes := [mistake for each in (does, delivery) if isinstance(each, list) for mistake in each]:
         raise BadPipeline(mistakes)
     return SinkPart(declaration.name, does, declaration, delivery)
@@ -184,23 +184,23 @@ def _kind(declaration: Declaration, kinds: Mapping[str, type]) -> type:
     if given is None:
         what = f"{declaration} lacks kind: one of {', '.join(sorted(kinds))}."
     elif not isinstance(given, str) or given not in kinds:
-        what = f"There is no kind {given!r} of {declaration.section}.{nearest(str(given), kinds)}"
+        what = f"There is no kind {given!r} of {declaration.section}.{name_hint(str(given), kinds)}"
     else:
         return kinds[given]
-    raise BadPipeline([Mistake(declaration.place_of("kind"), what)])
+    raise BadPipeline([Mistake(declaration.location_of("kind"), what)])
 
 
 def _file_names(kind: type) -> frozenset[str]:
     return frozenset(key.name for key in keys_of(kind).values())
 
 
-def _settled(read: Any) -> Any:
+def _checked(read: Any) -> Any:
     if isinstance(read, list):
         raise BadPipeline(read)
     return read
 
 
-def parts_of(pipeline: Pipeline) -> Iterator[Part[Any]]:
+def parts_of(pipeline: Pipeline) -> Iterator[PipelinePart[Any]]:
     """All of them, in the order of sources, steps and sinks."""
     yield from pipeline.sources
     yield from pipeline.steps

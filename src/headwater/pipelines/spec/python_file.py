@@ -6,19 +6,19 @@ import traceback
 from pathlib import Path
 
 from headwater.pipelines.declare import collecting
-from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place
+from headwater.pipelines.spec.mistakes import BadPipeline, Location, Mistake
 from headwater.pipelines.spec.pipeline import Draft, read_pipeline
 
 
 def read_python(file: Path) -> Draft:
     """Runs the module. Raises BadPipeline, also for what the module raises."""
     if not file.is_file():
-        raise BadPipeline([Mistake(Place(str(file)), "It cannot be read: there is no such file.")])
+        raise BadPipeline([Mistake(Location(str(file)), "It cannot be read: there is no such file.")])
     if not file.stem.isidentifier():
-        raise BadPipeline([Mistake(Place(str(file)), "A module's name has letters, digits and underscores only.")])
+        raise BadPipeline([Mistake(Location(str(file)), "A module's name has letters, digits and underscores only.")])
     taken = getattr(sys.modules.get(file.stem), "__file__", None) if file.stem in sys.modules else str(file)
     if taken is None or Path(taken).resolve() != file.resolve():
-        raise BadPipeline([Mistake(Place(str(file)), f"Another module is called {file.stem}: rename the file.")])
+        raise BadPipeline([Mistake(Location(str(file)), f"Another module is called {file.stem}: rename the file.")])
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
@@ -34,7 +34,7 @@ def read_python(file: Path) -> Draft:
     except Exception as error:
         del sys.modules[file.stem]
         raise BadPipeline(
-            [Mistake(Place(str(file), _line_in(file, error)), f"{type(error).__name__}: {error}")]
+            [Mistake(Location(str(file), _line_in(file, error)), f"{type(error).__name__}: {error}")]
         ) from error
     return read_pipeline(file, declarations)
 

@@ -5,7 +5,7 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-from headwater.pipelines.spec.mistakes import nearest
+from headwater.pipelines.spec.mistakes import name_hint
 
 
 def mistaken_reference(reference: str, directory: Path) -> str:
@@ -33,7 +33,7 @@ def _missing_in(file: Path, name: str) -> str:
     except ValueError as error:
         return f"{file.name} does not parse: {error}."
     names = set(_top_level_names(tree))
-    return "" if name in names else f"{file.name} has no {name}.{nearest(name, names)}"
+    return "" if name in names else f"{file.name} has no {name}.{name_hint(name, names)}"
 
 
 def _top_level_names(tree: ast.Module) -> Iterator[str]:

@@ -8,19 +8,19 @@ from headwater.pipelines.spec.declarations import Declaration
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.keys import NotAccepted, identifier
 from headwater.pipelines.spec.mistakes import Mistake
-from headwater.pipelines.spec.pipeline import Draft, Part, Pipeline, parts_of
+from headwater.pipelines.spec.pipeline import Draft, Pipeline, PipelinePart, parts_of
 from headwater.pipelines.spec.references import mistaken_reference
 from headwater.pipelines.spec.sinks import JdbcSink, PythonSink, TableSink, TopicSink, WebhookSink
 from headwater.pipelines.spec.sources import FilesSource, JdbcSource, TopicSource
 from headwater.pipelines.spec.steps import (
     DecoratedStep,
-    Deduplicate,
-    Join,
-    Parse,
+    DeduplicateStep,
+    JoinStep,
+    ParseStep,
     PythonStep,
-    Stateful,
-    Watermark,
-    Window,
+    StatefulStep,
+    WatermarkStep,
+    WindowStep,
 )
 
 STREAM_WITH_TABLE = {"left": ("inner", "left", "left_semi", "left_anti"), "right": ("inner", "right")}
@@ -35,16 +35,16 @@ def mistaken_names(draft: Draft) -> Iterator[Mistake]:
         try:
             identifier(part.name)
         except NotAccepted as error:
-            yield Mistake(part.place, f"{part} needs {error}.")
+            yield Mistake(part.location, f"{part} needs {error}.")
         if (first := seen.setdefault(part.name.lower(), part)) is not part:
-            yield Mistake(part.place, f"{part} has the name of {first} in line {first.place.line}.")
+            yield Mistake(part.location, f"{part} has the name of {first} in line {first.location.line}.")
 
 
-def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
+def mistaken_keys(part: PipelinePart[Any], pipeline: Pipeline) -> Iterator[Mistake]:
     does, declared = part.does, part.declared
 
     def wrong(key: str, what: str) -> Mistake:
-        return Mistake(declared.place_of(key), f"{part}: {what}")
+        return Mistake(declared.location_of(key), f"{part}: {what}")
 
     match does:
         case TopicSource() | TopicSink() if problem := _mistaken_options(does):
@@ -53,30 +53,30 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
             yield wrong("format", 'a stream of files needs a schema, such as schema = "id string, amount double".')
         case JdbcSource(table=table, query=query) if (table is None) == (query is None):
             yield wrong("table", "give either table or query.")
-        case Parse(format="text", schema=str()):
+        case ParseStep(format="text", schema=str()):
             yield wrong("schema", "text has no schema: it becomes one column.")
-        case Parse(format="avro" | "protobuf" as format, schema=str()):
+        case ParseStep(format="avro" | "protobuf" as format, schema=str()):
             yield wrong("schema", f"{format} has its columns from the registry: give registry and subject instead.")
-        case Parse(format="avro" | "protobuf" as format, registry=registry, subject=subject):
+        case ParseStep(format="avro" | "protobuf" as format, registry=registry, subject=subject):
             if registry is None or subject is None:
                 yield wrong("format", f'{format} needs a registry ("http://…") and a subject ("orders-value").')
-        case Parse(format="csv" | "text" as format, registry=str()):
+        case ParseStep(format="csv" | "text" as format, registry=str()):
             yield wrong("registry", f"{format} has no registry.")
-        case Parse(format=format, schema=None) if format != "text":
+        case ParseStep(format=format, schema=None) if format != "text":
             yield wrong("format", f'{format} needs a schema, such as schema = "id string not null, amount double".')
-        case Window(size_ms=size, gap_ms=gap) if (size is None) == (gap is None):
+        case WindowStep(size_ms=size, gap_ms=gap) if (size is None) == (gap is None):
             yield wrong("size", "give either size (windows of one length) or gap (sessions).")
-        case Window(gap_ms=int(), slide_ms=int()):
+        case WindowStep(gap_ms=int(), slide_ms=int()):
             yield wrong("slide", "sessions do not slide.")
-        case Window(size_ms=int() as size, slide_ms=int() as slide) if slide > size:
+        case WindowStep(size_ms=int() as size, slide_ms=int() as slide) if slide > size:
             yield wrong("slide", "a slide longer than the size would leave rows out.")
-        case Join(on=on, using=using) if (on is None) == (not using):
+        case JoinStep(on=on, using=using) if (on is None) == (not using):
             yield wrong("on", "give either on (a condition) or using (columns that both sides have).")
-        case Join(left_time=left, right_time=right, within_ms=within) if (
+        case JoinStep(left_time=left, right_time=right, within_ms=within) if (
             len({left is None, right is None, within is None}) > 1
         ):
             yield wrong("within", "left_time, right_time and within belong together.")
-        case Deduplicate(time=time, watermark_ms=watermark) if (time is None) != (watermark is None):
+        case DeduplicateStep(time=time, watermark_ms=watermark) if (time is None) != (watermark is None):
             yield wrong("watermark", "time and watermark belong together.")
         case TopicSink(format="raw", key=key, headers=headers) if key is not None or headers:
             yield wrong("key", "raw takes key and headers from the columns of these names.")
@@ -93,7 +93,7 @@ def mistaken_keys(part: Part[Any], pipeline: Pipeline) -> Iterator[Mistake]:
         case PythonStep(function=reference) | PythonSink(function=reference):
             if problem := mistaken_reference(reference, pipeline.directory):
                 yield wrong("function", problem)
-        case Stateful(processor=reference):
+        case StatefulStep(processor=reference):
             if problem := mistaken_reference(reference, pipeline.directory):
                 yield wrong("processor", problem)
 
@@ -124,47 +124,47 @@ def mistaken_streams(graph: Graph) -> Iterator[Mistake]:
         for read in graph.reads[sink.name]:
             if graph.is_stream[read] is False:
                 yield Mistake(
-                    sink.declared.place_of("input"),
+                    sink.declared.location_of("input"),
                     f"{sink} reads {read}, which rests on tables alone: nothing would ever change. "
                     "One of its sources has to be a stream.",
                 )
 
 
-def _mistaken_stream(step: Part[Any], graph: Graph, may_have_watermark: frozenset[str]) -> Iterator[Mistake]:
+def _mistaken_stream(step: PipelinePart[Any], graph: Graph, may_have_watermark: frozenset[str]) -> Iterator[Mistake]:
     does, declared, reads = step.does, step.declared, graph.reads[step.name]
     streams = [graph.is_stream[name] for name in reads]
     if not any(streams):
         return
     match does:
-        case Window(watermark_ms=None) if reads[0] not in may_have_watermark:
+        case WindowStep(watermark_ms=None) if reads[0] not in may_have_watermark:
             yield Mistake(
-                declared.place,
+                declared.location,
                 f'{step} needs a watermark, such as watermark = "10m": without, a window would never be complete, '
                 "and its state would grow for ever.",
             )
-        case Deduplicate(watermark_ms=None) if reads[0] not in may_have_watermark:
+        case DeduplicateStep(watermark_ms=None) if reads[0] not in may_have_watermark:
             yield Mistake(
-                declared.place,
+                declared.location,
                 f'{step} needs time and watermark, such as time = "at" and watermark = "1h": without, every key would '
                 "be remembered for ever.",
             )
-        case Window(watermark_ms=int()) | Deduplicate(watermark_ms=int()) | Watermark():
+        case WindowStep(watermark_ms=int()) | DeduplicateStep(watermark_ms=int()) | WatermarkStep():
             if (setter := graph.watermarks.get(reads[0])) is not None:
                 yield Mistake(
-                    declared.place_of("delay" if isinstance(does, Watermark) else "watermark"),
+                    declared.location_of("delay" if isinstance(does, WatermarkStep) else "watermark"),
                     f"{step}: its rows have the watermark of step {setter} already, and Spark allows only one.",
                 )
-        case Join(within_ms=None) if streams == [True, True]:
+        case JoinStep(within_ms=None) if streams == [True, True]:
             yield Mistake(
-                declared.place,
+                declared.location,
                 f"{step} joins two streams: left_time, right_time and within say how far matching rows lie apart, so "
                 "that the others can be forgotten.",
             )
-        case Join(how=how) if sorted(streams, key=bool) == [False, True]:
+        case JoinStep(how=how) if sorted(streams, key=bool) == [False, True]:
             side, other = ("left", "right") if streams[0] else ("right", "left")
             if how not in STREAM_WITH_TABLE[side]:
                 yield Mistake(
-                    declared.place_of("how"),
+                    declared.location_of("how"),
                     f"{step}: the {side} side is a stream and the {other} side a table; of such a pair there is no "
                     f"{how} join, but: {', '.join(STREAM_WITH_TABLE[side])}.",
                 )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headwater.pipelines.spec.mistakes import Fault, suggestion
+from headwater.pipelines.spec.mistakes import TextFault, suggestion
 
 MAX_DEPTH = 100
 """Types inside types; Python's own stack ends at a thousand calls."""
@@ -54,20 +54,20 @@ _NUMBER = re.compile(r"\d+(?:e\d+)?(?:[lsydf]|bd)?", re.IGNORECASE | re.ASCII)
 _COLLATION = re.compile(
     r"(?:utf8_binary|utf8_lcase|unicode|[a-z]{2,3}(?:_[a-z]{4})?(?:_[a-z]{3})?)(?:_[ac][is]|_rtrim)*"
 )
-_PLACES = ("system", "builtin")
+_COLLATION_SCHEMA = ("system", "builtin")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DeclaredColumn:
     name: str
     type: str
     """The word that its type begins with, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
-    columns: tuple[Column, ...]
-    faults: tuple[Fault, ...]
+class DeclaredSchema:
+    columns: tuple[DeclaredColumn, ...]
+    faults: tuple[TextFault, ...]
     """With some, the columns are those before them."""
 
 
@@ -89,16 +89,16 @@ class _Token:
 class _Unreadable(Exception):
     def __init__(self, token: _Token, what: str) -> None:
         super().__init__(what)
-        self.fault = Fault(token.line, what)
+        self.fault = TextFault(token.line, what)
 
 
-def read_schema(text: str, *, is_strict: bool = False) -> Schema:
+def read_schema(text: str, *, is_strict: bool = False) -> DeclaredSchema:
     """The columns of a table. PySpark also takes `name: type` and `struct<…>`; Spark's readers of files, which are
     strict, do not."""
     return _Reader(text).schema(is_strict=is_strict)
 
 
-def read_type(text: str) -> Schema:
+def read_type(text: str) -> DeclaredSchema:
     """One type alone, such as that of a cast: without columns, with its faults."""
     return _Reader(text).only_type()
 
@@ -109,10 +109,10 @@ class _Reader:
         self._end = _Token("", text.count("\n"), "end")
         self._at = 0
         self._depth = 0
-        self._faults: list[Fault] = []
+        self._faults: list[TextFault] = []
 
-    def schema(self, *, is_strict: bool) -> Schema:
-        columns: list[Column] = []
+    def schema(self, *, is_strict: bool) -> DeclaredSchema:
+        columns: list[DeclaredColumn] = []
         try:
             if not is_strict and self._now.word == "struct" and self._after.text == "<":
                 self._take()
@@ -124,24 +124,24 @@ class _Reader:
             self._expect_end()
         except _Unreadable as unreadable:
             self._faults.append(unreadable.fault)
-        return Schema(tuple(columns), tuple(self._faults))
+        return DeclaredSchema(tuple(columns), tuple(self._faults))
 
-    def only_type(self) -> Schema:
+    def only_type(self) -> DeclaredSchema:
         try:
             self._type()
             self._expect_end()
         except _Unreadable as unreadable:
             self._faults.append(unreadable.fault)
-        return Schema((), tuple(self._faults))
+        return DeclaredSchema((), tuple(self._faults))
 
-    def _columns(self, *, may_have_colon: bool) -> list[Column]:
+    def _columns(self, *, may_have_colon: bool) -> list[DeclaredColumn]:
         columns = [self._column(may_have_colon)]
         while self._now.text == "," and self._now.kind == "mark":
             self._take()
             columns.append(self._column(may_have_colon))
         return columns
 
-    def _column(self, may_have_colon: bool) -> Column:
+    def _column(self, may_have_colon: bool) -> DeclaredColumn:
         name = self._name()
         if may_have_colon and self._now.text == ":":
             self._take()
@@ -155,7 +155,7 @@ class _Reader:
             self._take()
             while self._now.kind == "string":
                 self._take()
-        return Column(name, kind)
+        return DeclaredColumn(name, kind)
 
     def _name(self) -> str:
         token = self._take()
@@ -178,7 +178,7 @@ class _Reader:
         if token.kind not in ("word", "quoted") or token.is_number:
             raise _Unreadable(token, f"{_shown(token)} stands where a type belongs")
         if word not in TYPES:
-            self._faults.append(Fault(token.line, f"there is no type {token.text}.{suggestion(token.text, TYPES)}"))
+            self._faults.append(TextFault(token.line, f"there is no type {token.text}.{suggestion(token.text, TYPES)}"))
             self._skip_rest_of_type()
         elif word in NESTED:
             self._nested(word)
@@ -218,7 +218,7 @@ class _Reader:
         word = token.word
 
         def wrong(what: str) -> None:
-            self._faults.append(Fault(token.line, what))
+            self._faults.append(TextFault(token.line, what))
 
         given = numbers or ()
         if word in DECIMALS:
@@ -248,8 +248,8 @@ class _Reader:
         while self._now.text == ".":
             self._take()
             parts.append(self._take())
-        *places, name = (part.text.lower() for part in parts)
-        if places not in ([], [*_PLACES]) or _COLLATION.fullmatch(name) is None:
+        *qualifiers, name = (part.text.lower() for part in parts)
+        if qualifiers not in ([], [*_COLLATION_SCHEMA]) or _COLLATION.fullmatch(name) is None:
             raise _Unreadable(parts[0], f"there is no collation {'.'.join(part.text for part in parts)}")
 
     def _numbers(self, *, may_be_any: bool) -> tuple[int, ...] | None:

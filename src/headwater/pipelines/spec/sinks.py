@@ -1,4 +1,4 @@
-"""Where rows go. Each kind of sink is a dataclass whose fields are the keys of its table, with those of `Delivery`."""
+"""Where rows go. Each kind of sink is a dataclass; its fields and those of `SinkDelivery` are the keys of its table."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class SinkDelivery:
     """What every sink is told."""
 
     input: str = required(identifier, "The source or step to write.")

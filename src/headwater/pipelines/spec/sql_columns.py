@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from headwater.pipelines.spec.mistakes import Fault, suggestion
+from headwater.pipelines.spec.mistakes import TextFault, suggestion
 from headwater.pipelines.spec.sql_text import Columns, Tables
 
 WORDS = frozenset(
@@ -60,7 +60,7 @@ class _Scope:
         return [columns for columns in self.sources.values() if columns is not None]
 
 
-def find_columns(tree: exp.Expr, tables: Tables, sides: Tables) -> tuple[Columns | None, list[Fault]]:
+def find_columns(tree: exp.Expr, tables: Tables, sides: Tables) -> tuple[Columns | None, list[TextFault]]:
     """What the query gives, if that can be told, and the columns that are missing."""
     finder = _Finder()
     scope = _Scope(dict(sides)) if sides else None
@@ -69,7 +69,7 @@ def find_columns(tree: exp.Expr, tables: Tables, sides: Tables) -> tuple[Columns
 
 class _Finder:
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[TextFault] = []
 
     def query(self, node: exp.Expr, tables: dict[str, Columns | None], outer: _Scope | None) -> Columns | None:
         tables = self._with_common_tables(node, tables, outer)
@@ -182,15 +182,15 @@ class _Finder:
             around = around.outer
         if of_source is not None:
             part, columns = of_source
-            told = f"{parts[0].name} has no column {part.name}.{suggestion(part.name, columns.values())}"
+            problem = f"{parts[0].name} has no column {part.name}.{suggestion(part.name, columns.values())}"
             # Something else may have a column of the table's name, with fields.
-            self.faults.append(Fault(_line(part), told, is_sure=not is_open))
+            self.faults.append(TextFault(_line(part), problem, is_sure=not is_open))
         elif not is_open:
             self._missing(parts[0], ".".join(part.name for part in parts), scope)
 
     def _missing(self, part: exp.Identifier, name: str, scope: _Scope) -> None:
         known = [*scope.names(), *(scope.outer.names() if scope.outer is not None else ())]
-        self.faults.append(Fault(_line(part), f"there is no column {name}.{suggestion(part.name, known)}"))
+        self.faults.append(TextFault(_line(part), f"there is no column {name}.{suggestion(part.name, known)}"))
 
 
 def _given(node: exp.Select, scope: _Scope) -> Columns | None:

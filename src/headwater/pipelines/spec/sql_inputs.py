@@ -1,30 +1,21 @@
-"""What a query selects from, found without Spark: enough of SQL's grammar to tell tables from everything else.
+"""The relations that a query reads, found by sqlglot without Spark.
 
-A name is a table's where a FROM clause expects a relation, unless it is qualified (`db.t`), a function (`range(3)`) or
-defined by the query itself (`WITH t AS`). A query that does not parse gives some names or none; Spark explains it.
+A name is a source or step unless it is qualified (`db.t`), a function (`range(3)`) or defined by the query itself
+(`WITH t AS`). In a text that sqlglot does not parse, every name that stands where a relation can stand may be one:
+Spark decides.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_TOKEN = re.compile(
-    r"(?P<skip>\s+|--[^\n]*|/\*.*?(?:\*/|\Z))"
-    r"|(?P<string>[rR]?'(?:\\.|''|[^'\\])*'|\"(?:\\.|\"\"|[^\"\\])*\")"
-    r"|`(?P<quoted>(?:``|[^`])*)`"
-    r"|(?P<word>[^\W\d]\w*)"
-    r"|(?P<number>\d\w*)"
-    r"|(?P<mark>.)",
-    re.DOTALL,
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_POSSIBLE = re.compile(
+    r"(?:\b(?:from|join|table|stream)\b|[,(])(?=\s*(?:`([^`]+)`|([^\W\d]\w*)\b)(?!\s*[.(]))", re.IGNORECASE
 )
-_FROM_IS_NO_CLAUSE = {"extract", "trim", "substring", "substr", "overlay", "position"}
-_RELATION_FOLLOWS = {"from", "join"}
-_NOT_A_NAME = {"lateral", "select", "values", "table", "unnest", "stream", "only"}
-_STILL_EXPECTED = {"lateral", "table", "stream"}
-_ENDS_FROM = {
-    *("where", "group", "order", "having", "limit", "offset", "window", "union", "intersect", "except", "minus"),
-    *("select", "sort", "cluster", "distribute", "qualify", "pivot", "unpivot", "view", "with"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,101 +23,70 @@ class Relation:
     name: str
     line: int
     """Within the query, from 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
-    line: int
-    is_word: bool
-    is_quoted: bool
-
-    @property
-    def keyword(self) -> str:
-        return self.text.lower() if self.is_word and not self.is_quoted else ""
-
-
-@dataclass(slots=True)
-class _Clause:
-    """What one pair of parentheses is about."""
-
-    is_call_with_from: bool = False
-    is_from: bool = False
-    """Between FROM and what ends it: after a comma another relation follows."""
-    is_relation_expected: bool = False
+    is_certain: bool = True
+    """False: sqlglot does not parse the query, and the name may be a column's or an alias."""
 
 
 def relations(query: str) -> list[Relation]:
-    """The tables that the query names, as often as it does."""
-    tokens = list(_tokens(query))
-    defined = {token.text.lower() for token in _common_tables(tokens)}
-    found = []
-    clauses = [_Clause()]
-    for index, token in enumerate(tokens):
-        clause = clauses[-1]
-        if token.text == "(" and not token.is_word:
-            before = tokens[index - 1].keyword if index else ""
-            # (a JOIN b): what is expected outside is expected inside
-            clauses.append(_Clause(before in _FROM_IS_NO_CLAUSE, is_relation_expected=clause.is_relation_expected))
-            clauses[-1].is_from = clause.is_relation_expected
-            clause.is_relation_expected = False
-        elif token.text == ")" and not token.is_word:
-            if len(clauses) > 1:
-                clauses.pop()
-        elif token.text == "," and not token.is_word:
-            clause.is_relation_expected = clause.is_from
-        elif token.keyword in _RELATION_FOLLOWS:
-            if not clause.is_call_with_from and not _is_distinct_from(tokens, index):
-                clause.is_from = clause.is_relation_expected = True
-        elif token.keyword == "table" and not index:
-            clause.is_relation_expected = True
-        elif token.keyword in _ENDS_FROM:
-            clause.is_from = clause.is_relation_expected = False
-        elif clause.is_relation_expected and token.keyword not in _STILL_EXPECTED:
-            clause.is_relation_expected = False
-            if _is_table(tokens, index) and token.text.lower() not in defined:
-                found.append(Relation(token.text, token.line))
-    return found
+    """Each mention of a relation, in the order of the text."""
+    try:
+        from headwater.pipelines.spec.sql_grammar import parse
+
+        trees = parse(query).trees
+        names = {name.meta["start"]: name for tree in trees for name in _names(tree)}
+    except Exception:  # sqlglot is not installed or does not parse this; it raises more than its own exceptions
+        return _possible(query)
+    if not trees:
+        return _possible(query)
+    return [Relation(name.name, query.count("\n", 0, start)) for start, name in sorted(names.items())]
 
 
-def _tokens(query: str) -> Iterator[_Token]:
-    line = 0
-    for match in _TOKEN.finditer(query):
-        text = match[0]
-        if match.lastgroup in ("word", "number", "mark", "string"):
-            yield _Token(text, line, match.lastgroup == "word", is_quoted=False)
-        elif match.lastgroup == "quoted":
-            yield _Token(match["quoted"].replace("``", "`"), line, is_word=True, is_quoted=True)
-        line += text.count("\n")
+def _names(tree: "exp.Expr") -> "Iterator[exp.Identifier]":
+    from sqlglot import exp
+
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.find_ancestor(exp.Query, exp.Hint), exp.Query):
+            continue  # the target of an INSERT, or an alias in a hint
+        defined = set(_common_tables(table))
+        yield from (name for name in _names_of(table) if name.name.lower() not in defined)
 
 
-def _common_tables(tokens: list[_Token]) -> Iterator[_Token]:
-    """WITH a AS (…), b (x, y) AS (…): names that are followed by AS and a parenthesis."""
-    if not any(token.keyword == "with" for token in tokens):
-        return
-    for index, token in enumerate(tokens):
-        begins = index and (tokens[index - 1].keyword in ("with", "recursive") or _mark(tokens, index - 1, ","))
-        if not token.is_word or not begins:
-            continue
-        after = index + 1
-        if _mark(tokens, after, "("):
-            while after < len(tokens) and not _mark(tokens, after, ")"):
-                after += 1
-            after += 1
-        if after + 1 < len(tokens) and tokens[after].keyword == "as" and _mark(tokens, after + 1, "("):
-            yield token
+def _common_tables(table: "exp.Expr") -> Iterator[str]:
+    """The names of WITH that a relation can stand for: inside of WITH itself, only the earlier ones.
+
+    sqlglot's own scopes tell upper case from lower and miss a relation in parentheses with an alias."""
+    from sqlglot import exp
+
+    child = table
+    while (parent := child.parent) is not None:
+        if isinstance(parent, exp.With):
+            index = next(index for index, each in enumerate(parent.expressions) if each is child)
+            visible = parent.expressions[: index + (1 if parent.recursive else 0)]
+            parent = parent.parent
+            assert parent is not None, "WITH belongs to a query"
+        else:
+            visible = parent.ctes if isinstance(parent, exp.Query) else []
+        yield from (each.alias.lower() for each in visible)
+        child = parent
 
 
-def _is_table(tokens: list[_Token], index: int) -> bool:
-    token = tokens[index]
-    if not token.is_word or token.keyword in _NOT_A_NAME:
-        return False
-    return not _mark(tokens, index + 1, ".") and not _mark(tokens, index + 1, "(")
+def _names_of(table: "exp.Table") -> "Iterator[exp.Identifier]":
+    """The unqualified name of a relation, or the relations that are arguments of a function."""
+    from sqlglot import exp
+
+    if not isinstance(table.this, exp.Identifier):
+        for call in table.find_all(exp.Anonymous):
+            if call.name.lower() in ("stream", "table"):
+                yield from (each.this for each in call.expressions if isinstance(each, exp.Column) and not each.table)
+    elif not table.db:
+        alias = table.args.get("alias")
+        # STREAM a: sqlglot takes it for a relation with an alias.
+        is_streamed = table.name.lower() == "stream" and not table.this.quoted
+        yield alias.this if is_streamed and alias is not None else table.this
 
 
-def _is_distinct_from(tokens: list[_Token], index: int) -> bool:
-    return index >= 2 and tokens[index - 1].keyword == "distinct" and tokens[index - 2].keyword in ("is", "not")
-
-
-def _mark(tokens: list[_Token], index: int, mark: str) -> bool:
-    return index < len(tokens) and not tokens[index].is_word and tokens[index].text == mark
+def _possible(query: str) -> list[Relation]:
+    return [
+        Relation(match[1] or match[2], query.count("\n", 0, match.start(match.lastindex or 0)), is_certain=False)
+        for match in _POSSIBLE.finditer(query)
+    ]

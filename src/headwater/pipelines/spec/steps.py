@@ -25,23 +25,36 @@ from headwater.pipelines.spec.keys import (
 )
 from headwater.pipelines.spec.sql_inputs import relations
 
-Reads = tuple[tuple[str, str], ...]
-"""Pairs of a name and the key under which it stands."""
+
+@dataclass(frozen=True, slots=True)
+class InputName:
+    """A source or step that a step or sink reads, as the file names it."""
+
+    name: str
+    key: str
+    line: int = 0
+    """Within the text of the key, from 0."""
+    is_certain: bool = True
+    """False: only Spark knows whether the query reads it."""
+
+
+Reads = tuple[InputName, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Sql:
+class SqlStep:
     """A query; what it selects from are sources and other steps."""
 
     sql: str = required(query, "The query.")
 
     @property
     def reads(self) -> Reads:
-        return tuple((name, "sql") for name in dict.fromkeys(relation.name for relation in relations(self.sql)))
+        first = {relation.name: relation for relation in reversed(relations(self.sql))}
+        return tuple(InputName(name, "sql", each.line, each.is_certain) for name, each in reversed(first.items()))
 
 
 @dataclass(frozen=True, slots=True)
-class Parse:
+class ParseStep:
     """Bytes become columns. What does not fit goes to a topic of dead letters with the reason, or fails the query."""
 
     input: str = required(identifier, "The source or step to read.")
@@ -64,11 +77,11 @@ class Parse:
 
     @property
     def reads(self) -> Reads:
-        return ((self.input, "input"),)
+        return (InputName(self.input, "input"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Watermark:
+class WatermarkStep:
     """Rows older than the newest seen by more than the delay are late: state may forget what only they could change."""
 
     input: str = required(identifier, "The source or step to read.")
@@ -77,11 +90,11 @@ class Watermark:
 
     @property
     def reads(self) -> Reads:
-        return ((self.input, "input"),)
+        return (InputName(self.input, "input"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowStep:
     """Aggregates over windows of time. Columns: window_start, window_end, those of `by`, and the aggregates."""
 
     input: str = required(identifier, "The source or step to read.")
@@ -95,11 +108,11 @@ class Window:
 
     @property
     def reads(self) -> Reads:
-        return ((self.input, "input"),)
+        return (InputName(self.input, "input"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinStep:
     """Two streams, or a stream and a table. In `on`, the sides are called left and right."""
 
     left: str = required(identifier, "The one side.")
@@ -114,11 +127,11 @@ class Join:
 
     @property
     def reads(self) -> Reads:
-        return ((self.left, "left"), (self.right, "right"))
+        return (InputName(self.left, "left"), InputName(self.right, "right"))
 
 
 @dataclass(frozen=True, slots=True)
-class Deduplicate:
+class DeduplicateStep:
     """The first row of each key; a key is forgotten when the watermark has passed it."""
 
     input: str = required(identifier, "The source or step to read.")
@@ -128,7 +141,7 @@ class Deduplicate:
 
     @property
     def reads(self) -> Reads:
-        return ((self.input, "input"),)
+        return (InputName(self.input, "input"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +153,11 @@ class PythonStep:
 
     @property
     def reads(self) -> Reads:
-        return tuple((name, "inputs") for name in self.inputs)
+        return tuple(InputName(name, "inputs") for name in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
-class Stateful:
+class StatefulStep:
     """A StatefulProcessor of Spark (transformWithState), called for each key with its rows and its state."""
 
     input: str = required(identifier, "The source or step to read.")
@@ -156,11 +169,11 @@ class Stateful:
 
     @property
     def reads(self) -> Reads:
-        return ((self.input, "input"),)
+        return (InputName(self.input, "input"),)
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimitStep:
     """At most so many rows a second, in one task: for what comes after it, such as a webhook."""
 
     input: str = required(identifier, "The source or step to read.")
@@ -168,7 +181,7 @@ class RateLimit:
 
     @property
     def reads(self) -> Reads:
-        return ((self.input, "input"),)
+        return (InputName(self.input, "input"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +193,29 @@ class DecoratedStep:
 
     @property
     def reads(self) -> Reads:
-        return tuple((name, "function") for name in self.inputs)
+        return tuple(InputName(name, "function") for name in self.inputs)
 
 
-StepKind = Sql | Parse | Watermark | Window | Join | Deduplicate | PythonStep | Stateful | RateLimit | DecoratedStep
+StepKind = (
+    SqlStep
+    | ParseStep
+    | WatermarkStep
+    | WindowStep
+    | JoinStep
+    | DeduplicateStep
+    | PythonStep
+    | StatefulStep
+    | RateLimitStep
+    | DecoratedStep
+)
 STEP_KINDS: dict[str, type] = {
-    "sql": Sql,
-    "parse": Parse,
-    "watermark": Watermark,
-    "window": Window,
-    "join": Join,
-    "deduplicate": Deduplicate,
+    "sql": SqlStep,
+    "parse": ParseStep,
+    "watermark": WatermarkStep,
+    "window": WindowStep,
+    "join": JoinStep,
+    "deduplicate": DeduplicateStep,
     "python": PythonStep,
-    "stateful": Stateful,
-    "rate_limit": RateLimit,
+    "stateful": StatefulStep,
+    "rate_limit": RateLimitStep,
 }

@@ -12,23 +12,23 @@ from headwater.pipelines.spec import keys
 from headwater.pipelines.spec.declarations import Declaration
 from headwater.pipelines.spec.graph import Graph
 from headwater.pipelines.spec.kinds import KINDS
-from headwater.pipelines.spec.mistakes import Fault, Mistake, suggestion
-from headwater.pipelines.spec.pipeline import Draft, Part, SinkPart
-from headwater.pipelines.spec.schema_text import LETTERS, Schema, read_schema
+from headwater.pipelines.spec.mistakes import Mistake, TextFault, suggestion
+from headwater.pipelines.spec.pipeline import Draft, PipelinePart, SinkPart
+from headwater.pipelines.spec.schema_text import LETTERS, DeclaredSchema, read_schema
 from headwater.pipelines.spec.sinks import DeltaSink, JdbcSink, ParquetSink, TableSink, TopicSink
 from headwater.pipelines.spec.sources import TOPIC_COLUMNS, FilesSource, PythonSource, TopicSource
 from headwater.pipelines.spec.sql_text import Columns, Tables, judge_expression, judge_query
 from headwater.pipelines.spec.steps import (
     DecoratedStep,
-    Deduplicate,
-    Join,
-    Parse,
+    DeduplicateStep,
+    JoinStep,
+    ParseStep,
     PythonStep,
-    RateLimit,
-    Sql,
-    Stateful,
-    Watermark,
-    Window,
+    RateLimitStep,
+    SqlStep,
+    StatefulStep,
+    WatermarkStep,
+    WindowStep,
 )
 
 FUNCTIONS_FROM = ("spark.sql.extensions", "spark.sql.catalog", "spark.jars", "spark.plugins", "spark.driver.extraClass")
@@ -49,7 +49,7 @@ class _Reader:
         self._graph = graph
         pipeline = draft.pipeline
         runs_python = any(
-            isinstance(part.does, PythonSource | PythonStep | DecoratedStep | Stateful)
+            isinstance(part.does, PythonSource | PythonStep | DecoratedStep | StatefulStep)
             for part in (*pipeline.sources, *pipeline.steps)
         )
         is_extended = any(name.startswith(FUNCTIONS_FROM) for name in pipeline.settings.spark)
@@ -69,7 +69,7 @@ class _Reader:
         for declared in (*in_circles, *self._draft.unread):
             self._alone(declared)
 
-    def _of_source(self, source: Part[Any]) -> Columns | None:
+    def _of_source(self, source: PipelinePart[Any]) -> Columns | None:
         match source.does:
             case TopicSource():
                 return _named(TOPIC_COLUMNS)
@@ -81,40 +81,40 @@ class _Reader:
             case _:
                 return None
 
-    def _of_step(self, step: Part[Any]) -> Columns | None:
+    def _of_step(self, step: PipelinePart[Any]) -> Columns | None:
         does, declared = step.does, step.declared
         read = [self._columns.get(name) for name in self._graph.reads[step.name]]
         given = read[0] if read else None
         match does:
-            case Sql(sql=text):
+            case SqlStep(sql=text):
                 names = self._graph.reads[step.name]
                 tables: Tables = {name.lower(): self._columns.get(name) for name in names}
                 judged = judge_query(text, tables, may_have_functions=self._may_have_functions)
                 self._tell(declared, "sql", judged.faults)
                 return judged.columns
-            case Parse():
+            case ParseStep():
                 return self._parsed(declared, does, given)
-            case Watermark(time=time):
+            case WatermarkStep(time=time):
                 self._need(declared, given, time=time)
                 return given
-            case Window(time=time, by=by, aggregates=aggregates):
+            case WindowStep(time=time, by=by, aggregates=aggregates):
                 self._need(declared, given, time=time, by=by)
                 self._expressions(declared, "aggregates", aggregates, given)
                 return _named(("window_start", "window_end", *by, *aggregates))
-            case Deduplicate(by=by, time=time):
+            case DeduplicateStep(by=by, time=time):
                 self._need(declared, given, by=by, time=time)
                 return given
-            case RateLimit():
+            case RateLimitStep():
                 return given
-            case Stateful(by=by, output=text):
+            case StatefulStep(by=by, output=text):
                 self._need(declared, given, by=by)
                 return _columns(self._schema(declared, "output", text))
-            case Join():
+            case JoinStep():
                 return self._joined(declared, does, read)
             case _:
                 return None
 
-    def _parsed(self, declared: Declaration, parse: Parse, given: Columns | None) -> Columns | None:
+    def _parsed(self, declared: Declaration, parse: ParseStep, given: Columns | None) -> Columns | None:
         self._need(declared, given, column=parse.column, keep=parse.keep)
         if parse.format == "text":
             return _named((*parse.keep, parse.column))
@@ -125,14 +125,14 @@ class _Reader:
         for column in schema.columns:
             if column.name.lower() in seen:
                 where = "keep and schema both name" if column.name in parse.keep else "its schema has twice"
-                self._tell(declared, "schema", [Fault(0, f"{where} {column.name}")])
+                self._tell(declared, "schema", [TextFault(0, f"{where} {column.name}")])
             seen.add(column.name.lower())
             if column.type in LETTERS and CHAR_AS_STRING not in self._draft.pipeline.settings.spark:
-                told = f"{column.name} is of type {column.type}, which is for tables of a catalog: take string"
-                self._tell(declared, "schema", [Fault(0, told)])
+                problem = f"{column.name} is of type {column.type}, which is for tables of a catalog: take string"
+                self._tell(declared, "schema", [TextFault(0, problem)])
         return _named((*parse.keep, *(column.name for column in schema.columns))) if not schema.faults else None
 
-    def _joined(self, declared: Declaration, join: Join, read: list[Columns | None]) -> Columns | None:
+    def _joined(self, declared: Declaration, join: JoinStep, read: list[Columns | None]) -> Columns | None:
         left, right = read if len(read) == 2 else (None, None)
         for side in (left, right):
             self._need(declared, side, using=join.using)
@@ -151,7 +151,7 @@ class _Reader:
         match does:
             case TopicSink(format="raw"):
                 if given is not None and "value" not in given:
-                    self._tell(declared, "format", [Fault(0, f"raw needs a column value; {names[0]} has none")])
+                    self._tell(declared, "format", [TextFault(0, f"raw needs a column value; {names[0]} has none")])
             case TopicSink(key=key, headers=headers):
                 if key is not None:
                     self._expression(declared, "key", key, {"": given})
@@ -178,7 +178,7 @@ class _Reader:
             elif isinstance(value, Mapping) and key.read is keys.expressions:
                 self._expressions(declared, key.name, value, None)
 
-    def _schema(self, declared: Declaration, key: str, text: str, *, is_strict: bool = False) -> Schema:
+    def _schema(self, declared: Declaration, key: str, text: str, *, is_strict: bool = False) -> DeclaredSchema:
         schema = read_schema(text, is_strict=is_strict)
         self._tell(declared, key, schema.faults, key)
         return schema
@@ -197,20 +197,20 @@ class _Reader:
         for key, value in named.items():
             for name in () if given is None or value is None else (value,) if isinstance(value, str) else value:
                 if given is not None and name.lower() not in given:
-                    told = f"there is no column {name}.{suggestion(name, given.values())}"
-                    self._tell(declared, key, [Fault(0, told)], key)
+                    problem = f"there is no column {name}.{suggestion(name, given.values())}"
+                    self._tell(declared, key, [TextFault(0, problem)], key)
 
     def _tell(
-        self, declared: Declaration, key: str, faults: "list[Fault] | tuple[Fault, ...]", about: str = ""
+        self, declared: Declaration, key: str, faults: "list[TextFault] | tuple[TextFault, ...]", about: str = ""
     ) -> None:
         for fault in faults:
             what = fault.what if fault.what.endswith((".", "?")) else f"{fault.what}."
             subject = f"{declared}, {about}" if about else str(declared)
-            place = declared.value_place_of(key).down(fault.line)
-            self.mistakes.append(Mistake(place, f"{subject}: {what}", fault.is_sure))
+            location = declared.value_location_of(key).down(fault.line)
+            self.mistakes.append(Mistake(location, f"{subject}: {what}", fault.is_sure))
 
 
-def _columns(schema: Schema) -> Columns | None:
+def _columns(schema: DeclaredSchema) -> Columns | None:
     return _named(column.name for column in schema.columns) if not schema.faults else None
 
 

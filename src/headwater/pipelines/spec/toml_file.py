@@ -30,14 +30,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headwater.pipelines.spec.declarations import Declaration, Section
-from headwater.pipelines.spec.mistakes import BadPipeline, Mistake, Place
+from headwater.pipelines.spec.declarations import Declaration, FileSection
+from headwater.pipelines.spec.mistakes import BadPipeline, Location, Mistake
 from headwater.pipelines.spec.pipeline import Draft, read_pipeline
 from headwater.pipelines.spec.toml_lines import Lines, key_lines
 from headwater.pipelines.spec.toml_lines import Path as KeyPath
 
 MAX_FILE_BYTES = 1024 * 1024
-PARTS = (Section.SOURCE, Section.STEP, Section.SINK)
+PARTS = (FileSection.SOURCE, FileSection.STEP, FileSection.SINK)
 
 _AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
@@ -50,15 +50,15 @@ def read_toml(file: Path) -> Draft:
     except tomllib.TOMLDecodeError as error:
         raise BadPipeline([_syntax(file, str(error), text)]) from None
     except RecursionError:
-        raise BadPipeline([Mistake(Place(str(file)), "This is nested too deeply.")]) from None
+        raise BadPipeline([Mistake(Location(str(file)), "This is nested too deeply.")]) from None
     lines = key_lines(text)
-    declarations = [_declaration(file, Section.PIPELINE, "", _settings(values), lines, ())]
+    declarations = [_declaration(file, FileSection.PIPELINE, "", _settings(values), lines, ())]
     broken: list[tuple[Declaration, Mistake]] = []
     for section in PARTS:
         tables = values.get(section, {})
         if not isinstance(tables, Mapping):
-            mistake = Mistake(_place(file, lines, (section,)), f"Write [{section}.NAME] for each {section}.")
-            broken.append((Declaration(section, section, {}, mistake.place), mistake))
+            mistake = Mistake(_location(file, lines, (section,)), f"Write [{section}.NAME] for each {section}.")
+            broken.append((Declaration(section, section, {}, mistake.location), mistake))
             continue
         for name, table in tables.items():
             path = (section, name)
@@ -66,8 +66,8 @@ def read_toml(file: Path) -> Draft:
                 declarations.append(_declaration(file, section, name, table, lines, path))
             else:
                 what = f"{section}.{name} is no table: begin with [{section}.NAME] on a line of its own."
-                mistake = Mistake(_place(file, lines, path), what)
-                broken.append((Declaration(section, name, {}, mistake.place), mistake))
+                mistake = Mistake(_location(file, lines, path), what)
+                broken.append((Declaration(section, name, {}, mistake.location), mistake))
     return read_pipeline(file, declarations, broken)
 
 
@@ -76,13 +76,13 @@ def _text(file: Path) -> str:
         with file.open("rb") as opened:
             content = opened.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise BadPipeline([Mistake(Place(str(file)), f"This is larger than {MAX_FILE_BYTES} bytes.")])
+            raise BadPipeline([Mistake(Location(str(file)), f"This is larger than {MAX_FILE_BYTES} bytes.")])
         return content.decode().replace("\r\n", "\n")
     except OSError as error:
-        raise BadPipeline([Mistake(Place(str(file)), f"It cannot be read: {error.strerror}.")]) from None
+        raise BadPipeline([Mistake(Location(str(file)), f"It cannot be read: {error.strerror}.")]) from None
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise BadPipeline([Mistake(Place(str(file), line), "This is no UTF-8.")]) from None
+        raise BadPipeline([Mistake(Location(str(file), line), "This is no UTF-8.")]) from None
 
 
 def _syntax(file: Path, message: str, text: str) -> Mistake:
@@ -90,7 +90,7 @@ def _syntax(file: Path, message: str, text: str) -> Mistake:
     found = _AT_LINE.search(message)
     line = int(found[1]) if found else text.count("\n") + 1
     what = _AT_LINE.sub("", message).replace("(at end of document)", "at the end of the file").strip()
-    return Mistake(Place(str(file), line), f"This is no TOML: {what}.")
+    return Mistake(Location(str(file), line), f"This is no TOML: {what}.")
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _declaration(
     file: Path,
-    section: Section,
+    section: FileSection,
     name: str,
     values: Mapping[str, Any],
     lines: Mapping[KeyPath, Lines],
@@ -113,11 +113,11 @@ def _declaration(
         section,
         name,
         values,
-        _place(file, lines, path),
-        {key: Place(str(file), at.key) for key, at in known.items()},
-        {key: Place(str(file), at.value) for key, at in known.items() if at.value != at.key},
+        _location(file, lines, path),
+        {key: Location(str(file), at.key) for key, at in known.items()},
+        {key: Location(str(file), at.value) for key, at in known.items() if at.value != at.key},
     )
 
 
-def _place(file: Path, lines: Mapping[KeyPath, Lines], path: KeyPath) -> Place:
-    return Place(str(file), lines[path].key if path in lines else 0)
+def _location(file: Path, lines: Mapping[KeyPath, Lines], path: KeyPath) -> Location:
+    return Location(str(file), lines[path].key if path in lines else 0)

@@ -7,18 +7,18 @@ The first comment of the file says in a sentence what it does.
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.pipelines.spec.mistakes import nearest
+from headwater.pipelines.spec.mistakes import name_hint
 
 HOME = Path(__file__).parent
 COMPANIONS = (".sql", ".py")
 
 
-class NotReady(Exception):
+class TemplateError(Exception):
     """There is no such pipeline, or no place for its files. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyPipeline:
+class PipelineTemplate:
     name: str
     summary: str
     files: tuple[Path, ...]
@@ -29,34 +29,34 @@ class ReadyPipeline:
         return self.files[0].read_text(encoding="utf-8")
 
     def copy_to(self, directory: Path) -> list[Path]:
-        """Put the files there, for their new owner to change. Raises NotReady rather than replace one."""
+        """Put the files there, for their new owner to change. Raises TemplateError rather than replace one."""
         targets = [directory / file.name for file in self.files]
         if existing := [target for target in targets if target.exists()]:
-            raise NotReady(f"{existing[0]} exists already. Choose another directory, or remove it.")
+            raise TemplateError(f"{existing[0]} exists already. Choose another directory, or remove it.")
         try:
             directory.mkdir(parents=True, exist_ok=True)
             for file, target in zip(self.files, targets, strict=True):
                 target.write_bytes(file.read_bytes())
         except OSError as error:
-            raise NotReady(f"{directory} cannot be written: {error.strerror}.") from error
+            raise TemplateError(f"{directory} cannot be written: {error.strerror}.") from error
         return targets
 
 
-def ready_pipelines() -> list[ReadyPipeline]:
+def pipeline_templates() -> list[PipelineTemplate]:
     """All of them, by name."""
     return [_read(file) for file in sorted(HOME.glob("*.toml"))]
 
 
-def ready_pipeline(name: str) -> ReadyPipeline:
-    """Raises NotReady with the name that was probably meant."""
-    known = {pipeline.name: pipeline for pipeline in ready_pipelines()}
+def pipeline_template(name: str) -> PipelineTemplate:
+    """Raises TemplateError with the name that was probably meant."""
+    known = {pipeline.name: pipeline for pipeline in pipeline_templates()}
     spelled = name.removesuffix(".toml").replace("-", "_")
     if spelled not in known:
-        raise NotReady(f"There is no ready pipeline {name}.{nearest(spelled, known)}")
+        raise TemplateError(f"There is no ready pipeline {name}.{name_hint(spelled, known)}")
     return known[spelled]
 
 
-def _read(file: Path) -> ReadyPipeline:
+def _read(file: Path) -> PipelineTemplate:
     first_line = file.read_text(encoding="utf-8").partition("\n")[0]
     beside = [each for suffix in COMPANIONS if (each := file.with_suffix(suffix)).is_file()]
-    return ReadyPipeline(file.stem, first_line.removeprefix("#").strip(), (file, *beside))
+    return PipelineTemplate(file.stem, first_line.removeprefix("#").strip(), (file, *beside))

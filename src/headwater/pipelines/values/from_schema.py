@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.values.registry import RegistryAddress
-from headwater.pipelines.values.rows import KINDS, REASON, VALUE, Wanted, reading, rows_of, wanted
+from headwater.pipelines.values.rows import KINDS, REASON, VALUE, ReaderSchema, reader_schema, rows_of, value_reader
 from headwater.schemas.wire_format import PREFIX_BYTES
 
 TEXT, JSON = "text", "json"
@@ -55,9 +55,9 @@ def from_schema(
     return F.from_json(text, schema, given)
 
 
-def decoded(values: Column, what: Wanted) -> Column:
+def decoded(values: Column, what: ReaderSchema) -> Column:
     """A struct of the value and, where there is none, the reason."""
-    kind = StructType([StructField(VALUE, reading(what).column.type), StructField(REASON, StringType())])
+    kind = StructType([StructField(VALUE, value_reader(what).column.type), StructField(REASON, StringType())])
     make: Any = arrow_udf  # its types know no struct
     made: Column = make(rows_of(what), kind)(values)
     return made
@@ -77,7 +77,7 @@ def _from_registry(values: Column, chosen: str, schema: StructType | str | None,
         raise InvalidOption(f'{chosen} needs the registry, such as {{"registry": "http://127.0.0.1:8080"}}.')
     address = RegistryAddress(url, given.pop("registry.token", None))
     mode = given.pop("mode", PERMISSIVE).upper()
-    what = wanted(chosen, address, given.pop("subject", None), schema, given.pop("message", None))
+    what = reader_schema(chosen, address, given.pop("subject", None), schema, given.pop("message", None))
     if given or mode not in (PERMISSIVE, FAILFAST):
         raise InvalidOption(f"Unknown options or mode: {', '.join(given) or mode}.")
     found = decoded(values, what)

@@ -63,8 +63,8 @@ def in_context(address: RegistryAddress, subject: str) -> tuple[RegistryAddress,
     return replace(address, url=f"{root}/contexts/{quote(meant.context, safe='')}"), meant.name
 
 
-def _resolved(address: RegistryAddress, told: dict[str, Any]) -> Resolved:
-    schema = _schema(told)
+def _resolved(address: RegistryAddress, answer: dict[str, Any]) -> Resolved:
+    schema = _schema(answer)
     named: dict[str, str] = {}
     _collect(address, schema.references, named, 0)
     return Resolved(schema, named)
@@ -82,12 +82,12 @@ def _collect(address: RegistryAddress, references: tuple[Reference, ...], named:
         named[each.name] = found.text
 
 
-def _schema(told: dict[str, Any]) -> Schema:
+def _schema(answer: dict[str, Any]) -> Schema:
     references = tuple(
         Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
-        for each in told.get("references") or ()
+        for each in answer.get("references") or ()
     )
-    return Schema(SchemaType(told.get("schemaType") or "AVRO"), str(told["schema"]), references)
+    return Schema(SchemaType(answer.get("schemaType") or "AVRO"), str(answer["schema"]), references)
 
 
 def _ask(address: RegistryAddress, path: str) -> dict[str, Any]:

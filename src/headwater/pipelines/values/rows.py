@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.values.registry import RegistryAddress, UnknownSchema, by_id, in_context, latest
-from headwater.pipelines.values.types import Column, avro_column, proto_column
+from headwater.pipelines.values.types import DecodedColumn, avro_column, proto_column
 from headwater.schemas.decoding import avro_schema
 from headwater.schemas.parsed import parse
 from headwater.schemas.schema import InvalidSchema, Resolved, Schema, SchemaType
@@ -24,7 +24,7 @@ MAX_REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReaderSchema:
     """What a column of bytes is to become. It is shipped to Python workers."""
 
     address: RegistryAddress
@@ -37,13 +37,13 @@ class Unfit(Exception):
     """A value does not hold to its schema, or has none."""
 
 
-def wanted(
+def reader_schema(
     format: str, address: RegistryAddress, subject: str | None, text: str | None = None, message: str | None = None
-) -> Wanted:
+) -> ReaderSchema:
     """Raises InvalidOption, RegistryUnavailable."""
     kind = KINDS[format]
     if text is not None:
-        return Wanted(address, Resolved(Schema(kind, text)), message)
+        return ReaderSchema(address, Resolved(Schema(kind, text)), message)
     if subject is None:
         raise InvalidOption(
             f'{format} needs the subject whose latest schema gives the columns, such as "orders-value".'
@@ -55,24 +55,24 @@ def wanted(
         raise InvalidOption(f"The registry {address.url} has no schema for {subject}: {error}") from None
     if reader.schema.type is not kind:
         raise InvalidOption(f"The schema of {subject} is {reader.schema.type.value}, not {format}.")
-    return Wanted(address, reader, message)
+    return ReaderSchema(address, reader, message)
 
 
-class Reading(NamedTuple):
-    column: Column
+class ValueReader(NamedTuple):
+    column: DecodedColumn
     read: Callable[[bytes], Any]
     """A value with its prefix to a value of the column. Raises Unfit, RegistryUnavailable."""
 
 
-def reading(wanted: Wanted) -> Reading:
+def value_reader(target: ReaderSchema) -> ValueReader:
     """Raises InvalidOption."""
     try:
-        return _avro(wanted) if wanted.reader.schema.type is SchemaType.AVRO else _protobuf(wanted)
+        return _avro(target) if target.reader.schema.type is SchemaType.AVRO else _protobuf(target)
     except InvalidSchema as error:
         raise InvalidOption(f"The schema is none: {error}") from None
 
 
-def rows_of(wanted: Wanted) -> Callable[[Any], Any]:
+def rows_of(target: ReaderSchema) -> Callable[[Any], Any]:
     """A function from an Arrow array of values to one of structs: the value, or the reason why there is none."""
 
     import pyarrow as pa
@@ -80,7 +80,7 @@ def rows_of(wanted: Wanted) -> Callable[[Any], Any]:
     def rows(values: Any) -> Any:
         from pyspark.sql.pandas.types import to_arrow_type
 
-        column, read = _reading(wanted)
+        column, read = _cached_reader(target)
         found, reasons = [], []
         for value in values.to_pylist():
             row, reason = None, None
@@ -101,28 +101,28 @@ def rows_of(wanted: Wanted) -> Callable[[Any], Any]:
     return rows
 
 
-_readings: dict[str, Reading] = {}
+_readers: dict[str, ValueReader] = {}
 
 
-def _reading(wanted: Wanted) -> Reading:
+def _cached_reader(target: ReaderSchema) -> ValueReader:
     """A Python worker runs the same few queries again and again."""
-    key = repr(wanted)
-    if key not in _readings:
-        if len(_readings) >= 100:
-            _readings.clear()
-        _readings[key] = reading(wanted)
-    return _readings[key]
+    key = repr(target)
+    if key not in _readers:
+        if len(_readers) >= 100:
+            _readers.clear()
+        _readers[key] = value_reader(target)
+    return _readers[key]
 
 
-def _avro(wanted: Wanted) -> Reading:
+def _avro(target: ReaderSchema) -> ValueReader:
     import fastavro
 
-    parse(wanted.reader)  # fastavro takes some schemas that are none
-    reader = avro_schema(wanted.reader)
+    parse(target.reader)  # fastavro takes some schemas that are none
+    reader = avro_schema(target.reader)
     named: dict[str, Any] = {}
-    for text in dict.fromkeys(wanted.reader.named.values()):
+    for text in dict.fromkeys(target.reader.named.values()):
         fastavro.parse_schema(_loaded(text), named_schemas=named)
-    fastavro.parse_schema(_loaded(wanted.reader.schema.text), named_schemas=named)
+    fastavro.parse_schema(_loaded(target.reader.schema.text), named_schemas=named)
     column = avro_column(reader, named)
     writers: dict[int, Any] = {}
 
@@ -130,7 +130,7 @@ def _avro(wanted: Wanted) -> Reading:
         found = _id(value)
         writer = writers.get(found)
         if writer is None:
-            writer = writers[found] = avro_schema(_written(wanted, found))
+            writer = writers[found] = avro_schema(_written(target, found))
         data = io.BytesIO(value)
         data.seek(PREFIX_BYTES)
         try:
@@ -141,17 +141,17 @@ def _avro(wanted: Wanted) -> Reading:
             raise Unfit(f"{len(value) - data.tell()} bytes are left after what schema {found} says.")
         return row if column.convert is None else column.convert(row)
 
-    return Reading(column, read)
+    return ValueReader(column, read)
 
 
-def _protobuf(wanted: Wanted) -> Reading:
+def _protobuf(target: ReaderSchema) -> ValueReader:
     """Fields are known by their numbers: every version is read with the one schema, and what it lacks is left out."""
     from google.protobuf import message_factory
 
-    parsed = parse(wanted.reader)
+    parsed = parse(target.reader)
     file = parsed.meaning.pool.FindFileByName(parsed.meaning.file.name)
     messages = list(file.message_types_by_name.values())
-    name = wanted.message or (messages[0].name if messages else "")
+    name = target.message or (messages[0].name if messages else "")
     descriptor = file.message_types_by_name.get(name)
     if descriptor is None:
         raise InvalidOption(f"The schema has no message {name!r}; it has {', '.join(file.message_types_by_name)}.")
@@ -166,7 +166,7 @@ def _protobuf(wanted: Wanted) -> Reading:
         except NotFramed as error:
             raise Unfit(f"It has no message: {error}.") from None
         if (found, indexes) not in known:
-            known[found, indexes] = _is_message(parse(_written(wanted, found)), indexes, name)
+            known[found, indexes] = _is_message(parse(_written(target, found)), indexes, name)
         if not known[found, indexes]:
             raise Unfit(f"It is another message of schema {found} than {name}.")
         try:
@@ -176,7 +176,7 @@ def _protobuf(wanted: Wanted) -> Reading:
         assert column.convert is not None, "a message becomes a row"
         return column.convert(message)
 
-    return Reading(column, read)
+    return ValueReader(column, read)
 
 
 def _is_message(parsed: Any, indexes: tuple[int, ...], name: str) -> bool:
@@ -193,9 +193,9 @@ def _id(value: bytes) -> int:
         raise Unfit(f"It has no schema: {error}.") from None
 
 
-def _written(wanted: Wanted, found: int) -> Resolved:
+def _written(target: ReaderSchema, found: int) -> Resolved:
     try:
-        return by_id(wanted.address, found)
+        return by_id(target.address, found)
     except UnknownSchema:
         raise Unfit(f"Schema {found} is unknown.") from None
 

@@ -20,7 +20,7 @@ _AS_TEXT = ("uuid", "time-millis", "time-micros", "duration")
 _WIDER = ({"int", "long"}, {"int", "long", "float", "double"})
 
 
-class Column(NamedTuple):
+class DecodedColumn(NamedTuple):
     type: t.DataType
     convert: Callable[[Any], Any] | None
     """None where values are right as they are."""
@@ -29,7 +29,7 @@ class Column(NamedTuple):
 # Avro
 
 
-def avro_column(declared: Any, named: dict[str, Any], inside: tuple[str, ...] = ()) -> Column:
+def avro_column(declared: Any, named: dict[str, Any], inside: tuple[str, ...] = ()) -> DecodedColumn:
     """Of a schema as fastavro has parsed it. Raises InvalidOption for what no column can hold."""
     if len(inside) > MAX_DEPTH:
         raise InvalidOption(f"The schema is nested deeper than {MAX_DEPTH} levels.")
@@ -37,18 +37,18 @@ def avro_column(declared: Any, named: dict[str, Any], inside: tuple[str, ...] = 
         return _union(declared, named, inside)
     if isinstance(declared, str):
         if declared in _PRIMITIVES:
-            return Column(_PRIMITIVES[declared], None)
+            return DecodedColumn(_PRIMITIVES[declared], None)
         if declared in inside:
             raise InvalidOption(f"{declared} holds itself, which no column can.")
         return avro_column(named[declared], named, inside)
     kind = declared["type"]
     logical = declared.get("logicalType")
     if logical in _LOGICAL:
-        return Column(_LOGICAL[logical], None)
+        return DecodedColumn(_LOGICAL[logical], None)
     if logical == "decimal" and declared.get("precision", 0) <= 38:
-        return Column(t.DecimalType(declared["precision"], declared.get("scale", 0)), None)
+        return DecodedColumn(t.DecimalType(declared["precision"], declared.get("scale", 0)), None)
     if logical in _AS_TEXT:
-        return Column(t.StringType(), lambda value: None if value is None else str(value))
+        return DecodedColumn(t.StringType(), lambda value: None if value is None else str(value))
     match kind:
         case "record" | "error":
             if declared["name"] in inside:
@@ -61,15 +61,15 @@ def avro_column(declared: Any, named: dict[str, Any], inside: tuple[str, ...] = 
         case "array":
             return _array(avro_column(declared["items"], named, (*inside, "")))
         case "map":
-            return _map(Column(t.StringType(), None), avro_column(declared["values"], named, (*inside, "")))
+            return _map(DecodedColumn(t.StringType(), None), avro_column(declared["values"], named, (*inside, "")))
         case "enum":
-            return Column(t.StringType(), None)
+            return DecodedColumn(t.StringType(), None)
         case "fixed":
-            return Column(t.BinaryType(), None)
+            return DecodedColumn(t.BinaryType(), None)
     return avro_column(kind, named, inside)
 
 
-def _union(branches: list[Any], named: dict[str, Any], inside: tuple[str, ...]) -> Column:
+def _union(branches: list[Any], named: dict[str, Any], inside: tuple[str, ...]) -> DecodedColumn:
     real = [branch for branch in branches if branch != "null"]
     if len(real) == 1:
         return avro_column(real[0], named, (*inside, ""))
@@ -77,19 +77,19 @@ def _union(branches: list[Any], named: dict[str, Any], inside: tuple[str, ...]) 
     if len(names) == len(real):
         for group, widest in zip(_WIDER, ("long", "double"), strict=True):
             if names and names <= group:
-                return Column(_PRIMITIVES[widest], float if widest == "double" else None)
+                return DecodedColumn(_PRIMITIVES[widest], float if widest == "double" else None)
     raise InvalidOption("A union of several types is no column; give a schema in which it is one type.")
 
 
 # Protobuf
 
 
-def proto_column(descriptor: Any, inside: tuple[str, ...] = ()) -> Column:
+def proto_column(descriptor: Any, inside: tuple[str, ...] = ()) -> DecodedColumn:
     """Of a message's descriptor; values are messages."""
     if descriptor.full_name in inside or len(inside) > MAX_DEPTH:
         raise InvalidOption(f"{descriptor.full_name} holds itself, which no column can.")
     if descriptor.full_name == "google.protobuf.Timestamp":
-        return Column(t.TimestampType(), _moment)
+        return DecodedColumn(t.TimestampType(), _moment)
     fields = [(field, _proto_field(field, (*inside, descriptor.full_name))) for field in descriptor.fields]
 
     def convert(message: Any) -> dict[str, Any]:
@@ -102,10 +102,10 @@ def proto_column(descriptor: Any, inside: tuple[str, ...] = ()) -> Column:
                 row[field.name] = value if column.convert is None else column.convert(value)
         return row
 
-    return Column(t.StructType([t.StructField(field.name, column.type) for field, column in fields]), convert)
+    return DecodedColumn(t.StructType([t.StructField(field.name, column.type) for field, column in fields]), convert)
 
 
-def _proto_field(field: Any, inside: tuple[str, ...]) -> Column:
+def _proto_field(field: Any, inside: tuple[str, ...]) -> DecodedColumn:
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         key, value = (_proto_single(message.fields_by_name[name], inside) for name in ("key", "value"))
@@ -114,29 +114,29 @@ def _proto_field(field: Any, inside: tuple[str, ...]) -> Column:
     if not field.is_repeated:
         return single
     of = single.convert
-    return Column(t.ArrayType(single.type), list if of is None else lambda values: [of(each) for each in values])
+    return DecodedColumn(t.ArrayType(single.type), list if of is None else lambda values: [of(each) for each in values])
 
 
-def _proto_single(field: Any, inside: tuple[str, ...]) -> Column:
+def _proto_single(field: Any, inside: tuple[str, ...]) -> DecodedColumn:
     if field.message_type is not None:
         return proto_column(field.message_type, inside)
     if field.enum_type is not None:
         names = {value.number: value.name for value in field.enum_type.values}
-        return Column(t.StringType(), lambda number: names.get(number, str(number)))
+        return DecodedColumn(t.StringType(), lambda number: names.get(number, str(number)))
     match field.cpp_type:
         case field.CPPTYPE_INT32:
-            return Column(t.IntegerType(), None)
+            return DecodedColumn(t.IntegerType(), None)
         case field.CPPTYPE_INT64 | field.CPPTYPE_UINT32:
-            return Column(t.LongType(), None)
+            return DecodedColumn(t.LongType(), None)
         case field.CPPTYPE_UINT64:
-            return Column(t.DecimalType(20, 0), None)
+            return DecodedColumn(t.DecimalType(20, 0), None)
         case field.CPPTYPE_FLOAT:
-            return Column(t.FloatType(), None)
+            return DecodedColumn(t.FloatType(), None)
         case field.CPPTYPE_DOUBLE:
-            return Column(t.DoubleType(), None)
+            return DecodedColumn(t.DoubleType(), None)
         case field.CPPTYPE_BOOL:
-            return Column(t.BooleanType(), None)
-    return Column(t.BinaryType() if field.type == field.TYPE_BYTES else t.StringType(), None)
+            return DecodedColumn(t.BooleanType(), None)
+    return DecodedColumn(t.BinaryType() if field.type == field.TYPE_BYTES else t.StringType(), None)
 
 
 def _moment(value: Any) -> Any:
@@ -148,31 +148,31 @@ def _moment(value: Any) -> Any:
 # What both have
 
 
-def _struct(fields: dict[str, Column]) -> Column:
+def _struct(fields: dict[str, DecodedColumn]) -> DecodedColumn:
     kind = t.StructType([t.StructField(name, column.type) for name, column in fields.items()])
     changed = [(name, column.convert) for name, column in fields.items() if column.convert is not None]
     if not changed:
-        return Column(kind, None)
+        return DecodedColumn(kind, None)
 
     def convert(row: Any) -> Any:
         if row is None:
             return None
         return {**row, **{name: of(row[name]) for name, of in changed if row[name] is not None}}
 
-    return Column(kind, convert)
+    return DecodedColumn(kind, convert)
 
 
-def _array(items: Column) -> Column:
+def _array(items: DecodedColumn) -> DecodedColumn:
     of = items.convert
     if of is None:
-        return Column(t.ArrayType(items.type), None)
-    return Column(
+        return DecodedColumn(t.ArrayType(items.type), None)
+    return DecodedColumn(
         t.ArrayType(items.type),
         lambda values: None if values is None else [None if each is None else of(each) for each in values],
     )
 
 
-def _map(key: Column, value: Column) -> Column:
+def _map(key: DecodedColumn, value: DecodedColumn) -> DecodedColumn:
     """Arrow takes a map as pairs."""
     of = value.convert
 
@@ -181,4 +181,4 @@ def _map(key: Column, value: Column) -> Column:
             return None
         return [(name, each if of is None or each is None else of(each)) for name, each in entries.items()]
 
-    return Column(t.MapType(key.type, value.type), convert)
+    return DecodedColumn(t.MapType(key.type, value.type), convert)

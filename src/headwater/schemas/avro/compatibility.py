@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headwater.schemas.avro.types import Field, Type
+from headwater.schemas.avro.types import RecordField, Type
 from headwater.schemas.incompatibility import Findings, Incompatibility
 from headwater.schemas.limits import MAX_DEPTH
 
@@ -132,7 +132,7 @@ class _Comparison:
         return False
 
 
-def _written(wanted: Field, written: dict[str, Field]) -> Field | None:
+def _written(wanted: RecordField, written: dict[str, RecordField]) -> RecordField | None:
     for name in (wanted.name, *wanted.aliases):
         if name in written:
             return written[name]

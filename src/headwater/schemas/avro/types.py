@@ -16,7 +16,7 @@ _INT, _LONG = 2**31, 2**63
 
 
 @dataclass(slots=True, eq=False)
-class Field:
+class RecordField:
     name: str
     type: "Type"
     default: object = NO_DEFAULT
@@ -34,7 +34,7 @@ class Type:
     name: str = ""
     """Full; of a record, an enum or a fixed alone."""
     aliases: tuple[str, ...] = ()
-    fields: list[Field] = field(default_factory=list)
+    fields: list[RecordField] = field(default_factory=list)
     symbols: tuple[str, ...] = ()
     default_symbol: str | None = None
     size: int = 0
@@ -49,7 +49,7 @@ class TypeReader:
     def __init__(self, known: "Mapping[str, Type] | None" = None) -> None:
         self.named: dict[str, Type] = dict(known or {})
         self._count = 0
-        self._defaults: list[tuple[Field, str]] = []
+        self._defaults: list[tuple[RecordField, str]] = []
 
     def read(self, declared: Any) -> Type:
         """Raises InvalidSchema."""
@@ -143,7 +143,7 @@ class TypeReader:
             if "type" not in each:
                 raise InvalidSchema(f"{here}: field {name} has no type.")
             seen.add(name)
-            found = Field(
+            found = RecordField(
                 name,
                 self._read(each["type"], namespace, here + "/type", depth + 1),
                 each.get("default", NO_DEFAULT),

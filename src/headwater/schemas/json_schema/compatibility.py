@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headwater.schemas.incompatibility import Findings, Incompatibility
 from headwater.schemas.json_schema.bounds import check_bounds
-from headwater.schemas.json_schema.documents import Document, Place
+from headwater.schemas.json_schema.documents import Document, SchemaLocation
 from headwater.schemas.json_schema.objects import ObjectRules, undecided
 from headwater.schemas.json_schema.values import allowed_types, check_values, may_be
 from headwater.schemas.limits import MAX_DEPTH
@@ -20,7 +20,7 @@ _SUMS: Final = ("anyOf", "oneOf")
 def unreadable(reader: Document, writer: Document) -> list[Incompatibility]:
     """Empty if everything that the writer's schema allows is allowed by the reader's."""
     comparison = Comparison()
-    comparison.compare(Place(reader.root, reader), Place(writer.root, writer), "#", 0)
+    comparison.compare(SchemaLocation(reader.root, reader), SchemaLocation(writer.root, writer), "#", 0)
     return comparison.findings.found
 
 
@@ -38,7 +38,7 @@ class Comparison:
         self.findings.add(kind, path, reason)
         return False
 
-    def compare(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+    def compare(self, reader: SchemaLocation, writer: SchemaLocation, path: str, depth: int) -> bool:
         if not self.findings.may_compare(path):
             return False
         if depth > MAX_DEPTH:
@@ -68,14 +68,14 @@ class Comparison:
             self._verdicts.pop(pair, None)
         return verdict
 
-    def accepts(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+    def accepts(self, reader: SchemaLocation, writer: SchemaLocation, path: str, depth: int) -> bool:
         """As `compare`, without telling why not."""
         mark = len(self.findings.found)
         verdict = self.compare(reader, writer, path, depth)
         self.findings.forget(mark)
         return verdict
 
-    def _follow(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+    def _follow(self, reader: SchemaLocation, writer: SchemaLocation, path: str, depth: int) -> bool:
         """References of the writer narrow it, references of the reader must accept everything."""
         reference = reader.schema.get("$ref")
         if isinstance(reference, str):
@@ -84,18 +84,22 @@ class Comparison:
                 return self.fail("REFERENCE_CHANGED", path, f"{reference!r} leads nowhere")
             rest = {key: value for key, value in reader.schema.items() if key != "$ref"}
             verdict = self.compare(target, writer, path, depth + 1)
-            return verdict & self._follow(Place(rest, reader.document), writer, path, depth + 1) if rest else verdict
+            return (
+                verdict & self._follow(SchemaLocation(rest, reader.document), writer, path, depth + 1)
+                if rest
+                else verdict
+            )
         if isinstance(writer.schema, dict) and isinstance(writer.schema.get("$ref"), str):
             target = writer.document.find(writer.schema["$ref"])
             rest = {key: value for key, value in writer.schema.items() if key != "$ref"}
             if target is None:
-                return self._split(reader, Place(rest, writer.document), path, depth)
-            if rest and self.accepts(reader, Place(rest, writer.document), path, depth + 1):
+                return self._split(reader, SchemaLocation(rest, writer.document), path, depth)
+            if rest and self.accepts(reader, SchemaLocation(rest, writer.document), path, depth + 1):
                 return True
             return self.compare(reader, target, path, depth + 1)
         return self._split(reader, writer, path, depth)
 
-    def _split(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+    def _split(self, reader: SchemaLocation, writer: SchemaLocation, path: str, depth: int) -> bool:
         """Choices and conjunctions, until plain keywords are compared with plain keywords."""
         written = writer.schema if isinstance(writer.schema, dict) else {}
         verdict = True
@@ -103,7 +107,7 @@ class Comparison:
         if isinstance(members, list):
             verdict = self._all_of(reader, members, writer, path, depth)
             rest = {key: value for key, value in reader.schema.items() if key != "allOf"}
-            reader = Place(rest, reader.document)
+            reader = SchemaLocation(rest, reader.document)
         for key in _SUMS:
             branches = written.get(key)
             if isinstance(branches, list) and not _is_same(key, reader, writer):
@@ -115,18 +119,27 @@ class Comparison:
             branches = reader.schema.get(key)
             if isinstance(branches, list):
                 verdict &= self._some_branch(reader, writer, key, branches, path, depth)
-        return verdict & self._plain(reader, Place(written, writer.document), path, depth)
+        return verdict & self._plain(reader, SchemaLocation(written, writer.document), path, depth)
 
-    def _all_of(self, reader: Place, members: list[Any], writer: Place, path: str, depth: int) -> bool:
+    def _all_of(
+        self, reader: SchemaLocation, members: list[Any], writer: SchemaLocation, path: str, depth: int
+    ) -> bool:
         verdict = True
         for index, member in enumerate(members):
             here = f"{path}/allOf/{index}"
-            if not self.compare(Place(member, reader.document), writer, here, depth + 1):
+            if not self.compare(SchemaLocation(member, reader.document), writer, here, depth + 1):
                 verdict = self.fail("PRODUCT_TYPE_EXTENDED", here, "the reader asks for more than the writer does")
         return verdict
 
     def _each_branch(
-        self, reader: Place, document: Document, key: str, branches: list[Any], rest: Any, path: str, depth: int
+        self,
+        reader: SchemaLocation,
+        document: Document,
+        key: str,
+        branches: list[Any],
+        rest: Any,
+        path: str,
+        depth: int,
     ) -> bool:
         verdict = True
         for index, branch in enumerate(branches):
@@ -134,28 +147,30 @@ class Comparison:
             if isinstance(branch, dict) and set(rest) & set(branch):
                 whole = {"allOf": [branch, rest]}
             mark = len(self.findings.found)
-            if not self.compare(reader, Place(whole, document), f"{path}/{key}/{index}", depth + 1):
+            if not self.compare(reader, SchemaLocation(whole, document), f"{path}/{key}/{index}", depth + 1):
                 verdict = False
                 if len(self.findings.found) == mark:
                     self.fail("SUM_TYPE_NARROWED", f"{path}/{key}/{index}", "the reader lacks this choice")
         return verdict
 
-    def _narrowed(self, reader: Place, writer: Place, written: Any, path: str, depth: int) -> bool:
+    def _narrowed(self, reader: SchemaLocation, writer: SchemaLocation, written: Any, path: str, depth: int) -> bool:
         """Whatever accepts one part of a conjunction accepts the conjunction; and its plain objects may be merged."""
         merged: dict[str, Any] = {key: value for key, value in written.items() if key != "allOf"}
         for member in written["allOf"]:
-            if self.accepts(reader, Place(member, writer.document), path, depth + 1):
+            if self.accepts(reader, SchemaLocation(member, writer.document), path, depth + 1):
                 return True
             merged = _merged(merged, member)
-        return self.compare(reader, Place(merged, writer.document), path, depth + 1)
+        return self.compare(reader, SchemaLocation(merged, writer.document), path, depth + 1)
 
-    def _some_branch(self, reader: Place, writer: Place, key: str, branches: list[Any], path: str, depth: int) -> bool:
+    def _some_branch(
+        self, reader: SchemaLocation, writer: SchemaLocation, key: str, branches: list[Any], path: str, depth: int
+    ) -> bool:
         if _is_same(key, reader, writer):
             return True
         accepting = [
             branch
             for index, branch in enumerate(branches)
-            if self.accepts(Place(branch, reader.document), writer, f"{path}/{key}/{index}", depth + 1)
+            if self.accepts(SchemaLocation(branch, reader.document), writer, f"{path}/{key}/{index}", depth + 1)
         ]
         if not accepting:
             return self.fail("SUM_TYPE_NARROWED", f"{path}/{key}", "no choice of the reader allows what is written")
@@ -165,7 +180,7 @@ class Comparison:
             )
         return True
 
-    def _plain(self, reader: Place, writer: Place, path: str, depth: int) -> bool:
+    def _plain(self, reader: SchemaLocation, writer: SchemaLocation, path: str, depth: int) -> bool:
         wanted, written = reader.schema, writer.schema
         values = check_values(wanted, written)
         if values is not None:
@@ -183,7 +198,7 @@ class Comparison:
         return verdict
 
 
-def _is_same(key: str, reader: Place, writer: Place) -> bool:
+def _is_same(key: str, reader: SchemaLocation, writer: SchemaLocation) -> bool:
     """Two times the same choice needs no closer look, where references mean the same."""
     if not isinstance(writer.schema, dict) or reader.schema.get(key) != writer.schema.get(key):
         return False

@@ -14,7 +14,7 @@ from headwater.schemas.schema import InvalidSchema
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-class Place(NamedTuple):
+class SchemaLocation(NamedTuple):
     """A schema, and the document whose references it uses."""
 
     schema: Any
@@ -39,7 +39,7 @@ class Document:
             elif own and inner is not root:
                 self._ids[urljoin(self.base, own)] = self._ids[own] = inner
 
-    def find(self, reference: str) -> Place | None:
+    def find(self, reference: str) -> SchemaLocation | None:
         url, _, fragment = reference.partition("#")
         place = self._document(url)
         if place is None:
@@ -49,7 +49,7 @@ class Document:
             return place
         if not fragment.startswith("/"):
             found = document._anchors.get(fragment)
-            return Place(found, document) if found is not None else None
+            return SchemaLocation(found, document) if found is not None else None
         for part in fragment[1:].split("/"):
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(schema, list) and key.isascii() and key.isdigit() and int(key) < len(schema):
@@ -58,17 +58,17 @@ class Document:
                 schema = schema[key]
             else:
                 return None
-        return Place(schema, document) if isinstance(schema, dict | bool) else None
+        return SchemaLocation(schema, document) if isinstance(schema, dict | bool) else None
 
-    def _document(self, url: str) -> Place | None:
+    def _document(self, url: str) -> SchemaLocation | None:
         if not url or url == self.base:
-            return Place(self.root, self)
+            return SchemaLocation(self.root, self)
         for name in (url, urljoin(self.base, url)):
             if name in self._ids:
-                return Place(self._ids[name], self)
+                return SchemaLocation(self._ids[name], self)
             if name in self._documents:
                 found = self._documents[name]
-                return Place(found.root, found)
+                return SchemaLocation(found.root, found)
         return None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import re2
 
 from headwater.schemas.incompatibility import Incompatibility
-from headwater.schemas.json_schema.documents import Place
+from headwater.schemas.json_schema.documents import SchemaLocation
 
 if TYPE_CHECKING:
     from headwater.schemas.json_schema.compatibility import Comparison
@@ -28,7 +28,7 @@ def undecided(wanted: Any, written: Any) -> Iterator[Incompatibility]:
 
 
 class ObjectRules:
-    def __init__(self, comparison: "Comparison", reader: Place, writer: Place) -> None:
+    def __init__(self, comparison: "Comparison", reader: SchemaLocation, writer: SchemaLocation) -> None:
         self._comparison = comparison
         self._reader = reader
         self._writer = writer
@@ -72,7 +72,10 @@ class ObjectRules:
         """All of what is written holds at once: one that is accepted is enough."""
         return any(
             self._comparison.accepts(
-                Place(wanted, self._reader.document), Place(each, self._writer.document), path, depth + 1
+                SchemaLocation(wanted, self._reader.document),
+                SchemaLocation(each, self._writer.document),
+                path,
+                depth + 1,
             )
             for each in written
         )
@@ -81,9 +84,9 @@ class ObjectRules:
         is_wanted = name in _table(self._wanted, "properties")
         is_written = name in _table(self._written, "properties")
         if is_wanted and is_written:
-            written = Place(_table(self._written, "properties")[name], self._writer.document)
+            written = SchemaLocation(_table(self._written, "properties")[name], self._writer.document)
             mark = len(self._comparison.findings.found)
-            self._comparison.compare(Place(wanted, self._reader.document), written, path, depth + 1)
+            self._comparison.compare(SchemaLocation(wanted, self._reader.document), written, path, depth + 1)
             if len(self._comparison.findings.found) == mark:  # told before, elsewhere
                 self._comparison.fail("PROPERTY_CHANGED", path, "the reader does not allow what is written")
         elif is_wanted:
@@ -103,11 +106,17 @@ class ObjectRules:
             here = f"{path}/patternProperties/{pattern}"
             if pattern in written:
                 verdict &= comparison.compare(
-                    Place(own, self._reader.document), Place(written[pattern], self._writer.document), here, depth + 1
+                    SchemaLocation(own, self._reader.document),
+                    SchemaLocation(written[pattern], self._writer.document),
+                    here,
+                    depth + 1,
                 )
             elif not all(
                 comparison.accepts(
-                    Place(own, self._reader.document), Place(each, self._writer.document), here, depth + 1
+                    SchemaLocation(own, self._reader.document),
+                    SchemaLocation(each, self._writer.document),
+                    here,
+                    depth + 1,
                 )
                 for each in (others, *written.values())
             ):
@@ -116,7 +125,10 @@ class ObjectRules:
         for pattern, each in written.items():
             here = f"{path}/patternProperties/{pattern}"
             if pattern not in wanted and not comparison.accepts(
-                Place(own_others, self._reader.document), Place(each, self._writer.document), here, depth + 1
+                SchemaLocation(own_others, self._reader.document),
+                SchemaLocation(each, self._writer.document),
+                here,
+                depth + 1,
             ):
                 verdict = comparison.fail("PATTERN_PROPERTY_REMOVED", here, "the reader is closed to such properties")
         if others is not False and own_others is False:
@@ -124,8 +136,8 @@ class ObjectRules:
                 "ADDITIONAL_PROPERTIES_REMOVED", f"{path}/additionalProperties", "the reader is closed, the writer open"
             )
         return verdict & comparison.compare(
-            Place(own_others, self._reader.document),
-            Place(others, self._writer.document),
+            SchemaLocation(own_others, self._reader.document),
+            SchemaLocation(others, self._writer.document),
             f"{path}/additionalProperties",
             depth + 1,
         )
@@ -140,13 +152,16 @@ class ObjectRules:
             reader = wanted[index] if index < len(wanted) else own_rest
             writer = written[index] if index < len(written) else rest
             verdict &= self._comparison.compare(
-                Place(reader, self._reader.document),
-                Place(writer, self._writer.document),
+                SchemaLocation(reader, self._reader.document),
+                SchemaLocation(writer, self._writer.document),
                 f"{path}/items/{index}",
                 depth + 1,
             )
         return verdict & self._comparison.compare(
-            Place(own_rest, self._reader.document), Place(rest, self._writer.document), f"{path}/items", depth + 1
+            SchemaLocation(own_rest, self._reader.document),
+            SchemaLocation(rest, self._writer.document),
+            f"{path}/items",
+            depth + 1,
         )
 
 

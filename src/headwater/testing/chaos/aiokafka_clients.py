@@ -7,7 +7,7 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNSETTLED, PADDING, Place, Stage
+from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNACKNOWLEDGED, PADDING, Partition, Stage
 
 REQUEST_TIMEOUT_MS: Final = 30_000
 """How long a batch waits for its acknowledgement, too."""
@@ -27,7 +27,7 @@ class _Producing:
     def __init__(self, stage: Stage, name: str) -> None:
         self._stage = stage
         self._name = name
-        self._unsettled = 0
+        self._unacknowledged = 0
         self._has_failed = False
 
     async def run(self) -> None:
@@ -51,31 +51,33 @@ class _Producing:
     async def _produce(self, producer: AIOKafkaProducer, name: str) -> None:
         self._has_failed = False
         for due in self._stage.values(name):
-            while self._unsettled >= MAX_UNSETTLED:  # noqa: ASYNC110 - any of them may end, and a short while
+            while self._unacknowledged >= MAX_UNACKNOWLEDGED:  # noqa: ASYNC110 - any of them may end, and a short while
                 await asyncio.sleep(TICK_S)
             if self._has_failed:
                 return
             if due is None:
                 await asyncio.sleep(TICK_S)
                 continue
-            value, place = due
-            self._stage.sent(name, value, place)
+            value, partition = due
+            self._stage.sent(name, value, partition)
             try:
-                sent = await producer.send(place[0], value.encode(), PADDING, place[1])
+                sent = await producer.send(partition[0], value.encode(), PADDING, partition[1])
             except KafkaError as error:
-                self._stage.unknown(name, value, place, f"{type(error).__name__}: {error}")
+                self._stage.unknown(name, value, partition, f"{type(error).__name__}: {error}")
                 return
-            self._unsettled += 1
-            sent.add_done_callback(lambda done, value=value, place=place: self._settled(name, value, place, done))
+            self._unacknowledged += 1
+            sent.add_done_callback(
+                lambda done, value=value, partition=partition: self._ended(name, value, partition, done)
+            )
 
-    def _settled(self, name: str, value: str, place: Place, done: "asyncio.Future[object]") -> None:
-        self._unsettled -= 1
+    def _ended(self, name: str, value: str, partition: Partition, done: "asyncio.Future[object]") -> None:
+        self._unacknowledged -= 1
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if error is None:
-            self._stage.settled(value, place, getattr(done.result(), "offset", -1))
+            self._stage.record_acknowledged(value, partition, getattr(done.result(), "offset", -1))
         else:
             self._has_failed = True
-            self._stage.unknown(name, value, place, f"{type(error).__name__}: {error}")
+            self._stage.unknown(name, value, partition, f"{type(error).__name__}: {error}")
 
 
 async def _stop(stage: Stage, name: str, producer: AIOKafkaProducer) -> None:
@@ -92,7 +94,7 @@ async def _read(stage: Stage, name: str) -> None:
         request_timeout_ms=5000, retry_backoff_ms=50, metadata_max_age_ms=5000, fetch_max_wait_ms=100,
     )  # fmt: skip
     await consumer.start()
-    partitions = [TopicPartition(*place) for place in stage.watched]
+    partitions = [TopicPartition(*partition) for partition in stage.watched]
     consumer.assign(partitions)
     for partition in partitions:
         consumer.seek(partition, 0)

@@ -1,4 +1,4 @@
-"""Draws faults: which kind, and whom it hits, by the role that somebody has at this moment."""
+"""Draws faults: the kind, and the node that it hits, by the node's role at this moment."""
 
 import random
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from typing import Final
 from headwater.model.ids import NodeId
 from headwater.testing.chaos.confluent_clients import GROUP
 from headwater.testing.chaos.disks import Disk
-from headwater.testing.chaos.faults import Cut, Fault, FullDisk, Kill, KillEtcd, Pause, PauseEtcd, Stop
+from headwater.testing.chaos.faults import ClusterFault, Cut, FullDisk, Kill, KillEtcd, Pause, Stop
 from headwater.testing.chaos.pulse import PARTITIONS, TOPIC
 from headwater.testing.fakes.network import MACHINE, Network
-from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.cluster import ProcessCluster
 from headwater.testing.processes.etcd_process import EtcdProcess
 
 ROLES: Final = ("leader", "replica", "controller", "coordinator")
@@ -33,16 +33,16 @@ MAX_DRAWS: Final = 100
 class Drawn:
     kind: str
     target: str
-    fault: Fault
+    fault: ClusterFault
     duration_s: float
     partition: int | None = None
-    """Of the pulse: the one that the node leads or has a replica of."""
+    """The partition of the pulse that the node leads or has a replica of."""
 
 
 class Arsenal:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ProcessCluster,
         network: Network | None,
         disks: Mapping[NodeId, Disk],
         dice: random.Random,
@@ -83,7 +83,7 @@ class Arsenal:
         if kind in ("kill etcd", "pause etcd"):
             member = self._dice.choice(cluster.etcd.members)
             is_kill = kind == "kill etcd"
-            fault = KillEtcd(cluster.etcd, member) if is_kill else PauseEtcd(cluster.etcd, member)
+            fault = KillEtcd(cluster.etcd, member) if is_kill else Pause(cluster.etcd, member)
             return Drawn(kind, f"etcd {member}", fault, duration_s)
         role, partition = self._dice.choice(ROLES), self._dice.randrange(PARTITIONS)
         node = self._node(role, f"{TOPIC}-{partition}")
@@ -95,13 +95,13 @@ class Arsenal:
             name, f"node {node}, {role}", self._fault(kind, node), duration_s, partition if is_placed else None
         )
 
-    def _node(self, role: str, place: str) -> NodeId | None:
+    def _node(self, role: str, partition: str) -> NodeId | None:
         state = self._cluster.state()
         questions = {"controller": "controller", "coordinator": f"coordinator of {GROUP}"}
-        node = state.node(questions.get(role, f"{role} of {place}"))
+        node = state.node(questions.get(role, f"{role} of {partition}"))
         return node if node in self._cluster.nodes else None
 
-    def _fault(self, kind: str, node: NodeId) -> Fault:
+    def _fault(self, kind: str, node: NodeId) -> ClusterFault:
         match kind:
             case "kill":
                 return Kill(self._cluster, [node])
@@ -114,11 +114,11 @@ class Arsenal:
             case _:
                 return self._cut(kind, node)
 
-    def _cut(self, kind: str, node: NodeId) -> Fault:
+    def _cut(self, kind: str, node: NodeId) -> ClusterFault:
         assert self._network is not None, "links are cut only where there are some"
-        host, dice = Cluster.host(node), self._dice
+        host, dice = ProcessCluster.host(node), self._dice
         etcd = [EtcdProcess.host(member) for member in self._cluster.etcd.members]
-        nodes = [Cluster.host(other) for other in self._cluster.nodes if other != node]
+        nodes = [ProcessCluster.host(other) for other in self._cluster.nodes if other != node]
         clients = [MACHINE] if dice.random() < 0.5 else []
         match kind:
             case "cut from etcd":

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNSETTLED, PADDING, Place, Stage
+from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNACKNOWLEDGED, PADDING, Partition, Stage
 
 GROUP: Final = "chaos-group"
 COMMIT_EVERY_S: Final = 0.5
@@ -40,23 +40,25 @@ REFUSED: Final = frozenset(
 def produce(stage: Stage, name: str) -> None:
     producer = Producer({"bootstrap.servers": stage.bootstrap, "client.id": name, **PRODUCER})
 
-    def delivered(value: str, place: Place, error: KafkaError | None, message: Message) -> None:
+    def delivered(value: str, partition: Partition, error: KafkaError | None, message: Message) -> None:
         if error is None:
             offset = message.offset()
-            stage.settled(value, place, -1 if offset is None else offset)
+            stage.record_acknowledged(value, partition, -1 if offset is None else offset)
         else:
-            stage.unknown(name, value, place, error)
+            stage.unknown(name, value, partition, error)
 
     for due in stage.values(name):
-        if due is None or len(producer) >= MAX_UNSETTLED:
+        if due is None or len(producer) >= MAX_UNACKNOWLEDGED:
             producer.poll(0.005)
         if due is None:
             continue
-        value, place = due
-        stage.sent(name, value, place)
+        value, partition = due
+        stage.sent(name, value, partition)
         producer.produce(
-            place[0], value.encode(), PADDING, place[1],
-            on_delivery=lambda error, message, value=value, place=place: delivered(value, place, error, message),
+            partition[0], value.encode(), PADDING, partition[1],
+            on_delivery=lambda error, message, value=value, partition=partition: delivered(
+                value, partition, error, message
+            ),
         )  # fmt: skip
         producer.poll(0)
     if left := producer.flush(FLUSH_TIMEOUT_S):
@@ -97,7 +99,7 @@ def take_part(stage: Stage, name: str) -> None:
         **QUICK,
     }
     consumer = Consumer(options)
-    positions: dict[Place, int] = {}
+    positions: dict[Partition, int] = {}
 
     def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
         positions.clear()
@@ -140,7 +142,7 @@ def _note(stage: Stage, name: str, messages: list[Any]) -> list[Any]:
     return found
 
 
-def _commit(stage: Stage, name: str, consumer: Consumer, positions: dict[Place, int]) -> None:
+def _commit(stage: Stage, name: str, consumer: Consumer, positions: dict[Partition, int]) -> None:
     commit = stage.recorder.commit_offsets(GROUP, positions)
     offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
     try:

@@ -34,7 +34,7 @@ class Disk:
             return
         fd = os.open(self._directory / _FILLER, os.O_CREAT | os.O_WRONLY)
         try:
-            with contextlib.suppress(OSError):  # somebody wrote meanwhile: as full as it gets
+            with contextlib.suppress(OSError):  # a broker wrote meanwhile: the disk is full
                 os.posix_fallocate(fd, 0, size_bytes)
         finally:
             os.close(fd)

@@ -7,14 +7,15 @@ claimed is a process ("node 1", "etcd 0"), a host's links ("links of node1") or 
 import random
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from headwater.model.ids import NodeId
 from headwater.testing.chaos.disks import Disk
 from headwater.testing.fakes.network import Network
-from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.cluster import ProcessCluster
 from headwater.testing.processes.etcd_process import EtcdProcess
 
 STOP_TIMEOUT_S: Final = 30.0
@@ -23,24 +24,29 @@ STOPPED: Final = (0, -signal.SIGTERM)
 FLAP_MIN_S, FLAP_MAX_S = 0.1, 0.8
 
 
-class Fault(Protocol):
+class ClusterFault(ABC):
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def claims(self) -> frozenset[str]: ...
 
+    @abstractmethod
     def begin(self) -> None: ...
 
-    def step(self) -> None:
+    def step(self) -> None:  # noqa: B027 (most faults do nothing here)
         """Called often while the fault is there."""
 
+    @abstractmethod
     def end(self) -> bool:
         """Undo it; False if that is not possible yet, and must be tried again."""
 
 
 @dataclass(slots=True)
-class Kill:
+class Kill(ClusterFault):
     """SIGKILL of some nodes at one moment; they start again, without waiting for each other."""
 
-    cluster: Cluster
+    cluster: ProcessCluster
     nodes: Sequence[NodeId]
 
     @property
@@ -51,8 +57,6 @@ class Kill:
         for node in self.nodes:
             self.cluster.kill(node)
 
-    def step(self) -> None: ...
-
     def end(self) -> bool:
         for node in self.nodes:
             self.cluster.launch(node)
@@ -60,31 +64,29 @@ class Kill:
 
 
 @dataclass(slots=True)
-class Pause:
-    """SIGSTOP: for the others, a node that hangs; for itself, time that is missing."""
+class Pause(ClusterFault):
+    """SIGSTOP of a node or a member of etcd: for the others, a process that hangs; for itself, time that is missing."""
 
-    cluster: Cluster
-    node: NodeId
+    processes: ProcessCluster | EtcdProcess
+    number: int
 
     @property
     def claims(self) -> frozenset[str]:
-        return frozenset({f"node {self.node}"})
+        return frozenset({f"{'etcd' if isinstance(self.processes, EtcdProcess) else 'node'} {self.number}"})
 
     def begin(self) -> None:
-        self.cluster.pause(self.node)
-
-    def step(self) -> None: ...
+        self.processes.pause(self.number)
 
     def end(self) -> bool:
-        self.cluster.resume(self.node)
+        self.processes.resume(self.number)
         return True
 
 
 @dataclass(slots=True)
-class Stop:
+class Stop(ClusterFault):
     """SIGTERM, as a rolling restart does. A node that does not stop in time is killed, and that is told."""
 
-    cluster: Cluster
+    cluster: ProcessCluster
     node: NodeId
     complaints: list[str]
     _asked_s: float = 0.0
@@ -96,8 +98,6 @@ class Stop:
     def begin(self) -> None:
         self._asked_s = time.monotonic()
         self.cluster.ask_to_stop(self.node)
-
-    def step(self) -> None: ...
 
     def end(self) -> bool:
         if self.cluster.is_running(self.node):
@@ -112,7 +112,7 @@ class Stop:
 
 
 @dataclass(slots=True)
-class KillEtcd:
+class KillEtcd(ClusterFault):
     etcd: EtcdProcess
     member: int
 
@@ -123,34 +123,13 @@ class KillEtcd:
     def begin(self) -> None:
         self.etcd.kill(self.member)
 
-    def step(self) -> None: ...
-
     def end(self) -> bool:
         self.etcd.restart(self.member, wait=False)
         return True
 
 
 @dataclass(slots=True)
-class PauseEtcd:
-    etcd: EtcdProcess
-    member: int
-
-    @property
-    def claims(self) -> frozenset[str]:
-        return frozenset({f"etcd {self.member}"})
-
-    def begin(self) -> None:
-        self.etcd.pause(self.member)
-
-    def step(self) -> None: ...
-
-    def end(self) -> bool:
-        self.etcd.resume(self.member)
-        return True
-
-
-@dataclass(slots=True)
-class Cut:
+class Cut(ClusterFault):
     """Packets are lost on some ways between hosts; with dice, now and then they are not."""
 
     network: Network
@@ -186,7 +165,7 @@ class Cut:
 
 
 @dataclass(slots=True)
-class FullDisk:
+class FullDisk(ClusterFault):
     disk: Disk
     node: NodeId
 
@@ -198,7 +177,7 @@ class FullDisk:
         self.disk.fill()
 
     def step(self) -> None:
-        """Whatever is freed is taken at once."""
+        """Take the space that was freed."""
         self.disk.fill()
 
     def end(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
-from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNSETTLED, PADDING, Place, Stage
+from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNACKNOWLEDGED, PADDING, Partition, Stage
 
 TICK_S: Final = 0.005
 QUICK: Final[dict[str, Any]] = {
@@ -24,30 +24,30 @@ def produce(stage: Stage, name: str) -> None:
         bootstrap_servers=stage.bootstrap.split(","), client_id=name, enable_idempotence=True, acks="all",
         delivery_timeout_ms=900_000, max_block_ms=120_000, linger_ms=2, **QUICK,
     )  # fmt: skip
-    unsettled = threading.Semaphore(MAX_UNSETTLED)
+    unacknowledged = threading.Semaphore(MAX_UNACKNOWLEDGED)
 
-    def settled(value: str, place: Place, offset: int) -> None:
-        unsettled.release()
-        stage.settled(value, place, offset)
+    def acknowledged(value: str, partition: Partition, offset: int) -> None:
+        unacknowledged.release()
+        stage.record_acknowledged(value, partition, offset)
 
-    def failed(value: str, place: Place, error: object) -> None:
-        unsettled.release()
-        stage.unknown(name, value, place, f"{type(error).__name__}: {error}")
+    def failed(value: str, partition: Partition, error: object) -> None:
+        unacknowledged.release()
+        stage.unknown(name, value, partition, f"{type(error).__name__}: {error}")
 
     for due in stage.values(name):
         if due is None:
             time.sleep(TICK_S)
             continue
-        value, place = due
-        unsettled.acquire()
-        stage.sent(name, value, place)
+        value, partition = due
+        unacknowledged.acquire()
+        stage.sent(name, value, partition)
         try:
-            sent = producer.send(place[0], value.encode(), key=PADDING, partition=place[1])
+            sent = producer.send(partition[0], value.encode(), key=PADDING, partition=partition[1])
         except KafkaError as error:
-            failed(value, place, error)
+            failed(value, partition, error)
             continue
-        sent.add_callback(lambda found, value=value, place=place: settled(value, place, found.offset))
-        sent.add_errback(lambda error, value=value, place=place: failed(value, place, error))
+        sent.add_callback(lambda found, value=value, partition=partition: acknowledged(value, partition, found.offset))
+        sent.add_errback(lambda error, value=value, partition=partition: failed(value, partition, error))
     try:
         producer.flush(FLUSH_TIMEOUT_S)
     except KafkaError as error:
@@ -60,7 +60,7 @@ def read(stage: Stage, name: str) -> None:
         bootstrap_servers=stage.bootstrap.split(","), client_id=name, enable_auto_commit=False,
         auto_offset_reset="none", fetch_max_wait_ms=100, **QUICK,
     )  # fmt: skip
-    partitions = [TopicPartition(*place) for place in stage.watched]
+    partitions = [TopicPartition(*partition) for partition in stage.watched]
     consumer.assign(partitions)
     for partition in partitions:
         consumer.seek(partition, 0)

@@ -9,7 +9,7 @@ from typing import Final
 from headwater.model.ids import NodeId
 from headwater.testing.chaos.arsenal import Arsenal, Drawn
 from headwater.testing.chaos.pulse import Pulse
-from headwater.testing.processes.cluster import Cluster
+from headwater.testing.processes.cluster import ProcessCluster
 
 TICK_S: Final = 0.02
 MAX_AT_ONCE: Final = 3
@@ -45,14 +45,14 @@ class _Active:
 
 @dataclass(slots=True)
 class Nemesis:
-    cluster: Cluster
+    cluster: ProcessCluster
     arsenal: Arsenal
     pulse: Pulse
     dice: random.Random
     log: Callable[[str], None]
     happened: list[Happened] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
-    """Nodes that ended though nobody had ended them, with their last words."""
+    """Nodes that ended without a fault that ends them, with the last lines of their logs."""
     stalls: list[str] = field(default_factory=list)
     """Times when writes did not come back."""
     _active: list[_Active] = field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from headwater.testing.chaos.confluent_clients import PRODUCER
-from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNSETTLED, Stage
+from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, MAX_UNACKNOWLEDGED, Stage
 
 TOPIC: Final = "pulse"
 PARTITIONS: Final = 3
@@ -33,11 +33,11 @@ class Pulse:
             with self._lock:
                 self._acknowledged_s[partition].append(time.monotonic())
             offset = message.offset()
-            stage.settled(value, (TOPIC, partition), -1 if offset is None else offset)
+            stage.record_acknowledged(value, (TOPIC, partition), -1 if offset is None else offset)
 
         number = 0
         while not stage.stop_producing.is_set():
-            for partition in range(PARTITIONS) if len(producer) < MAX_UNSETTLED else ():
+            for partition in range(PARTITIONS) if len(producer) < MAX_UNACKNOWLEDGED else ():
                 value = f"{name}:{number}"
                 number += 1
                 stage.sent(name, value, (TOPIC, partition))

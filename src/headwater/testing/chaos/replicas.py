@@ -13,7 +13,7 @@ from headwater.metadata.store import MetaStore
 from headwater.model.ids import PartitionId, StoreId
 from headwater.model.replica import StoreError
 from headwater.model.segments import SealedSegment
-from headwater.peers.messages import Address
+from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.records.batch import split
 
@@ -21,19 +21,19 @@ READ_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Comparison:
+class ReplicaComparison:
     segments: int = 0
     replicas: int = 0
     size_bytes: int = 0
     differences: list[str] = field(default_factory=list)
 
 
-def compare_replicas(metadata_url: str) -> Comparison:
+def compare_replicas(metadata_url: str) -> ReplicaComparison:
     """Of every sealed segment in the cluster. A replica that cannot be read is a difference."""
     return asyncio.run(_connect_and_compare(metadata_url))
 
 
-async def _connect_and_compare(metadata_url: str) -> Comparison:
+async def _connect_and_compare(metadata_url: str) -> ReplicaComparison:
     metadata = await open_metadata(metadata_url)
     try:
         return await compare(metadata)
@@ -41,10 +41,10 @@ async def _connect_and_compare(metadata_url: str) -> Comparison:
         await metadata.close()
 
 
-async def compare(metadata: MetaStore) -> Comparison:
+async def compare(metadata: MetaStore) -> ReplicaComparison:
     secret = await cluster_secret(metadata)
     stores = {store: RemoteStore(store, address, secret) for store, address in (await _addresses(metadata)).items()}
-    found = Comparison()
+    found = ReplicaComparison()
     try:
         for kv in await metadata.list(keys.SEALED):
             partition = PartitionId.parse(kv.key.removeprefix(keys.SEALED).split("/")[0])
@@ -55,13 +55,13 @@ async def compare(metadata: MetaStore) -> Comparison:
     return found
 
 
-async def _addresses(metadata: MetaStore) -> dict[StoreId, Address]:
+async def _addresses(metadata: MetaStore) -> dict[StoreId, PeerAddress]:
     nodes = [keys.decode_node(kv.value) for kv in await metadata.list(keys.NODES)]
-    return {store: Address(node.peer_host, node.peer_port) for node in nodes for store in node.store_ids}
+    return {store: PeerAddress(node.peer_host, node.peer_port) for node in nodes for store in node.store_ids}
 
 
 async def _compare_segment(
-    found: Comparison, partition: PartitionId, segment: SealedSegment, stores: Mapping[StoreId, RemoteStore]
+    found: ReplicaComparison, partition: PartitionId, segment: SealedSegment, stores: Mapping[StoreId, RemoteStore]
 ) -> None:
     found.segments += 1
     digests: dict[StoreId, str] = {}

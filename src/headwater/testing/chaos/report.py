@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headwater.testing.chaos.nemesis import Happened
-from headwater.testing.chaos.replicas import Comparison
+from headwater.testing.chaos.replicas import ReplicaComparison
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Report:
     acknowledged: int = 0
     events: int = 0
     seconds: float = 0.0
-    replicas: Comparison = field(default_factory=Comparison)
+    replicas: ReplicaComparison = field(default_factory=ReplicaComparison)
     violations: list[str] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)

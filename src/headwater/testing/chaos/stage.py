@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.testing.checkers import Recorder
+from headwater.testing.oracles.checkers import Recorder
 
 PADDING: Final = b"." * 200
 """The key of every record: segments grow, and the value stays short enough to be noted."""
-MAX_UNSETTLED: Final = 2000
+MAX_UNACKNOWLEDGED: Final = 2000
 """Records that a producer has sent and that are not acknowledged. More would be a longer queue, not more load."""
 FLUSH_TIMEOUT_S: Final = 120.0
 MAX_TROUBLES: Final = 200
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 
 
 @dataclass(slots=True)
 class Stage:
     bootstrap: str
     recorder: Recorder
-    places: tuple[Place, ...]
+    partitions: tuple[Partition, ...]
     """Where producers write."""
-    watched: tuple[Place, ...]
+    watched: tuple[Partition, ...]
     """Where readers read: there, and where else something is written."""
     records_per_s: float
     """Of each producer."""
@@ -37,28 +37,28 @@ class Stage:
     acknowledged: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def values(self, name: str) -> Iterator[tuple[str, Place] | None]:
-        """One value after the other in the producer's own time, round the places; None when none is due yet."""
+    def values(self, name: str) -> Iterator[tuple[str, Partition] | None]:
+        """One value after the other in the producer's own time, round the partitions; None when none is due yet."""
         started_s, number = time.monotonic(), 0
         while not self.stop_producing.is_set():
             due = int((time.monotonic() - started_s) * self.records_per_s)
             if number >= due:
                 yield None
                 continue
-            yield f"{name}:{number}", self.places[number % len(self.places)]
+            yield f"{name}:{number}", self.partitions[number % len(self.partitions)]
             number += 1
 
-    def sent(self, name: str, value: str, place: Place) -> None:
-        self.recorder.send(name, place[0], value, partition=place[1])
+    def sent(self, name: str, value: str, partition: Partition) -> None:
+        self.recorder.send(name, partition[0], value, partition=partition[1])
 
-    def settled(self, value: str, place: Place, offset: int) -> None:
+    def record_acknowledged(self, value: str, partition: Partition, offset: int) -> None:
         with self._lock:
             self.acknowledged += 1
-        self.recorder.acknowledged(place[0], value, place[1], offset)
+        self.recorder.acknowledged(partition[0], value, partition[1], offset)
 
-    def unknown(self, name: str, value: str, place: Place, error: object) -> None:
-        self.trouble(f"{name}: {value} to {place[0]}-{place[1]}: {error}")
-        self.recorder.send_unknown(place[0], value)
+    def unknown(self, name: str, value: str, partition: Partition, error: object) -> None:
+        self.trouble(f"{name}: {value} to {partition[0]}-{partition[1]}: {error}")
+        self.recorder.send_unknown(partition[0], value)
 
     def trouble(self, sentence: str) -> None:
         with self._lock:

@@ -328,18 +328,18 @@ class CrashPoint:
                 last_directory_sync[effect.path] = at
         names: dict[Path, int] = {}
         data: dict[int, list[Wrote | Resized]] = {}
-        settled: dict[int, int] = {}
+        synced: dict[int, int] = {}
         for at, effect in enumerate(self._effects):
             if isinstance(effect, Wrote | Resized):
                 history = data.setdefault(effect.inode, [])
                 history.append(effect)
                 if at < last_sync.get(effect.inode, -1):
-                    settled[effect.inode] = len(history)
+                    synced[effect.inode] = len(history)
             elif isinstance(effect, Named | Renamed | Unlinked):
                 path = effect.target if isinstance(effect, Renamed) else effect.path
                 if at < last_directory_sync.get(path.parent, -1) or choose(1):
                     _rename(names, effect)
-        contents = {path: _content(data.get(inode, []), settled.get(inode, 0), choose) for path, inode in names.items()}
+        contents = {path: _content(data.get(inode, []), synced.get(inode, 0), choose) for path, inode in names.items()}
         return MemoryFiles.holding(contents, self._boot_id + "+")
 
 
@@ -358,17 +358,17 @@ def _rename(names: dict[Path, int], effect: Named | Renamed | Unlinked) -> None:
         names[effect.target] = names.pop(effect.source)
 
 
-def _content(history: Sequence[Wrote | Resized], settled: int, choose: Choose) -> bytes:
+def _content(history: Sequence[Wrote | Resized], synced: int, choose: Choose) -> bytes:
     content = bytearray()
-    for effect in history[:settled]:
+    for effect in history[:synced]:
         _apply(content, effect)
-    unsettled = history[settled:]
-    if not unsettled:
+    unsynced = history[synced:]
+    if not unsynced:
         return bytes(content)
     lengths = [len(content)]
     sectors: dict[int, list[bytes]] = {}
     current = bytearray(content)
-    for effect in unsettled:
+    for effect in unsynced:
         before = len(current)
         _apply(current, effect)
         if len(current) != lengths[-1]:

@@ -133,7 +133,7 @@ class Network:
             _ip("-n", namespace, "route", "add", "default", "via", f"{self._subnet}.{4 * number + 1}")
 
     def _join_machine(self, router: str) -> None:
-        """Take a subnet that nobody else on this machine has: the route to it can be there only once."""
+        """Take a subnet that is free on this machine: there can be only one route to it."""
         link = f"hwt{os.getpid() % 10_000_000}x{Network._made}"[:15]
         _ip("link", "add", link, "type", "veth", "peer", "name", self._link(MACHINE), "netns", router)
         _ip("link", "set", link, "up")

@@ -70,34 +70,34 @@ def _candidates(calls: Sequence[Timed[CallT]], done: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class RegisterRead:
     value: int
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class RegisterWrite:
     value: int
 
 
 @dataclass(frozen=True, slots=True)
-class CompareAndSet:
+class RegisterCompareAndSet:
     expected: int
     value: int
     succeeded: bool | None
     """None when the outcome was never learnt."""
 
 
-RegisterCall: TypeAlias = Read | Write | CompareAndSet
+RegisterCall: TypeAlias = RegisterRead | RegisterWrite | RegisterCompareAndSet
 
 
 def register(state: int, call: RegisterCall) -> int | None:
     """The step of one integer that can be read, written, and compared and set."""
     match call:
-        case Read(value):
+        case RegisterRead(value):
             return state if value == state else None
-        case Write(value):
+        case RegisterWrite(value):
             return value
-        case CompareAndSet(expected, value, succeeded):
+        case RegisterCompareAndSet(expected, value, succeeded):
             matches = state == expected
             if succeeded is not None and succeeded != matches:
                 return None

@@ -31,11 +31,11 @@ from headwater.metadata.store import (
     Txn,
 )
 from headwater.testing.oracles.linearizability import (
-    CompareAndSet,
-    Read,
     RegisterCall,
+    RegisterCompareAndSet,
+    RegisterRead,
+    RegisterWrite,
     Timed,
-    Write,
     is_linearizable,
     register,
 )
@@ -64,7 +64,7 @@ class MetadataConformance:
 
     @contextlib.asynccontextmanager
     async def clients(self) -> AsyncIterator[tuple[MetaStore, MetaStore, str]]:
-        """Two clients of one engine, and a prefix that nobody else uses."""
+        """Two clients of one engine, and a prefix of their own."""
         first, second = await self.open_store(), await self.open_store()
         try:
             yield first, second, f"conformance/{uuid.uuid4().hex}/"
@@ -424,22 +424,22 @@ async def use_register(
     client: MetaStore, key: str, number: int, chance: random.Random, history: list[Timed[RegisterCall]]
 ) -> None:
     """One client's calls on a register, each noted with when it began and ended. Every value written is unique."""
-    for turn in range(12):
-        value = (turn + 1) * 10 + number
+    for round_number in range(12):
+        value = (round_number + 1) * 10 + number
         kind = chance.randrange(3)
         if kind == 0:
             began = time.monotonic()
             seen = int(await value_of(client, key))
-            history.append(Timed(Read(seen), began, time.monotonic()))
+            history.append(Timed(RegisterRead(seen), began, time.monotonic()))
         elif kind == 1:
             began = time.monotonic()
             await client.txn([], [Put(key, str(value).encode())])
-            history.append(Timed(Write(value), began, time.monotonic()))
+            history.append(Timed(RegisterWrite(value), began, time.monotonic()))
         else:
             began = time.monotonic()
             found = await client.get(key)
             assert found is not None
-            history.append(Timed(Read(int(found.value)), began, time.monotonic()))
+            history.append(Timed(RegisterRead(int(found.value)), began, time.monotonic()))
             began = time.monotonic()
             done = await client.txn([Is(key, found.version)], [Put(key, str(value).encode())])
-            history.append(Timed(CompareAndSet(int(found.value), value, done.ok), began, time.monotonic()))
+            history.append(Timed(RegisterCompareAndSet(int(found.value), value, done.ok), began, time.monotonic()))

@@ -12,7 +12,14 @@ from typing import Final
 
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
-from headwater.testing.oracles.linearizability import MAX_CALLS, CompareAndSet, Read, RegisterCall, Timed, Write
+from headwater.testing.oracles.linearizability import (
+    MAX_CALLS,
+    RegisterCall,
+    RegisterCompareAndSet,
+    RegisterRead,
+    RegisterWrite,
+    Timed,
+)
 
 KEY: Final = "register"
 MAX_PAUSE_S: Final = 0.05
@@ -51,11 +58,11 @@ class RegisterLoad:
     async def work(self, number: int) -> None:
         chance = random.Random(self._seed * 1000 + number)
         store = await open_metadata(self._urls[number])
-        turn = 0
+        calls = 0
         try:
             while not self._is_over and len(self.history) < MAX_CALLS - 2 * len(self._urls):
-                turn += 1
-                await self._call(store, chance.random(), value=turn * len(self._urls) + number)
+                calls += 1
+                await self._call(store, chance.random(), value=calls * len(self._urls) + number)
                 await asyncio.sleep(chance.uniform(0, MAX_PAUSE_S))
         finally:
             await store.close()
@@ -71,7 +78,7 @@ class RegisterLoad:
             return
         assert found is not None, "the register is never deleted"
         seen = int(found.value)
-        self.history.append(Timed(Read(seen), began, time.monotonic()))
+        self.history.append(Timed(RegisterRead(seen), began, time.monotonic()))
         if kind < 0.8:
             await self._compare_and_set(store, seen, found.version, value)
 
@@ -82,9 +89,9 @@ class RegisterLoad:
         except Unavailable:
             return
         except Unknown:
-            self._note_unknown(Write(value), began)
+            self._note_unknown(RegisterWrite(value), began)
             return
-        self.history.append(Timed(Write(value), began, time.monotonic()))
+        self.history.append(Timed(RegisterWrite(value), began, time.monotonic()))
         self._note_done()
 
     async def _compare_and_set(self, store: MetaStore, seen: int, version: int, value: int) -> None:
@@ -94,9 +101,9 @@ class RegisterLoad:
         except Unavailable:
             return
         except Unknown:
-            self._note_unknown(CompareAndSet(seen, value, None), began)
+            self._note_unknown(RegisterCompareAndSet(seen, value, None), began)
             return
-        self.history.append(Timed(CompareAndSet(seen, value, answer.ok), began, time.monotonic()))
+        self.history.append(Timed(RegisterCompareAndSet(seen, value, answer.ok), began, time.monotonic()))
         if answer.ok:
             self._note_done()
 

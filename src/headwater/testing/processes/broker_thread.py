@@ -15,7 +15,7 @@ class BrokerThread:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config
         self._thread = threading.Thread(target=self._run, name="headwater-broker", daemon=True)
-        self._settled = threading.Event()
+        self._started_or_failed = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_asked: asyncio.Event | None = None
         self._address: tuple[str, int] | None = None
@@ -32,7 +32,7 @@ class BrokerThread:
     def start(self) -> tuple[str, int]:
         """Return the address once it is bound; raise what the broker raised if it could not start."""
         self._thread.start()
-        if not self._settled.wait(START_TIMEOUT_S):
+        if not self._started_or_failed.wait(START_TIMEOUT_S):
             raise TimeoutError(f"the broker did not start within {START_TIMEOUT_S:.0f} s")
         if self._failure is not None:
             self._thread.join()
@@ -60,7 +60,7 @@ class BrokerThread:
         except BaseException as error:
             self._failure = error
         finally:
-            self._settled.set()
+            self._started_or_failed.set()
 
     async def _serve(self) -> None:
         from headwater.broker.server import Broker
@@ -70,7 +70,7 @@ class BrokerThread:
         self._loop = asyncio.get_running_loop()
         self._stop_asked = asyncio.Event()
         self._address = broker.address
-        self._settled.set()
+        self._started_or_failed.set()
         stop_asked = asyncio.ensure_future(self._stop_asked.wait())
         stopped = asyncio.ensure_future(broker.wait_stopped())
         try:

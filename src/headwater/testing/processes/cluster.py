@@ -1,11 +1,11 @@
 """A real cluster for tests: nodes as processes, with etcd, each of which can be killed, paused, stopped and started.
 
-    with Cluster(tmp_path) as cluster:
+    with ProcessCluster(tmp_path) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         cluster.kill(cluster.find("leader of orders-0"))
 
 A node keeps its address and its data from one start to the next. With a `Network` every node and every member of etcd
-has a host of its own there (`Cluster.hosts` names them), and the caller can cut them from each other.
+has a host of its own there (`ProcessCluster.hosts` names them), and the caller can cut them from each other.
 
 Not thread-safe, and to be used from the main thread: members of etcd die with the thread that started them.
 """
@@ -32,7 +32,7 @@ PEER_PORT: Final = 9093
 METADATA_PREFIX: Final = "test"
 
 
-class Cluster:
+class ProcessCluster:
     def __init__(
         self,
         directory: Path,
@@ -58,7 +58,7 @@ class Cluster:
     @staticmethod
     def hosts(nodes: int, etcd_members: int) -> list[str]:
         """The hosts that a network must have for a cluster of this size."""
-        return [Cluster.host(node) for node in range(1, nodes + 1)] + [
+        return [ProcessCluster.host(node) for node in range(1, nodes + 1)] + [
             EtcdProcess.host(member) for member in range(etcd_members)
         ]
 
@@ -66,13 +66,13 @@ class Cluster:
     def host(node: NodeId) -> str:
         return f"node{node}"
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "ProcessCluster":
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self) -> "Cluster":
+    def start(self) -> "ProcessCluster":
         """Return when every node serves clients."""
         try:
             self._etcd = EtcdProcess.start(self._directory, self._etcd_members, network=self._network)
@@ -139,7 +139,7 @@ class Cluster:
         deadline = time.monotonic() + READY_TIMEOUT_S
         while (node := self.state().node(role)) is None or node not in self._ports:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"nobody has been {role} for {READY_TIMEOUT_S:.0f} s")
+                raise TimeoutError(f"no node has been {role} for {READY_TIMEOUT_S:.0f} s")
             time.sleep(LOOK_EVERY_S)
         return node
 
@@ -179,7 +179,7 @@ class Cluster:
         self._processes[node].kill()
 
     def pause(self, node: NodeId) -> None:
-        """Its connections stay open, and nobody answers."""
+        """SIGSTOP: its connections stay open, without answers."""
         self._paused.add(node)
         pause(self._processes[node].pid)
 

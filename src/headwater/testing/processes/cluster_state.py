@@ -31,7 +31,7 @@ class ClusterState:
 
     def node(self, role: str) -> NodeId | None:
         """Who is "controller", "leader of TOPIC-0", "replica of TOPIC-0" (the first that does not lead) or
-        "coordinator of GROUP"; None if nobody is."""
+        "coordinator of GROUP"; None if there is none."""
         if role == "controller":
             return self.controller
         match = _ROLE.fullmatch(role)
@@ -39,14 +39,14 @@ class ClusterState:
             raise ValueError(f"{role!r} is no role: see ClusterState.node")
         if match["group"] is not None:
             count = sum(1 for topic, _ in self.heads if topic == OFFSETS_TOPIC)
-            place = (OFFSETS_TOPIC, zlib.crc32(match["group"].encode()) % count if count else 0)
+            partition = (OFFSETS_TOPIC, zlib.crc32(match["group"].encode()) % count if count else 0)
         else:
-            place = (match["topic"], int(match["index"]))
-        head = self.heads.get(place)
+            partition = (match["topic"], int(match["index"]))
+        head = self.heads.get(partition)
         if head is None:
             return None
         if match["role"] == "replica":
-            return next((node for node in self.replicas(*place) if node != head.leader), None)
+            return next((node for node in self.replicas(*partition) if node != head.leader), None)
         return head.leader
 
     def replicas(self, topic: str, index: int) -> list[NodeId]:

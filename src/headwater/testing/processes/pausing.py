@@ -12,7 +12,7 @@ WAIT_S: Final = 10.0
 
 
 def pause(pid: int) -> None:
-    """SIGSTOP: its connections stay open, and nobody answers. Returns when none of its threads runs any more; until
+    """SIGSTOP: its connections stay open, without answers. Returns when none of its threads runs any more; until
     then one may still have answered, where /proc tells."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + WAIT_S

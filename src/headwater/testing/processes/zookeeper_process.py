@@ -1,8 +1,7 @@
 """A ZooKeeper on loopback for tests: one server or three, each a process that can be killed, paused and started again.
 
 Java is started directly with the jars of Debian's package. Ports are free ones and data lies in a directory of the
-test's own, so a ZooKeeper that the machine runs is not touched. A server dies with the thread that started it: start
-servers from the main thread.
+test's own, so a ZooKeeper that the machine runs is not touched.
 """
 
 import contextlib
@@ -10,12 +9,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from headwater.testing.processes.pausing import pause
+from headwater.testing.processes.member_processes import MemberProcesses, start_members
 from headwater.transport.ports import free_ports
 
 JARS: Final = tuple(
@@ -25,11 +23,8 @@ JARS: Final = tuple(
 needed for TLS, and Debian's manifest has forgotten them."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
-START_ATTEMPTS: Final = 3
-"""A port that was free a moment ago can be taken by another process."""
 ASK_TIMEOUT_S: Final = 1.0
 MAX_ANSWER_BYTES: Final = 64 * 1024
-MAX_LOG_TAIL_CHARS: Final = 4000
 TICK_MS: Final = 500
 """Sessions last at least two ticks; a follower that hears nothing from its leader gives up after four."""
 
@@ -42,44 +37,26 @@ def why_missing() -> str:
     return f"{', '.join(missing)} not found (Debian: zookeeper)" if missing else ""
 
 
-class ZookeeperProcess:
-    """Make with `start`; use as a context manager, or call `stop`."""
+class ZookeeperProcess(MemberProcesses):
+    """Make with `start`."""
+
+    SERVICE = "ZooKeeper"
+    START_TIMEOUT_S = START_TIMEOUT_S
 
     def __init__(self, directory: Path, ports: Sequence[int], members: int, settings: Mapping[str, str]) -> None:
-        self._directory = directory
+        super().__init__(directory, members)
         self._clients = ports[:members]
         self._peers = ports[members : 2 * members]
         self._elections = ports[2 * members :]
         self._settings = settings
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @classmethod
     def start(cls, directory: Path, members: int = 1, settings: Mapping[str, str] | None = None) -> "ZookeeperProcess":
         """Wait until every server serves; `settings` are added to the configuration of each."""
         assert members in (1, 3), "an ensemble of ZooKeeper has one server or three here"
-        for attempt in range(START_ATTEMPTS):
-            zookeeper = cls(directory / f"zookeeper-{attempt}", free_ports(3 * members), members, settings or {})
-            try:
-                for member in zookeeper.members:
-                    zookeeper.restart(member, wait=False)
-                zookeeper.wait_until_ready()
-            except BaseException as error:
-                zookeeper.stop()
-                if isinstance(error, RuntimeError) and "Address already in use" in str(error):
-                    continue
-                raise
-            return zookeeper
-        raise RuntimeError(f"ZooKeeper found no free ports in {START_ATTEMPTS} attempts")
-
-    def __enter__(self) -> "ZookeeperProcess":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def members(self) -> range:
-        return range(len(self._clients))
+        return start_members(
+            lambda attempt: cls(directory / f"zookeeper-{attempt}", free_ports(3 * members), members, settings or {})
+        )
 
     @property
     def servers(self) -> list[str]:
@@ -93,42 +70,8 @@ class ZookeeperProcess:
 
     def leader(self, among: Sequence[int] | None = None) -> int:
         """The number of the server that leads, as it says itself; waits for an election."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            for member in self.members if among is None else among:
-                is_running = self._processes[member].poll() is None
-                if is_running and self._mode(member) in ("leader", "standalone"):
-                    return member
-            time.sleep(0.05)
-        raise TimeoutError(f"ZooKeeper has had no leader for {START_TIMEOUT_S:.0f} s")
-
-    def kill(self, member: int) -> None:
-        """SIGKILL, and wait: nothing of the server runs any more."""
-        process = self._processes[member]
-        process.kill()
-        process.wait()
-
-    def pause(self, member: int) -> None:
-        """Its connections stay open, and nobody answers."""
-        pause(self._processes[member].pid)
-
-    def resume(self, member: int) -> None:
-        self._processes[member].send_signal(signal.SIGCONT)
-
-    def restart(self, member: int, wait: bool = True) -> None:
-        """Start a server that does not run, with the data that it has."""
-        assert member not in self._processes or self._processes[member].poll() is not None, "the server runs"
-        with self._log(member).open("ab") as log:
-            self._processes[member] = subprocess.Popen(
-                self._command(member), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        if wait:
-            self._wait_for(member, time.monotonic() + START_TIMEOUT_S)
-
-    def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        for member in self.members:
-            self._wait_for(member, deadline)
+        chosen = self.members if among is None else among
+        return self._find_leader(lambda member: member in chosen and self._mode(member) in ("leader", "standalone"))
 
     def stop(self) -> None:
         """Also for servers that are paused or dead."""
@@ -143,17 +86,8 @@ class ZookeeperProcess:
                 process.kill()
                 process.wait()
 
-    def _wait_for(self, member: int, deadline: float) -> None:
-        """Until the server says what it is, which it does when it serves."""
-        process = self._processes[member]
-        while time.monotonic() < deadline:
-            if process.poll() is not None:
-                status = process.returncode
-                raise RuntimeError(f"ZooKeeper ended with status {status}. It said:\n{self._log_tail(member)}")
-            if self._mode(member):
-                return
-            time.sleep(0.05)
-        raise TimeoutError(f"ZooKeeper did not start in {START_TIMEOUT_S:.0f} s. It said:\n{self._log_tail(member)}")
+    def _is_ready(self, member: int) -> bool:
+        return bool(self._mode(member))
 
     def _mode(self, member: int) -> str:
         """leader, follower or standalone; empty when the server does not serve."""
@@ -174,10 +108,9 @@ class ZookeeperProcess:
         return answer.decode(errors="replace")
 
     def _command(self, member: int) -> list[str]:
-        java, setpriv = shutil.which("java"), shutil.which("setpriv")
+        java = shutil.which("java")
         assert java is not None, "java is not installed"
         return [
-            *([setpriv, "--pdeathsig=KILL"] if setpriv is not None else []),
             java,
             "-Xmx128m",
             "-XX:+UseSerialGC",
@@ -213,10 +146,3 @@ class ZookeeperProcess:
         path = self._directory / f"m{member}.cfg"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return path
-
-    def _log(self, member: int) -> Path:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        return self._directory / f"m{member}.log"
-
-    def _log_tail(self, member: int) -> str:
-        return self._log(member).read_text(errors="replace")[-MAX_LOG_TAIL_CHARS:]

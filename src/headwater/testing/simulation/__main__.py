@@ -9,10 +9,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from headwater.testing.simulation.campaign import Failure, Result, run_campaign, total
-from headwater.testing.simulation.invariants import Violation
+from headwater.testing.simulation.invariants import InvariantViolated
 from headwater.testing.simulation.mutants import MUTANTS, mutated
 from headwater.testing.simulation.simulation import Simulation
-from headwater.testing.simulation.world import Fact
+from headwater.testing.simulation.world import TraceEntry
 
 MAX_FAILURES = 10
 """Shown; a campaign ends when it has found so many."""
@@ -68,8 +68,8 @@ def _report(result: Result, elapsed_s: float) -> None:
 
 
 def _show_failure(failure: Failure) -> None:
-    for fact in failure.trace:
-        _show_fact(fact)
+    for entry in failure.trace:
+        _show_entry(entry)
     console.print(f"[bold red]seed {failure.seed} violates {failure.message}[/]")
 
 
@@ -80,16 +80,16 @@ def _show_trace(seed: int, mutant: str | None) -> int:
         console.print(repr(simulation.swarm))
         try:
             simulation.run()
-        except Violation as violation:
+        except InvariantViolated as violation:
             failure = violation
-    for fact in simulation.world.trace:
-        _show_fact(fact)
+    for entry in simulation.world.trace:
+        _show_entry(entry)
     console.print(f"seed {seed}: {failure or 'every invariant holds'}, trace {simulation.world.trace_hash()[:16]}")
     return 1 if failure else 0
 
 
-def _show_fact(fact: Fact) -> None:
-    now, actor, what, details = fact
+def _show_entry(entry: TraceEntry) -> None:
+    now, actor, what, details = entry
     console.print(f"{now:9.4f}  {actor:12} {what} {' '.join(map(str, details))}", markup=False)
 
 

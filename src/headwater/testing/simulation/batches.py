@@ -15,7 +15,7 @@ _SPAN = struct.Struct("<qi")
 BATCH_BYTES = _FIELDS.size
 
 
-class Batch(NamedTuple):
+class SimulatedBatch(NamedTuple):
     base: Offset
     records: int
     epoch: LeaderEpoch
@@ -30,8 +30,8 @@ class Batch(NamedTuple):
         return _FIELDS.pack(*self)
 
 
-def decode(batch: Buffer) -> Batch:
-    return Batch._make(_FIELDS.unpack(batch))
+def decode(batch: Buffer) -> SimulatedBatch:
+    return SimulatedBatch._make(_FIELDS.unpack(batch))
 
 
 def span(batch: Buffer) -> tuple[Offset, Offset]:

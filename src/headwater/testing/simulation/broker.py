@@ -20,14 +20,14 @@ from headwater.replication.effects import (
 )
 from headwater.replication.leader import Leader
 from headwater.replication.takeover import Led, Takeover
-from headwater.testing.simulation.batches import BATCH_BYTES, Batch, Producers, span
+from headwater.testing.simulation.batches import BATCH_BYTES, Producers, SimulatedBatch, span
 from headwater.testing.simulation.errands import Errands
 from headwater.testing.simulation.invariants import Invariants
-from headwater.testing.simulation.membership import Membership
-from headwater.testing.simulation.metadata import HEAD, Item, Metadata
-from headwater.testing.simulation.network import Lost, Network, Process, Reply
+from headwater.testing.simulation.membership import SimulatedMembership
+from headwater.testing.simulation.metadata import HEAD, Item, SimulatedMetadata
+from headwater.testing.simulation.network import Lost, Process, Reply, SimulatedNetwork
 from headwater.testing.simulation.publishing import publish
-from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.store import SimulatedStore
 from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
@@ -45,13 +45,13 @@ class Retriable(Exception):
     pass
 
 
-class Broker(Process):
+class SimulatedBroker(Process):
     def __init__(
         self,
         world: World,
-        network: Network,
-        metadata: Metadata,
-        membership: Membership,
+        network: SimulatedNetwork,
+        metadata: SimulatedMetadata,
+        membership: SimulatedMembership,
         invariants: Invariants,
         swarm: Swarm,
         node: int,
@@ -61,7 +61,7 @@ class Broker(Process):
         self.network = network
         self.metadata = metadata
         self.membership = membership
-        self.stores: dict[StoreId, Store] = membership.by_id
+        self.stores: dict[StoreId, SimulatedStore] = membership.by_id
         self.head: Head | None = None
         self.version = 0
         self.leader: Leader | None = None
@@ -113,7 +113,7 @@ class Broker(Process):
         if self._takes_at_once(leader, producer, sequence, records):
             return reply(self._exposed - records)
         base = leader.log_end
-        batch = Batch(base, records, leader.segment.epoch, producer, sequence)
+        batch = SimulatedBatch(base, records, leader.segment.epoch, producer, sequence)
         self.producers.wrote(producer, sequence, base, batch.end)
         self._uncommitted.append(batch.encode())
         self._waiting.append((batch.end, base, reply))
@@ -125,7 +125,7 @@ class Broker(Process):
         if lone is None or self.stores[lone].node != self.node or self.world.chance(0.5):
             return False
         base = leader.log_end
-        batch = Batch(base, records, leader.segment.epoch, producer, sequence)
+        batch = SimulatedBatch(base, records, leader.segment.epoch, producer, sequence)
         entry = Entry(base, batch.end, batch.encode(), 0)
         if not self.stores[lone].append_now(lone, leader.segment.id, base, base, (entry.batch,)):
             return False
@@ -259,7 +259,7 @@ class Broker(Process):
         return run
 
     def _published(self, effect: Publish, head: Head, outcome: int | None) -> None:
-        """`outcome`: the head's version, 0 if somebody else wrote it, None if certainly nothing was written."""
+        """`outcome`: the head's version, 0 if another broker wrote it, None if certainly nothing was written."""
         machine = self.leader or self.takeover
         assert machine is not None, "a publication belongs to a term"
         self.is_writing_head = False
@@ -355,4 +355,4 @@ class Broker(Process):
 
 
 def _ignore(answer: Any) -> None:
-    """Nobody waits for it."""
+    """The answer is not needed."""

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from headwater.testing.simulation.invariants import Violation
+from headwater.testing.simulation.invariants import InvariantViolated
 from headwater.testing.simulation.mutants import mutated
 from headwater.testing.simulation.simulation import Simulation
-from headwater.testing.simulation.world import Fact
+from headwater.testing.simulation.world import TraceEntry
 
 CHUNK = 20
-TRACE_FACTS = 60
+TRACE_ENTRIES = 60
 """Of the trace before a violation."""
 
 
@@ -20,7 +20,7 @@ TRACE_FACTS = 60
 class Failure:
     seed: int
     message: str
-    trace: tuple[Fact, ...]
+    trace: tuple[TraceEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ def run_seed(seed: int, mutant: str | None = None, theme: str | None = None) -> 
         simulation = Simulation(seed, theme)
         try:
             simulation.run()
-        except Violation as violation:
-            failures = (Failure(seed, str(violation), tuple(simulation.world.trace[-TRACE_FACTS:])),)
+        except InvariantViolated as violation:
+            failures = (Failure(seed, str(violation), tuple(simulation.world.trace[-TRACE_ENTRIES:])),)
     return Result(1, simulation.world.counts, simulation.world.now, failures)
 
 

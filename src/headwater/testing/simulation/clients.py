@@ -1,24 +1,30 @@
-"""Producers that never give a batch up, and readers who ask whoever may answer."""
+"""Producers that send a batch until it is acknowledged, and a reader that asks any replica and any broker."""
 
 from typing import Any
 
 from headwater.model.segments import SealedSegment
-from headwater.testing.simulation.broker import Broker
+from headwater.testing.simulation.broker import SimulatedBroker
 from headwater.testing.simulation.invariants import Invariants
-from headwater.testing.simulation.membership import Membership
-from headwater.testing.simulation.metadata import SEALED, Metadata
-from headwater.testing.simulation.network import Network, Process
+from headwater.testing.simulation.membership import SimulatedMembership
+from headwater.testing.simulation.metadata import SEALED, SimulatedMetadata
+from headwater.testing.simulation.network import Process, SimulatedNetwork
 from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
 TIMEOUT_S = 0.4
 
 
-class Producer(Process):
+class SimulatedProducer(Process):
     """Idempotent: each batch has a sequence number, and is sent until it is acknowledged."""
 
     def __init__(
-        self, world: World, network: Network, brokers: list[Broker], invariants: Invariants, swarm: Swarm, number: int
+        self,
+        world: World,
+        network: SimulatedNetwork,
+        brokers: list[SimulatedBroker],
+        invariants: Invariants,
+        swarm: Swarm,
+        number: int,
     ) -> None:
         super().__init__(f"producer{number}", -1)
         self._world = world
@@ -33,16 +39,16 @@ class Producer(Process):
         self.is_stopped = False
 
     def start(self) -> None:
-        self._world.after(self._swarm.produce_every_s * self._world.random.random(), self._turn)
+        self._world.after(self._swarm.produce_every_s * self._world.random.random(), self._send_next)
 
-    def _turn(self) -> None:
+    def _send_next(self) -> None:
         if self.is_stopped:
             return
         if self._in_flight < self._swarm.in_flight:
             self._in_flight += 1
             self._next += 1
             self._send(self._next - 1, 1 if self._world.chance(0.7) else self._world.random.randint(2, 5))
-        self._world.after(self._swarm.produce_every_s * (0.5 + self._world.random.random()), self._turn)
+        self._world.after(self._swarm.produce_every_s * (0.5 + self._world.random.random()), self._send_next)
 
     def _send(self, sequence: int, records: int) -> None:
         leader = self._leader
@@ -63,16 +69,16 @@ class Producer(Process):
         self._network.call(self, leader, leader.produce, arguments, answered, TIMEOUT_S)
 
 
-class Reader(Process):
+class SimulatedReader(Process):
     """Reads sealed segments from any replica that is listed, and the tail from any broker that says it leads."""
 
     def __init__(
         self,
         world: World,
-        network: Network,
-        metadata: Metadata,
-        membership: Membership,
-        brokers: list[Broker],
+        network: SimulatedNetwork,
+        metadata: SimulatedMetadata,
+        membership: SimulatedMembership,
+        brokers: list[SimulatedBroker],
         invariants: Invariants,
         swarm: Swarm,
     ) -> None:
@@ -87,16 +93,16 @@ class Reader(Process):
         self.is_stopped = False
 
     def start(self) -> None:
-        self._world.after(0.05, self._turn)
+        self._world.after(0.05, self._read_some)
 
-    def _turn(self) -> None:
+    def _read_some(self) -> None:
         if self.is_stopped:
             return
         self._network.call(self, self._metadata, self._metadata.list_below, (SEALED,), self._listed, TIMEOUT_S)
         broker = self._world.random.choice(self._brokers)
         offset = max(0, self._invariants.exposed_end - self._world.random.randint(0, 20))
         self._network.call(self, broker, broker.fetch, (offset,), self._fetched, TIMEOUT_S)
-        self._world.after(self._swarm.read_every_s * (0.5 + self._world.random.random()), self._turn)
+        self._world.after(self._swarm.read_every_s * (0.5 + self._world.random.random()), self._read_some)
 
     def _listed(self, answer: Any) -> None:
         if not isinstance(answer, dict) or not answer:

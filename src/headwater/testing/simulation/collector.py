@@ -6,9 +6,9 @@ from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import ReplicaState
 from headwater.replication import garbage
 from headwater.testing.simulation.invariants import Invariants
-from headwater.testing.simulation.metadata import HEAD, PARTITION, SEALED, STAGED, TOPIC, Metadata
-from headwater.testing.simulation.network import Network
-from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.metadata import HEAD, PARTITION, SEALED, STAGED, TOPIC, SimulatedMetadata
+from headwater.testing.simulation.network import SimulatedNetwork
+from headwater.testing.simulation.store import SimulatedStore
 from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
@@ -17,7 +17,13 @@ TIMEOUT_S = 0.2
 
 class Collector:
     def __init__(
-        self, world: World, network: Network, metadata: Metadata, invariants: Invariants, store: Store, swarm: Swarm
+        self,
+        world: World,
+        network: SimulatedNetwork,
+        metadata: SimulatedMetadata,
+        invariants: Invariants,
+        store: SimulatedStore,
+        swarm: Swarm,
     ) -> None:
         self._world = world
         self._network = network
@@ -28,9 +34,9 @@ class Collector:
         self._buggify = swarm.buggify
 
     def start(self) -> None:
-        self._world.after(self._every_s * (0.5 + self._world.random.random()), self._turn)
+        self._world.after(self._every_s * (0.5 + self._world.random.random()), self._collect)
 
-    def _turn(self) -> None:
+    def _collect(self) -> None:
         self.start()
         if self._store.is_up and self._store.replicas:
             Round(self).take_inventory()
@@ -43,11 +49,11 @@ class Collector:
         self._network.call(self._store, self._metadata, handler, (key,), answered, TIMEOUT_S)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> SimulatedStore:
         return self._store
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> SimulatedMetadata:
         return self._metadata
 
     def delete_soon(self, store_id: StoreId, garbage_found: list[tuple[SegmentId, int]]) -> None:

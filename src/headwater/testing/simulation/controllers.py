@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from headwater.model.cluster import Topic
+from headwater.model.cluster import TopicRecord
 from headwater.model.segments import Head
 from headwater.replication.actions import Action, Copy, DropReplicas, MoveLeader, SealedAction
 from headwater.replication.cluster_view import ClusterView, Versioned
 from headwater.replication.controller import ControllerPlanner, ControllerRules
-from headwater.testing.simulation.membership import Membership
-from headwater.testing.simulation.metadata import HEAD, PARTITION, SEALED, TOPIC, Item, Metadata
-from headwater.testing.simulation.network import Lost, Network, Process
+from headwater.testing.simulation.membership import SimulatedMembership
+from headwater.testing.simulation.metadata import HEAD, PARTITION, SEALED, TOPIC, Item, SimulatedMetadata
+from headwater.testing.simulation.network import Lost, Process, SimulatedNetwork
 from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
@@ -22,7 +22,7 @@ COPY_TIMEOUT_S = 0.5
 class Mover(Process):
     """Moves the lead to any broker, dead or alive, for no reason: a wrong guess must cost an election, nothing else."""
 
-    def __init__(self, world: World, network: Network, metadata: Metadata, brokers: int) -> None:
+    def __init__(self, world: World, network: SimulatedNetwork, metadata: SimulatedMetadata, brokers: int) -> None:
         super().__init__("mover", -1)
         self._world = world
         self._network = network
@@ -51,12 +51,18 @@ class Mover(Process):
         self._network.call(self, self._metadata, handler, arguments, answer, TIMEOUT_S)
 
 
-class Controller(Process):
+class SimulatedController(Process):
     """Runs the planner on what it can read, and carries out what it decides. Nothing keeps two of them apart but the
     versions in their actions."""
 
     def __init__(
-        self, world: World, network: Network, metadata: Metadata, membership: Membership, swarm: Swarm, number: int
+        self,
+        world: World,
+        network: SimulatedNetwork,
+        metadata: SimulatedMetadata,
+        membership: SimulatedMembership,
+        swarm: Swarm,
+        number: int,
     ) -> None:
         super().__init__(f"controller{number}", -1)
         self._world = world
@@ -64,11 +70,11 @@ class Controller(Process):
         self._metadata = metadata
         self._membership = membership
         self._swarm = swarm
-        self._topics = {TOPIC: Topic(TOPIC, "t", 1, swarm.rules.replication_factor)}
+        self._topics = {TOPIC: TopicRecord(TOPIC, "t", 1, swarm.rules.replication_factor)}
         rules = ControllerRules(
             recovery_s=0.2,
             max_recovery_s=1.0,
-            settle_s=0.5,
+            stable_s=0.5,
             calm_s=0.5,
             dead_store_s=swarm.dead_store_s,
             max_copies=2,
@@ -77,9 +83,9 @@ class Controller(Process):
         self._planner = ControllerPlanner(rules)
 
     def start(self) -> None:
-        self._world.after(self._swarm.plan_every_s * (0.5 + self._world.random.random()), self._turn)
+        self._world.after(self._swarm.plan_every_s * (0.5 + self._world.random.random()), self._plan)
 
-    def _turn(self) -> None:
+    def _plan(self) -> None:
         self.start()
         self._membership.refresh(self)
         self._ask(self._metadata.get, (HEAD,), self._read_head)
@@ -115,7 +121,7 @@ class Controller(Process):
             case DropReplicas():
                 self._drop(action, action.witnesses)
             case _ if not isinstance(action, SealedAction):
-                raise AssertionError(f"nobody asked for {action}")
+                raise AssertionError(f"{action} is not carried out here")
             case _:
                 self._write_sealed(action)
 

@@ -12,14 +12,14 @@ from headwater.model.replica import Buffer, Fenced, NoSpace, ReplicaState
 from headwater.replication.effects import Append, Create, Effect, Fence, Plant, Refusal, Replay
 from headwater.testing.simulation.batches import Producers, decode, span
 from headwater.testing.simulation.network import Lost
-from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.store import SimulatedStore
 
 if TYPE_CHECKING:
-    from headwater.testing.simulation.broker import Broker
+    from headwater.testing.simulation.broker import SimulatedBroker
 
 
 class Errands:
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "SimulatedBroker") -> None:
         self._broker = broker
         self._world = broker.world
         self._replay: Replay | None = None
@@ -29,17 +29,17 @@ class Errands:
         match effect:
             case Append():
                 arguments = (effect.segment, effect.first, effect.end, effect.lac, effect.batches)
-                self._ask(effect.store, Store.append, arguments, partial(self._appended, effect))
+                self._ask(effect.store, SimulatedStore.append, arguments, partial(self._appended, effect))
             case Create():
                 header = self._broker.producers.snapshot(effect.segment.base)
                 create = (effect.segment.id, effect.segment.base, effect.segment.epoch, header)
-                self._ask(effect.store, Store.create, create, partial(self._created, effect))
+                self._ask(effect.store, SimulatedStore.create, create, partial(self._created, effect))
             case Fence():
-                self._ask(effect.store, Store.fence, (effect.segment,), partial(self._fenced, effect))
+                self._ask(effect.store, SimulatedStore.fence, (effect.segment,), partial(self._fenced, effect))
             case Replay():
                 self._replay = effect
                 read = (effect.segment.id, effect.segment.base, effect.end)
-                self._ask(effect.source, Store.read, read, partial(self._replayed, effect))
+                self._ask(effect.source, SimulatedStore.read, read, partial(self._replayed, effect))
             case Plant():
                 self._plant(effect)
             case _:
@@ -122,9 +122,9 @@ class Errands:
             if not tail:
                 return appended(None)
             arguments = (segment.id, segment.base, effect.end, effect.committed, tail)
-            self._ask(effect.store, Store.append, arguments, appended)
+            self._ask(effect.store, SimulatedStore.append, arguments, appended)
 
-        self._ask(effect.store, Store.create, (segment.id, segment.base, segment.epoch, header), created)
+        self._ask(effect.store, SimulatedStore.create, (segment.id, segment.base, segment.epoch, header), created)
 
     def tail_for(self, plant: Plant) -> tuple[Buffer, ...]:
         """Unchanged: a batch keeps the epoch in which it was written."""

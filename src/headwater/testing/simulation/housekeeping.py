@@ -12,7 +12,7 @@ from typing import Any
 from headwater.model.ids import StoreId
 from headwater.model.replica import Buffer
 from headwater.model.segments import SealedSegment
-from headwater.testing.simulation.broker import Broker
+from headwater.testing.simulation.broker import SimulatedBroker
 from headwater.testing.simulation.metadata import HEAD, SEALED, STAGED, Item
 from headwater.testing.simulation.network import Lost
 from headwater.testing.simulation.world import World
@@ -22,7 +22,7 @@ KEPT_SEGMENTS = 3
 
 
 class Housekeeping:
-    def __init__(self, world: World, broker: Broker) -> None:
+    def __init__(self, world: World, broker: SimulatedBroker) -> None:
         self._world = world
         self._broker = broker
 
@@ -108,9 +108,11 @@ class Housekeeping:
 
 
 class Merge:
-    """Announce, read both, write the output to stores, swap. Whatever fails on the way leaves garbage only."""
+    """Announce, read both, write the output to stores, swap. A failure on the way leaves garbage only."""
 
-    def __init__(self, housekeeping: Housekeeping, broker: Broker, world: World, one: Item, other: Item) -> None:
+    def __init__(
+        self, housekeeping: Housekeeping, broker: SimulatedBroker, world: World, one: Item, other: Item
+    ) -> None:
         self._ask = housekeeping._ask
         self._broker = broker
         self._world = world

@@ -1,5 +1,5 @@
-"""What must hold in every run (REPLICATION.md, 1.13), checked as soon as something could break it, and once more at the
-end for every offset on every replica.
+"""What must hold in every run (docs/replication.md, 16), checked as soon as something could break it, and once more at
+the end for every offset on every replica.
 
     I1   an acknowledged batch is at its offset in every later committed log
     I2   what was once exposed at an offset never changes
@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
 from headwater.model.replica import Buffer, ReplicaState
 from headwater.model.segments import Head, OpenSegment, SealedSegment
-from headwater.testing.simulation.batches import Batch, decode, span
-from headwater.testing.simulation.metadata import HEAD, SEALED, Metadata
+from headwater.testing.simulation.batches import SimulatedBatch, decode, span
+from headwater.testing.simulation.metadata import HEAD, SEALED, SimulatedMetadata
 
 if TYPE_CHECKING:
-    from headwater.testing.simulation.replica import Replica
-    from headwater.testing.simulation.store import Store
+    from headwater.testing.simulation.replica import SimulatedReplica
+    from headwater.testing.simulation.store import SimulatedStore
 
 
-class Violation(Exception):
+class InvariantViolated(Exception):
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")
         self.invariant = invariant
@@ -43,16 +43,16 @@ class Invariants:
         self.acks: dict[tuple[int, int], Offset] = {}
         self._min_insync = min_insync
         self._exposed: dict[Offset, Buffer] = {}
-        self._places: dict[tuple[int, int], Offset] = {}
+        self._bases: dict[tuple[int, int], Offset] = {}
         self._written: dict[tuple[SegmentId, Offset], Buffer] = {}
         self._epoch_starts: dict[LeaderEpoch, Offset] = {}
         self._head_epoch: LeaderEpoch = 0
         self._seen: dict[str, int] = {}
         """Versions of the keys that were checked."""
-        self._metadata: Metadata | None = None
-        self._stores: dict[StoreId, Store] = {}
+        self._metadata: SimulatedMetadata | None = None
+        self._stores: dict[StoreId, SimulatedStore] = {}
 
-    def attach(self, metadata: Metadata, stores: "dict[StoreId, Store]") -> None:
+    def attach(self, metadata: SimulatedMetadata, stores: "dict[StoreId, SimulatedStore]") -> None:
         self._metadata = metadata
         self._stores = stores
 
@@ -61,35 +61,37 @@ class Invariants:
     def written(self, segment: SegmentId, base: Offset, batch: Buffer, store: str) -> None:
         if self._written.setdefault((segment, base), batch) != batch:
             first = decode(self._written[segment, base])
-            raise Violation("I5", f"{store} is given {decode(batch)} where {segment} has {first}")
+            raise InvariantViolated("I5", f"{store} is given {decode(batch)} where {segment} has {first}")
 
-    def acknowledged(self, replica: "Replica", value: Any) -> None:
+    def acknowledged(self, replica: "SimulatedReplica", value: Any) -> None:
         promised = replica.base if replica.promised_end is None else replica.promised_end
         replica.promised_end = max(promised, min(value, replica.end) if isinstance(value, int) else promised)
         replica.is_fence_promised = replica.is_fence_promised or isinstance(value, ReplicaState)
 
-    def survived(self, store: "Store", before: "Iterable[Replica]") -> None:
+    def survived(self, store: "SimulatedStore", before: "Iterable[SimulatedReplica]") -> None:
         for replica in before:
             if replica.promised_end is None:
                 continue
             if store.replicas.get(replica.segment) is not replica:
-                raise Violation("I11", f"{store.name} lost its replica of {replica.segment}")
+                raise InvariantViolated("I11", f"{store.name} lost its replica of {replica.segment}")
             if replica.end < replica.promised_end:
-                raise Violation("I11", f"{store.name} acknowledged {replica.promised_end} and has {replica.end}")
+                raise InvariantViolated(
+                    "I11", f"{store.name} acknowledged {replica.promised_end} and has {replica.end}"
+                )
             if replica.is_fence_promised and not replica.is_fenced:
-                raise Violation("I11", f"{store.name} lost its fence of {replica.segment}")
+                raise InvariantViolated("I11", f"{store.name} lost its fence of {replica.segment}")
 
-    def deleted(self, store: "Store", segment: SegmentId) -> None:
+    def deleted(self, store: "SimulatedStore", segment: SegmentId) -> None:
         for listed in self.chain():
             if listed.id == segment and store.store_id in listed.replicas:
-                raise Violation("I6", f"{store.name} deleted its replica of {listed}")
+                raise InvariantViolated("I6", f"{store.name} deleted its replica of {listed}")
 
     # Leaders
 
     def exposed(self, who: str, epoch: LeaderEpoch, replicas: Sequence[StoreId], batches: Iterable[Buffer]) -> None:
         """A leader's high watermark has moved over these batches."""
         if len(replicas) < self._min_insync:
-            raise Violation("I12", f"{who} commits on {replicas}")
+            raise InvariantViolated("I12", f"{who} commits on {replicas}")
         end = 0
         for batch in batches:
             end = self._see(who, batch)
@@ -97,22 +99,24 @@ class Invariants:
             self.exposed_end = end
         for later, start in self._epoch_starts.items():
             if later > epoch and start < end:
-                raise Violation("I4", f"{who} in epoch {epoch} exposes {end}, epoch {later} began at {start}")
+                raise InvariantViolated("I4", f"{who} in epoch {epoch} exposes {end}, epoch {later} began at {start}")
 
     def read(self, who: str, batches: Iterable[Buffer]) -> None:
         """A reader was given these."""
         for batch in batches:
             base = span(batch)[0]
             if base not in self._exposed:
-                raise Violation("I2", f"{who} gives {decode(batch)}, which was never committed")
+                raise InvariantViolated("I2", f"{who} gives {decode(batch)}, which was never committed")
             self._see(who, batch)
 
     def acked(self, producer: int, sequence: int, base: Offset) -> None:
-        """A producer was told that its batch is at `base`."""
+        """A producer got the acknowledgement of its batch at `base`."""
         exposed = self._exposed.get(base)
         if exposed is None or decode(exposed)[3:] != (producer, sequence):
             found = exposed and decode(exposed)
-            raise Violation("I1", f"producer {producer} is told {sequence} is at {base}, there is {found}")
+            raise InvariantViolated(
+                "I1", f"producer {producer} got an acknowledgement of {sequence} at {base}, there is {found}"
+            )
         self.acks[producer, sequence] = base
 
     def _see(self, who: str, batch: Buffer) -> Offset:
@@ -124,11 +128,11 @@ class Invariants:
         if known is not None:
             first = decode(known)
             invariant = "I7" if first._replace(epoch=seen.epoch) == seen else "I2"
-            raise Violation(invariant, f"{who} gives {seen}, before there was {first}")
+            raise InvariantViolated(invariant, f"{who} gives {seen}, before there was {first}")
         self._exposed[base] = batch
-        place = self._places.setdefault((seen.producer, seen.sequence), base)
-        if place != base:
-            raise Violation("I8", f"{who} has {seen}, which is at {place}, too")
+        known_base = self._bases.setdefault((seen.producer, seen.sequence), base)
+        if known_base != base:
+            raise InvariantViolated("I8", f"{who} has {seen}, which is at {known_base}, too")
         return end
 
     # Metadata
@@ -149,7 +153,7 @@ class Invariants:
         head: Head | None = metadata.value(HEAD)
         if head is not None:
             if head.epoch < self._head_epoch:
-                raise Violation("I4", f"{head} comes after epoch {self._head_epoch}")
+                raise InvariantViolated("I4", f"{head} comes after epoch {self._head_epoch}")
             self._head_epoch = head.epoch
         if head is None or head.open is None:
             return
@@ -166,26 +170,26 @@ class Invariants:
     def _check_chain(self, head: Head) -> None:
         segments = self.chain()
         if segments[0].base != head.start:
-            raise Violation("I3", f"the log begins at {head.start}, its first segment is {segments[0]}")
+            raise InvariantViolated("I3", f"the log begins at {head.start}, its first segment is {segments[0]}")
         before: SealedSegment | None = None
         for segment in segments:
             if before is not None and before.end != segment.base:
-                raise Violation("I3", f"{before} does not end where {segment} begins")
+                raise InvariantViolated("I3", f"{before} does not end where {segment} begins")
             if before is not None and before.epoch > segment.epoch:
-                raise Violation("I4", f"{segment} comes after {before}")
+                raise InvariantViolated("I4", f"{segment} comes after {before}")
             if isinstance(segment, SealedSegment):
                 if segment.end <= segment.base:
-                    raise Violation("I3", f"{segment} is empty")
+                    raise InvariantViolated("I3", f"{segment} is empty")
                 before = segment
 
     def _check_open(self, segment: OpenSegment) -> None:
         if len(segment.replicas) < self._min_insync:
-            raise Violation("I12", f"{segment} has fewer than {self._min_insync} replicas")
+            raise InvariantViolated("I12", f"{segment} has fewer than {self._min_insync} replicas")
         start = self._epoch_starts.get(segment.epoch)
         if start is not None:
             return
         if segment.epoch_start < self.exposed_end:
-            raise Violation("I4", f"{segment} takes over below {self.exposed_end}, which was exposed")
+            raise InvariantViolated("I4", f"{segment} takes over below {self.exposed_end}, which was exposed")
         self._epoch_starts[segment.epoch] = segment.epoch_start
         self._check_replicas(segment, segment.epoch_start, "I1")
 
@@ -197,7 +201,9 @@ class Invariants:
                 continue
             if replica is None or replica.durable_end < end:
                 holds = replica and replica.durable_end
-                raise Violation(invariant, f"{store.name} is listed for {segment} up to {end} and holds {holds}")
+                raise InvariantViolated(
+                    invariant, f"{store.name} is listed for {segment} up to {end} and holds {holds}"
+                )
 
     # The end
 
@@ -212,13 +218,13 @@ class Invariants:
             self._check_replicas(segment, end, "I6" if isinstance(segment, SealedSegment) else "I1")
             complete = [replica for replica in self._members(segment) if replica.end >= end and not replica.is_damaged]
             if not complete:
-                raise Violation("I1", f"there is no complete replica of {segment} up to {end}")
+                raise InvariantViolated("I1", f"there is no complete replica of {segment} up to {end}")
             for replica in complete:
                 looked_at += self._audit_replica(segment, replica, end, log)
         self._audit_log(log)
         return looked_at
 
-    def _members(self, segment: SealedSegment | OpenSegment) -> "list[Replica]":
+    def _members(self, segment: SealedSegment | OpenSegment) -> "list[SimulatedReplica]":
         found = []
         for store_id in segment.replicas:
             store = self._stores[store_id]
@@ -228,7 +234,7 @@ class Invariants:
         return found
 
     def _audit_replica(
-        self, segment: SealedSegment | OpenSegment, replica: "Replica", end: Offset, log: dict[Offset, Buffer]
+        self, segment: SealedSegment | OpenSegment, replica: "SimulatedReplica", end: Offset, log: dict[Offset, Buffer]
     ) -> int:
         offset, looked_at = segment.base, 0
         for batch in replica.entries:
@@ -236,27 +242,29 @@ class Invariants:
             if base >= end:
                 break
             if base != offset or batch_end > end:
-                raise Violation("I5", f"{segment.id} has {decode(batch)} at {offset} in {replica.instance}")
+                raise InvariantViolated("I5", f"{segment.id} has {decode(batch)} at {offset} in {replica.instance}")
             if log.setdefault(base, batch) != batch:
-                raise Violation("I5", f"two replicas differ: {decode(log[base])}, {decode(batch)}")
+                raise InvariantViolated("I5", f"two replicas differ: {decode(log[base])}, {decode(batch)}")
             offset, looked_at = batch_end, looked_at + 1
         return looked_at
 
     def _audit_log(self, log: dict[Offset, Buffer]) -> None:
         start = self.chain()[0].base
         epoch = -1
-        places: dict[tuple[int, int], Batch] = {}
+        batches: dict[tuple[int, int], SimulatedBatch] = {}
         for base in sorted(log):
             batch = decode(log[base])
             if batch.epoch < epoch:
-                raise Violation("I7", f"{batch} comes after epoch {epoch}")
+                raise InvariantViolated("I7", f"{batch} comes after epoch {epoch}")
             epoch = batch.epoch
-            if places.setdefault((batch.producer, batch.sequence), batch) is not batch:
-                raise Violation("I8", f"{batch} is in the log twice")
+            if batches.setdefault((batch.producer, batch.sequence), batch) is not batch:
+                raise InvariantViolated("I8", f"{batch} is in the log twice")
         for base, exposed in self._exposed.items():
             if base >= start and log.get(base) != exposed:
                 found = log.get(base)
-                raise Violation("I2", f"{decode(exposed)} was exposed, there is {found and decode(found)}")
+                raise InvariantViolated("I2", f"{decode(exposed)} was exposed, there is {found and decode(found)}")
         for (producer, sequence), base in self.acks.items():
             if base >= start and (base not in log or decode(log[base])[3:] != (producer, sequence)):
-                raise Violation("I1", f"{sequence} of producer {producer} was acknowledged at {base} and is lost")
+                raise InvariantViolated(
+                    "I1", f"{sequence} of producer {producer} was acknowledged at {base} and is lost"
+                )

@@ -1,4 +1,4 @@
-"""Who is alive, as the sessions in the metadata store tell it: late, and wrong about whoever is cut from it.
+"""Which processes are alive, by their sessions in the metadata store: late, and wrong about one that is cut from it.
 
 Each process keeps the view that it last got. Equal views are one object, so that they are compared by identity.
 """
@@ -9,35 +9,37 @@ from typing import Any
 
 from headwater.model.cluster import Node, NodeStore, Role, StoreRecord, StoreState
 from headwater.model.ids import NodeId, SegmentId, StoreId
-from headwater.replication.placement import StoreFacts, choose
-from headwater.testing.simulation.metadata import Metadata
-from headwater.testing.simulation.network import Network, Process
-from headwater.testing.simulation.store import Store
+from headwater.replication.placement import StoreInfo, choose
+from headwater.testing.simulation.metadata import SimulatedMetadata
+from headwater.testing.simulation.network import Process, SimulatedNetwork
+from headwater.testing.simulation.store import SimulatedStore
 
 DISK_BYTES = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class MembershipView:
     nodes: dict[NodeId, Node]
-    facts: tuple[StoreFacts, ...]
+    stores: tuple[StoreInfo, ...]
 
 
-class Membership:
-    def __init__(self, network: Network, metadata: Metadata, stores: Sequence[Store]) -> None:
+class SimulatedMembership:
+    def __init__(
+        self, network: SimulatedNetwork, metadata: SimulatedMetadata, stores: Sequence[SimulatedStore]
+    ) -> None:
         self.stores = stores
-        self.by_id: dict[StoreId, Store] = {store.store_id: store for store in stores}
+        self.by_id: dict[StoreId, SimulatedStore] = {store.store_id: store for store in stores}
         self.brokers: list[Process] = []
         self.records: dict[StoreId, StoreRecord] = {}
         """What is registered: every store that ever was, and what people decided about it."""
         self._network = network
         self._metadata = metadata
-        self._views: dict[str, View] = {}
-        self._known: dict[Any, View] = {}
+        self._views: dict[str, MembershipView] = {}
+        self._known: dict[Any, MembershipView] = {}
         for store in stores:
             self.formatted(store)
 
-    def formatted(self, store: Store) -> None:
+    def formatted(self, store: SimulatedStore) -> None:
         """A store has a new identity."""
         self.by_id[store.store_id] = store
         self.mark(store.store_id, StoreState.ACTIVE)
@@ -61,17 +63,17 @@ class Membership:
         self._views[who.name] = view
         return changed
 
-    def view(self, who: Process) -> View:
+    def view(self, who: Process) -> MembershipView:
         if who.name not in self._views:
             self._views[who.name] = self._look()
         return self._views[who.name]
 
     def choose(self, who: Process, count: int, avoid: frozenset[StoreId], salt: SegmentId) -> tuple[StoreId, ...]:
-        facts = self.view(who).facts
-        own = next((store.store_id for store in facts if store.node_id == who.node), None)
-        return choose(facts, count, own, avoid, salt)
+        stores = self.view(who).stores
+        own = next((store.store_id for store in stores if store.node_id == who.node), None)
+        return choose(stores, count, own, avoid, salt)
 
-    def _look(self) -> View:
+    def _look(self) -> MembershipView:
         living = tuple(
             (store.store_id, self.is_alive(store), store.is_full, self.records[store.store_id].state)
             for store in self.stores
@@ -82,15 +84,15 @@ class Membership:
             view = self._known[living, leading] = self._build(leading)
         return view
 
-    def _build(self, leading: tuple[NodeId, ...]) -> View:
+    def _build(self, leading: tuple[NodeId, ...]) -> MembershipView:
         nodes: dict[NodeId, Node] = {}
-        facts = []
+        stores = []
         for store in self.stores:
             alive, free = self.is_alive(store), 0 if store.is_full else DISK_BYTES
             state = self.records[store.store_id].state
-            facts.append(StoreFacts(store.store_id, store.node, None, free, DISK_BYTES, state, alive))
+            stores.append(StoreInfo(store.store_id, store.node, None, free, DISK_BYTES, state, alive))
             roles = ((Role.BROKER,) if store.node in leading else ()) + ((Role.STORE,) if alive else ())
             if roles:
                 disks = (NodeStore(store.store_id, free, DISK_BYTES),) if alive else ()
                 nodes[store.node] = Node(store.node, 1, "", 0, "", 0, None, roles, disks)
-        return View(nodes, tuple(facts))
+        return MembershipView(nodes, tuple(stores))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from headwater.metadata.keys import head_key, sealed_prefix, staged_prefix
 from headwater.model.ids import PartitionId, TopicId
-from headwater.testing.simulation.network import Network, Process, Reply
+from headwater.testing.simulation.network import Process, Reply, SimulatedNetwork
 from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
@@ -34,8 +34,8 @@ Operations: TypeAlias = Sequence[tuple[str, Any]]
 """Keys and their new values; None deletes."""
 
 
-class Metadata(Process):
-    def __init__(self, world: World, network: Network, changed: Callable[[], None], swarm: Swarm) -> None:
+class SimulatedMetadata(Process):
+    def __init__(self, world: World, network: SimulatedNetwork, changed: Callable[[], None], swarm: Swarm) -> None:
         super().__init__("metadata", -1)
         self.items: dict[str, Item] = {}
         self._world = world

@@ -1,6 +1,6 @@
 """Deliberate errors: each takes one rule away, from a production module or from what surrounds it, and must be caught.
 
-They are the measure of the simulator. A rule whose mutant survives is a rule that nobody checks.
+They are the measure of the simulator. A rule whose mutant survives is a rule that is not checked.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,10 +19,10 @@ from headwater.testing.simulation.batches import Producers, decode
 from headwater.testing.simulation.collector import Round
 from headwater.testing.simulation.errands import Errands
 from headwater.testing.simulation.housekeeping import Merge
-from headwater.testing.simulation.metadata import HEAD, SEALED, STAGED, Metadata
+from headwater.testing.simulation.metadata import HEAD, SEALED, STAGED, SimulatedMetadata
 from headwater.testing.simulation.network import Lost
 from headwater.testing.simulation.publishing import Publication
-from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.store import SimulatedStore
 
 Wrapper = Callable[..., Any]
 
@@ -79,8 +79,8 @@ def _mutant(
 # Fencing and taking over
 
 
-@_mutant(Store, "fence", "a store answers a fence and goes on to take appends")
-def no_fence(fence: Wrapper, store: Store, reply: Any, store_id: Any, segment: Any) -> None:
+@_mutant(SimulatedStore, "fence", "a store answers a fence and goes on to take appends")
+def no_fence(fence: Wrapper, store: SimulatedStore, reply: Any, store_id: Any, segment: Any) -> None:
     known = store.replicas.get(segment)
     was_fenced = known is not None and known.is_fenced
     fence(store, reply, store_id, segment)
@@ -88,8 +88,10 @@ def no_fence(fence: Wrapper, store: Store, reply: Any, store_id: Any, segment: A
         known.is_fenced = was_fenced
 
 
-@_mutant(Store, "_flushed", "a fence is kept in memory only")
-def volatile_fence(flushed: Wrapper, store: Store, life: int, replica: Any, count: int, lac: int, *rest: Any) -> None:
+@_mutant(SimulatedStore, "_flushed", "a fence is kept in memory only")
+def volatile_fence(
+    flushed: Wrapper, store: SimulatedStore, life: int, replica: Any, count: int, lac: int, *rest: Any
+) -> None:
     was_durable = replica.is_fence_durable
     flushed(store, life, replica, count, lac, *rest)
     replica.is_fence_durable = was_durable
@@ -132,8 +134,8 @@ def producers_not_replayed(replay: Wrapper, errands: Errands, header: bytes, bat
 # Committing and rolling
 
 
-@_mutant(Store, "_flush", "a store acknowledges before it has flushed, and sees no tear after a power cut")
-def ack_before_sync(flush: Wrapper, store: Store, replica: Any, reply: Any, value: Any) -> None:
+@_mutant(SimulatedStore, "_flush", "a store acknowledges before it has flushed, and sees no tear after a power cut")
+def ack_before_sync(flush: Wrapper, store: SimulatedStore, replica: Any, reply: Any, value: Any) -> None:
     answer = replica.state() if value is replica else value
     store._invariants.acknowledged(replica, answer)
     reply(answer)
@@ -183,8 +185,8 @@ def drop_unstored_always(drop: Wrapper, leader: Any) -> Any:
     return dropped
 
 
-@_mutant(Metadata, "holds", "nobody compares versions before writing")
-def publish_unguarded(holds: Wrapper, metadata: Metadata, conditions: Any) -> bool:
+@_mutant(SimulatedMetadata, "holds", "nobody compares versions before writing")
+def publish_unguarded(holds: Wrapper, metadata: SimulatedMetadata, conditions: Any) -> bool:
     return True
 
 
@@ -216,24 +218,26 @@ def swap_though_unstaged(still_staged: Wrapper, merge: Any) -> list[tuple[str, i
     return []
 
 
-@_mutant(Store, "_draw_identity", "an emptied disk comes back under the old identity")
-def reuse_disk_identity(draw: Wrapper, store: Store) -> None:
+@_mutant(SimulatedStore, "_draw_identity", "an emptied disk comes back under the old identity")
+def reuse_disk_identity(draw: Wrapper, store: SimulatedStore) -> None:
     if store.generation == 0:
         draw(store)
 
 
-@_mutant(Store, "copy", "a copy takes what is there for what should be there", theme="repair")
-def copy_exists_ok(copy: Wrapper, store: Store, reply: Any, store_id: Any, facts: Any, *rest: Any) -> None:
-    replica = store.replicas.get(facts.id)
+@_mutant(SimulatedStore, "copy", "a copy takes what is there for what should be there", theme="repair")
+def copy_exists_ok(
+    copy: Wrapper, store: SimulatedStore, reply: Any, store_id: Any, sealed_segment: Any, *rest: Any
+) -> None:
+    replica = store.replicas.get(sealed_segment.id)
     if replica is not None and not replica.in_doubt:
         store._flush(replica, reply, None)
     else:
-        copy(store, reply, store_id, facts, *rest)
+        copy(store, reply, store_id, sealed_segment, *rest)
 
 
-@_mutant(Store, "_adopt", "a complete replica is adopted without a new instance", theme="repair")
-def adopt_same_instance(adopt: Wrapper, store: Store, reply: Any, facts: Any) -> None:
-    replica = store.replicas[facts.id]
+@_mutant(SimulatedStore, "_adopt", "a complete replica is adopted without a new instance", theme="repair")
+def adopt_same_instance(adopt: Wrapper, store: SimulatedStore, reply: Any, sealed_segment: Any) -> None:
+    replica = store.replicas[sealed_segment.id]
     replica.is_fenced = replica.is_sealed = True
     store._flush(replica, reply, None)
 
@@ -248,7 +252,7 @@ def running_copy_is_done(state: Wrapper, ledger: CopyLedger, key: Any, version: 
 def no_adding(
     collect: Wrapper, inventory: Any, store: Any, heads: Any, staged: Any, sealed: Mapping[Any, Any], topics: Any
 ) -> Any:
-    blind = {segment: replace(facts, adding=()) for segment, facts in sealed.items()}
+    blind = {segment: replace(sealed_segment, adding=()) for segment, sealed_segment in sealed.items()}
     return collect(inventory, store, heads, staged, blind, topics)
 
 

@@ -1,7 +1,7 @@
 """What goes wrong, one thing after another, each undone after a while.
 
-What destroys data (a lost disk, damage) happens only where another sound replica remains: no protocol keeps what nobody
-has. Everything else happens without mercy.
+What destroys data (a lost disk, damage) happens only where another sound replica remains: no protocol keeps what no
+replica has. Everything else happens without mercy.
 """
 
 from collections.abc import Callable
@@ -10,28 +10,28 @@ from functools import partial
 from headwater.model.cluster import StoreState
 from headwater.model.ids import StoreId
 from headwater.model.segments import Head, SealedSegment
-from headwater.testing.simulation.broker import Broker
+from headwater.testing.simulation.broker import SimulatedBroker
 from headwater.testing.simulation.controllers import Mover
 from headwater.testing.simulation.invariants import Invariants
-from headwater.testing.simulation.membership import Membership
-from headwater.testing.simulation.metadata import HEAD, Metadata
-from headwater.testing.simulation.network import Network, Process
+from headwater.testing.simulation.membership import SimulatedMembership
+from headwater.testing.simulation.metadata import HEAD, SimulatedMetadata
+from headwater.testing.simulation.network import Process, SimulatedNetwork
 from headwater.testing.simulation.spares import Spares
-from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.store import SimulatedStore
 from headwater.testing.simulation.swarm import Swarm
 from headwater.testing.simulation.world import World
 
 MAX_CUTS = 12
 
 
-class Nemesis:
+class SimulatedNemesis:
     def __init__(
         self,
         world: World,
-        network: Network,
-        metadata: Metadata,
-        membership: Membership,
-        brokers: list[Broker],
+        network: SimulatedNetwork,
+        metadata: SimulatedMetadata,
+        membership: SimulatedMembership,
+        brokers: list[SimulatedBroker],
         mover: Mover,
         invariants: Invariants,
         swarm: Swarm,
@@ -48,8 +48,8 @@ class Nemesis:
         self._spares = Spares(metadata, membership, invariants, swarm.rules.min_insync)
         self._is_stopped = False
         self._faults: dict[str, Callable[[], bool]] = {
-            "store killed": partial(self._stop_store, Store.kill),
-            "store power cut": partial(self._stop_store, Store.cut_power),
+            "store killed": partial(self._stop_store, SimulatedStore.kill),
+            "store power cut": partial(self._stop_store, SimulatedStore.cut_power),
             "all stores power cut": self._cut_power_of_stores,
             "broker killed": self._kill_broker,
             "node power cut": self._cut_power_of_node,
@@ -69,7 +69,7 @@ class Nemesis:
         }
 
     def start(self) -> None:
-        self._world.after(self._pause(), self._turn)
+        self._world.after(self._pause(), self._strike)
 
     def stop(self) -> None:
         """No more faults; what is broken is mended, what is lost stays lost."""
@@ -89,7 +89,7 @@ class Nemesis:
     def _pause(self) -> float:
         return self._world.random.expovariate(1 / self._swarm.fault_every_s)
 
-    def _turn(self) -> None:
+    def _strike(self) -> None:
         if self._is_stopped:
             return
         fault = self._world.random.choice(self._swarm.faults)
@@ -98,19 +98,19 @@ class Nemesis:
             self._world.note("nemesis", fault)
         if self._network.cuts and (self._network.cuts > MAX_CUTS or self._world.chance(0.3)):
             self._network.heal()
-        self._world.after(self._pause(), self._turn)
+        self._world.after(self._pause(), self._strike)
 
-    def _start(self, process: Store | Broker) -> None:
+    def _start(self, process: SimulatedStore | SimulatedBroker) -> None:
         if not process.is_up:
             process.start()
 
-    def _restart_later(self, process: Store | Broker, within_s: float = 0.6) -> None:
+    def _restart_later(self, process: SimulatedStore | SimulatedBroker, within_s: float = 0.6) -> None:
         self._network.crashed(process)
         self._world.after(within_s * self._world.random.random(), self._start, process)
 
     # Processes
 
-    def _stop_store(self, stop: Callable[[Store], None]) -> bool:
+    def _stop_store(self, stop: Callable[[SimulatedStore], None]) -> bool:
         store = self._world.random.choice(self._stores)
         if not store.is_up:
             return False
@@ -174,7 +174,7 @@ class Nemesis:
         return True
 
     def _mute(self) -> bool:
-        """It hears and does everything, and nobody but the metadata store gets an answer."""
+        """It gets and carries out every call, and only the metadata store gets its answers."""
         store = self._world.random.choice(self._stores)
         for other in [*self._stores, *self._brokers]:
             if other.node != store.node:
@@ -221,7 +221,7 @@ class Nemesis:
             self._world.after(until_s, self._empty_disk, store)
         return True
 
-    def _empty_disk(self, store: Store) -> None:
+    def _empty_disk(self, store: SimulatedStore) -> None:
         store.is_full = False
 
     def _drain(self) -> bool:
@@ -247,7 +247,7 @@ class Nemesis:
         return True
 
     def _damage_tail(self) -> bool:
-        """Of the open segment; found by the scan at the next start, or not before somebody reads it."""
+        """Of the open segment; found by the scan at the next start, or by the next read."""
         head: Head | None = self._metadata.value(HEAD)
         store = self._world.random.choice(self._stores)
         if head is None or head.open is None or not store.is_up or not self._spares.is_spare(store, head.open.id):

@@ -40,7 +40,7 @@ class Process:
 
 
 @dataclass(slots=True)
-class Conditions:
+class NetworkConditions:
     """What the network does at the moment."""
 
     latency_s: float = 0.001
@@ -65,12 +65,12 @@ class _Call:
         self.state = 0
         """0 waiting, 1 given up, 2 answered."""
         self.arrival = 0
-        """0 not yet, 1 arrived, 2 refused: whoever is told that a call was not sent, or that nothing of it was kept,
-        may rely on that. No copy of it arrives later, as none does on a connection."""
+        """0 not yet, 1 arrived, 2 refused. After NOT_SENT, or a refusal that kept nothing, no copy of the call arrives
+        later, as none does on a connection."""
 
 
-class Network:
-    def __init__(self, world: World, conditions: Conditions) -> None:
+class SimulatedNetwork:
+    def __init__(self, world: World, conditions: NetworkConditions) -> None:
         self._world = world
         self.conditions = conditions
         self._cuts: dict[tuple[str, str], None] = {}
@@ -97,7 +97,7 @@ class Network:
             world.after(3 * self._delay(source, target), self._deliver, call, handler, arguments)
 
     def tell(self, source: Process, target: Process, handler: Callable[..., None], *arguments: Any) -> None:
-        """A message that nobody waits for."""
+        """Send a message without an answer."""
         if not self._is_lost(source, target):
             self._world.after(self._delay(source, target), self._arrive, target, handler, arguments)
 

@@ -1,7 +1,7 @@
 """One write of a partition's head, whatever happens to its answer.
 
 Without an answer the head is read. If it names the new open segment under this leader and epoch, the write was applied;
-if it has another version otherwise, somebody else was faster. If nothing has changed, the write may still arrive: the
+if it has another version otherwise, another broker was faster. If nothing has changed, the write may still arrive: the
 same one is sent again, with the same condition, so that at most one of them is applied.
 """
 
@@ -13,20 +13,24 @@ from headwater.testing.simulation.metadata import HEAD, SEALED, Item
 from headwater.testing.simulation.network import Lost
 
 if TYPE_CHECKING:
-    from headwater.testing.simulation.broker import Broker
+    from headwater.testing.simulation.broker import SimulatedBroker
 
 
 def publish(
-    publisher: "Broker", head: Head, version: int, sealed: SealedSegment | None, done: Callable[[int | None], None]
+    publisher: "SimulatedBroker",
+    head: Head,
+    version: int,
+    sealed: SealedSegment | None,
+    done: Callable[[int | None], None],
 ) -> None:
-    """`done` gets the head's new version, 0 if somebody else wrote it, None if certainly nothing was written."""
+    """`done` gets the head's new version, 0 if another broker wrote it, None if certainly nothing was written."""
     Publication(publisher, head, version, sealed, done).send()
 
 
 class Publication:
     def __init__(
         self,
-        publisher: "Broker",
+        publisher: "SimulatedBroker",
         head: Head,
         version: int,
         sealed: SealedSegment | None,

@@ -8,7 +8,7 @@ from headwater.testing.simulation.batches import BATCH_BYTES, span
 
 
 @dataclass(slots=True, eq=False)
-class Replica:
+class SimulatedReplica:
     segment: SegmentId
     partition: str
     base: Offset
@@ -22,12 +22,12 @@ class Replica:
     in_doubt: bool = False
     is_sealed: bool = False
     is_damaged: bool = False
-    """Its bytes do not have their checksum; nobody has looked yet."""
+    """Its bytes do not match their checksum, which the next read finds."""
     is_durable: bool = False
     durable_entries: int = 0
     durable_lac: Offset = 0
     is_fence_durable: bool = False
-    replaced: "Replica | None" = None
+    replaced: "SimulatedReplica | None" = None
     """What a copy that is not durable yet stands in for: a crash brings it back."""
     promised_end: Offset | None = None
     """What this store has acknowledged to hold; None before the first answer."""

@@ -4,17 +4,17 @@ from collections import Counter
 from dataclasses import dataclass
 
 from headwater.model.segments import Head
-from headwater.testing.simulation.broker import Broker
-from headwater.testing.simulation.clients import Producer, Reader
+from headwater.testing.simulation.broker import SimulatedBroker
+from headwater.testing.simulation.clients import SimulatedProducer, SimulatedReader
 from headwater.testing.simulation.collector import Collector
-from headwater.testing.simulation.controllers import Controller, Mover
+from headwater.testing.simulation.controllers import Mover, SimulatedController
 from headwater.testing.simulation.housekeeping import Housekeeping
-from headwater.testing.simulation.invariants import Invariants, Violation
-from headwater.testing.simulation.membership import Membership
-from headwater.testing.simulation.metadata import HEAD, Metadata
-from headwater.testing.simulation.nemesis import Nemesis
-from headwater.testing.simulation.network import Network
-from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.invariants import Invariants, InvariantViolated
+from headwater.testing.simulation.membership import SimulatedMembership
+from headwater.testing.simulation.metadata import HEAD, SimulatedMetadata
+from headwater.testing.simulation.nemesis import SimulatedNemesis
+from headwater.testing.simulation.network import SimulatedNetwork
+from headwater.testing.simulation.store import SimulatedStore
 from headwater.testing.simulation.swarm import draw
 from headwater.testing.simulation.world import Runaway, World
 
@@ -27,7 +27,7 @@ QUIET_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulationOutcome:
     seed: int
     counts: Counter[str]
     virtual_s: float
@@ -38,30 +38,36 @@ class Simulation:
         self.seed = seed
         self.world = world = World(seed)
         self.swarm = swarm = draw(world.random, theme)
-        self.network = network = Network(world, swarm.conditions)
+        self.network = network = SimulatedNetwork(world, swarm.conditions)
         self.invariants = invariants = Invariants(swarm.rules.min_insync)
-        self.metadata = metadata = Metadata(world, network, invariants.metadata_changed, swarm)
-        self.stores = [Store(world, network, invariants, node, swarm.sync_s) for node in range(swarm.stores)]
-        self.membership = membership = Membership(network, metadata, self.stores)
+        self.metadata = metadata = SimulatedMetadata(world, network, invariants.metadata_changed, swarm)
+        self.stores = [SimulatedStore(world, network, invariants, node, swarm.sync_s) for node in range(swarm.stores)]
+        self.membership = membership = SimulatedMembership(network, metadata, self.stores)
         for store in self.stores:
             store.stores = membership.by_id
         invariants.attach(metadata, membership.by_id)
         self.brokers = [
-            Broker(world, network, metadata, membership, invariants, swarm, node) for node in range(swarm.brokers)
+            SimulatedBroker(world, network, metadata, membership, invariants, swarm, node)
+            for node in range(swarm.brokers)
         ]
         membership.brokers.extend(self.brokers)
         self.housekeeping = [Housekeeping(world, broker) for broker in self.brokers]
         self.mover = Mover(world, network, metadata, swarm.brokers)
-        self.controllers = [Controller(world, network, metadata, membership, swarm, number) for number in range(2)]
-        self.producers = [
-            Producer(world, network, self.brokers, invariants, swarm, number) for number in range(swarm.producers)
+        self.controllers = [
+            SimulatedController(world, network, metadata, membership, swarm, number) for number in range(2)
         ]
-        self.reader = Reader(world, network, metadata, membership, self.brokers, invariants, swarm)
-        self.nemesis = Nemesis(world, network, metadata, membership, self.brokers, self.mover, invariants, swarm)
+        self.producers = [
+            SimulatedProducer(world, network, self.brokers, invariants, swarm, number)
+            for number in range(swarm.producers)
+        ]
+        self.reader = SimulatedReader(world, network, metadata, membership, self.brokers, invariants, swarm)
+        self.nemesis = SimulatedNemesis(
+            world, network, metadata, membership, self.brokers, self.mover, invariants, swarm
+        )
         self.collectors = [Collector(world, network, metadata, invariants, store, swarm) for store in self.stores]
 
-    def run(self) -> Outcome:
-        """Raises Violation if an invariant does not hold."""
+    def run(self) -> SimulationOutcome:
+        """Raises InvariantViolated if an invariant does not hold."""
         try:
             self._start()
             self.world.run_until(self.swarm.faulty_s)
@@ -69,8 +75,8 @@ class Simulation:
             self._stop_clients()
             self.world.counts["replicated batches audited"] += self.invariants.audit()
         except Runaway as runaway:
-            raise Violation("L1", str(runaway)) from runaway
-        return Outcome(self.seed, self.world.counts, self.world.now)
+            raise InvariantViolated("L1", str(runaway)) from runaway
+        return SimulationOutcome(self.seed, self.world.counts, self.world.now)
 
     def _start(self) -> None:
         self.metadata.apply([(HEAD, 0)], [(HEAD, Head(0, 1, 0, None))])
@@ -92,12 +98,14 @@ class Simulation:
         self.world.note("simulation", "heals")
         self.nemesis.stop()
         self.mover.is_stopped = True
-        wanted = self.world.counts["acknowledged"] + PROGRESS
+        enough = self.world.counts["acknowledged"] + PROGRESS
         healed_at = self.world.now
-        self.world.run_until(self.world.now + HEALING_S, lambda: self.world.counts["acknowledged"] >= wanted)
-        if self.world.counts["acknowledged"] < wanted:
+        self.world.run_until(self.world.now + HEALING_S, lambda: self.world.counts["acknowledged"] >= enough)
+        if self.world.counts["acknowledged"] < enough:
             if self._has_sound_replica():
-                raise Violation("L1", f"no progress {HEALING_S} s after the last fault: {self.metadata.value(HEAD)}")
+                raise InvariantViolated(
+                    "L1", f"no progress {HEALING_S} s after the last fault: {self.metadata.value(HEAD)}"
+                )
             self.world.counts["blocked without a sound replica"] += 1
         self.world.counts["ms to recover after the last fault"] += round(1000 * (self.world.now - healed_at))
 

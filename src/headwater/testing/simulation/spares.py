@@ -1,22 +1,24 @@
-"""Which replicas may be destroyed: those without which every segment still has a sound one."""
+"""Which replicas may be destroyed, so that every segment still has a sound one."""
 
 from headwater.model.ids import SegmentId
 from headwater.model.segments import Head, SealedSegment
 from headwater.testing.simulation.invariants import Invariants
-from headwater.testing.simulation.membership import Membership
-from headwater.testing.simulation.metadata import HEAD, STAGED, Metadata
-from headwater.testing.simulation.replica import Replica
-from headwater.testing.simulation.store import Store
+from headwater.testing.simulation.membership import SimulatedMembership
+from headwater.testing.simulation.metadata import HEAD, STAGED, SimulatedMetadata
+from headwater.testing.simulation.replica import SimulatedReplica
+from headwater.testing.simulation.store import SimulatedStore
 
 
 class Spares:
-    def __init__(self, metadata: Metadata, membership: Membership, invariants: Invariants, min_insync: int) -> None:
+    def __init__(
+        self, metadata: SimulatedMetadata, membership: SimulatedMembership, invariants: Invariants, min_insync: int
+    ) -> None:
         self._metadata = metadata
         self._membership = membership
         self._invariants = invariants
         self._min_insync = min_insync
 
-    def is_spare(self, store: Store, segment: SegmentId) -> bool:
+    def is_spare(self, store: SimulatedStore, segment: SegmentId) -> bool:
         """Whether the rest is enough without this replica.
 
         A segment in the chain needs another sound replica that is listed; one more while a copy is under way, because
@@ -42,8 +44,8 @@ class Spares:
         ]
         return self._min_insync > 1 and len(equals) > 1
 
-    def _is_sound(self, store: Store, store_id: str, segment: SegmentId, end: int) -> bool:
-        replica: Replica | None = store.replicas.get(segment)
+    def _is_sound(self, store: SimulatedStore, store_id: str, segment: SegmentId, end: int) -> bool:
+        replica: SimulatedReplica | None = store.replicas.get(segment)
         if store.store_id != store_id or replica is None or replica.in_doubt or replica.is_damaged:
             return False
         return replica.durable_end >= end

@@ -23,20 +23,22 @@ from headwater.model.segments import SealedSegment
 from headwater.testing.simulation.batches import span
 from headwater.testing.simulation.invariants import Invariants
 from headwater.testing.simulation.metadata import PARTITION
-from headwater.testing.simulation.network import Network, Process, Reply
-from headwater.testing.simulation.replica import Replica
+from headwater.testing.simulation.network import Process, Reply, SimulatedNetwork
+from headwater.testing.simulation.replica import SimulatedReplica
 from headwater.testing.simulation.world import World
 
 _PARTITION = str(PARTITION)
 
 
-class Store(Process):
-    def __init__(self, world: World, network: Network, invariants: Invariants, node: int, sync_s: float) -> None:
+class SimulatedStore(Process):
+    def __init__(
+        self, world: World, network: SimulatedNetwork, invariants: Invariants, node: int, sync_s: float
+    ) -> None:
         super().__init__(f"store{node}", node)
         self.generation = 0
-        self.replicas: dict[SegmentId, Replica] = {}
+        self.replicas: dict[SegmentId, SimulatedReplica] = {}
         self.is_full = False
-        self.stores: dict[StoreId, Store] = {}
+        self.stores: dict[StoreId, SimulatedStore] = {}
         """All of the cluster, by every identity they ever had."""
         self._world = world
         self._network = network
@@ -72,7 +74,7 @@ class Store(Process):
         batches: Sequence[Buffer],
     ) -> None:
         written = self._write(store_id, segment, first, lac, batches)
-        if isinstance(written, Replica):
+        if isinstance(written, SimulatedReplica):
             self._flush(written, reply, written.end)
         else:
             reply(written)
@@ -85,14 +87,14 @@ class Store(Process):
         if not self.is_up:
             return False
         written = self._write(store_id, segment, first, lac, batches)
-        if not isinstance(written, Replica):
+        if not isinstance(written, SimulatedReplica):
             return False
         self._flushed(self.life, written, len(written.entries), written.lac, False, _ignore, written.end)
         return True
 
     def _write(
         self, store_id: StoreId, segment: SegmentId, first: Offset, lac: Offset, batches: Sequence[Buffer]
-    ) -> Replica | StoreError:
+    ) -> SimulatedReplica | StoreError:
         if store_id != self.store_id:
             return WrongStore()
         replica = self.replicas.get(segment)
@@ -149,15 +151,15 @@ class Store(Process):
         self._flush(replica, reply, None)
 
     def copy(
-        self, reply: Reply, store_id: StoreId, facts: SealedSegment, donors: Sequence[StoreId], timeout_s: float
+        self, reply: Reply, store_id: StoreId, sealed: SealedSegment, donors: Sequence[StoreId], timeout_s: float
     ) -> None:
         """Pull a sealed segment from the first donor that has it, unless it is complete here."""
         if store_id != self.store_id:
             return reply(WrongStore())
         if self.is_full:
             return reply(NoSpace())
-        if self._is_complete(facts):
-            return self._adopt(reply, facts)
+        if self._is_complete(sealed):
+            return self._adopt(reply, sealed)
         if not donors:
             return reply(UnknownSegment())
         donor, rest = donors[0], donors[1:]
@@ -166,21 +168,21 @@ class Store(Process):
             if store_id != self.store_id:
                 return reply(WrongStore())
             if isinstance(answer, tuple):
-                return self._received(reply, facts, *answer)
-            self.copy(reply, store_id, facts, rest, timeout_s)
+                return self._received(reply, sealed, *answer)
+            self.copy(reply, store_id, sealed, rest, timeout_s)
 
         target = self.stores[donor]
-        self._network.call(self, target, target.read, (donor, facts.id, facts.base, facts.end), pulled, timeout_s)
+        self._network.call(self, target, target.read, (donor, sealed.id, sealed.base, sealed.end), pulled, timeout_s)
 
     def receive(
-        self, reply: Reply, store_id: StoreId, facts: SealedSegment, header: bytes, batches: list[Buffer]
+        self, reply: Reply, store_id: StoreId, sealed: SealedSegment, header: bytes, batches: list[Buffer]
     ) -> None:
         """A sealed segment that was made elsewhere, by compaction."""
         if store_id != self.store_id:
             return reply(WrongStore())
         if self.is_full:
             return reply(NoSpace())
-        self._received(reply, facts, header, batches)
+        self._received(reply, sealed, header, batches)
 
     def ping(self, reply: Reply) -> None:
         reply(self.store_id)
@@ -213,7 +215,7 @@ class Store(Process):
             self._fall_back(replica, torn)
         self._invariants.survived(self, before)
 
-    def _fall_back(self, replica: Replica, torn: float) -> None:
+    def _fall_back(self, replica: SimulatedReplica, torn: float) -> None:
         """To what is durable, and any prefix of what is not."""
         if not replica.is_durable and (replica.is_sealed or self._world.chance(0.5)):
             del self.replicas[replica.segment]
@@ -259,42 +261,42 @@ class Store(Process):
 
     def _new_replica(
         self, segment: SegmentId, base: Offset, epoch: LeaderEpoch, header: bytes, partition: str = _PARTITION
-    ) -> Replica:
+    ) -> SimulatedReplica:
         self._instances += 1
-        replica = Replica(
+        replica = SimulatedReplica(
             segment, partition, base, epoch, header, self._instances, end=base, lac=base, durable_lac=base
         )
         self.replicas[segment] = replica
         return replica
 
-    def _is_complete(self, facts: SealedSegment) -> bool:
-        replica = self.replicas.get(facts.id)
+    def _is_complete(self, sealed: SealedSegment) -> bool:
+        replica = self.replicas.get(sealed.id)
         return (
             replica is not None
             and not replica.in_doubt
             and not replica.is_damaged
-            and replica.base == facts.base
-            and replica.end >= facts.end
+            and replica.base == sealed.base
+            and replica.end >= sealed.end
         )
 
-    def _adopt(self, reply: Reply, facts: SealedSegment) -> None:
+    def _adopt(self, reply: Reply, sealed: SealedSegment) -> None:
         """A new instance, so that what garbage collection decided about the old one before does not meet it."""
-        old = self.replicas[facts.id]
-        self._received(reply, facts, old.header, [batch for batch in old.entries if span(batch)[0] < facts.end])
+        old = self.replicas[sealed.id]
+        self._received(reply, sealed, old.header, [batch for batch in old.entries if span(batch)[0] < sealed.end])
 
-    def _received(self, reply: Reply, facts: SealedSegment, header: bytes, batches: list[Buffer]) -> None:
-        if not batches or span(batches[-1])[1] != facts.end:
+    def _received(self, reply: Reply, sealed: SealedSegment, header: bytes, batches: list[Buffer]) -> None:
+        if not batches or span(batches[-1])[1] != sealed.end:
             return reply(CorruptReplica())
-        before = self.replicas.get(facts.id)
-        replica = self._new_replica(facts.id, facts.base, facts.epoch, header)
+        before = self.replicas.get(sealed.id)
+        replica = self._new_replica(sealed.id, sealed.base, sealed.epoch, header)
         replica.entries = list(batches)
-        replica.end = replica.lac = facts.end
+        replica.end = replica.lac = sealed.end
         replica.is_fenced = replica.is_sealed = True
         if before is not None:
             replica.replaced = before if before.is_durable else before.replaced
         self._flush(replica, reply, None)
 
-    def _flush(self, replica: Replica, reply: Reply, value: Any) -> None:
+    def _flush(self, replica: SimulatedReplica, reply: Reply, value: Any) -> None:
         random = self._world.random.random
         delay = self._sync_s * (0.5 + random())
         if random() < 0.003:
@@ -304,7 +306,7 @@ class Store(Process):
         )
 
     def _flushed(
-        self, life: int, replica: Replica, count: int, lac: Offset, is_fenced: bool, reply: Reply, value: Any
+        self, life: int, replica: SimulatedReplica, count: int, lac: Offset, is_fenced: bool, reply: Reply, value: Any
     ) -> None:
         if self.life != life:
             return
@@ -322,4 +324,4 @@ class Store(Process):
 
 
 def _ignore(answer: Any) -> None:
-    """Nobody waits for it."""
+    """The answer is not needed."""

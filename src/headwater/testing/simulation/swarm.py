@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from headwater.replication.effects import Rules
-from headwater.testing.simulation.network import Conditions
+from headwater.testing.simulation.network import NetworkConditions
 
 Choices: TypeAlias = tuple[Any, ...]
 
@@ -108,7 +108,7 @@ class Swarm:
     stores: int
     brokers: int
     rules: Rules
-    conditions: Conditions
+    conditions: NetworkConditions
     faults: tuple[str, ...]
     fault_every_s: float
     faulty_s: float
@@ -152,7 +152,7 @@ def draw(random: Random, theme: str | None = None) -> Swarm:
         bad_store_s=random.choice((0.1, 0.5)),
         window_bytes=random.choice((60, 300, 100_000)),
     )
-    conditions = Conditions(
+    conditions = NetworkConditions(
         latency_s=random.choice((0.0005, 0.002, 0.008)),
         loss=random.choice((0.0, 0.0, 0.01, 0.04)),
         duplication=random.choice((0.0, 0.02)),

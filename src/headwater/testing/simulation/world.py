@@ -17,7 +17,7 @@ MAX_EVENTS = 300_000
 """Of one run. An ordinary one has some ten thousand; a machine that answers itself without end has more."""
 
 Action: TypeAlias = Callable[..., None]
-Fact: TypeAlias = tuple[float, str, str, tuple[Any, ...]]
+TraceEntry: TypeAlias = tuple[float, str, str, tuple[Any, ...]]
 
 
 class Runaway(Exception):
@@ -28,7 +28,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.now = 0.0
         self.random = Random(seed)
-        self.trace: list[Fact] = []
+        self.trace: list[TraceEntry] = []
         self.counts: Counter[str] = Counter()
         self.events = 0
         self._heap: list[tuple[float, int, Action, tuple[Any, ...]]] = []
@@ -58,6 +58,6 @@ class World:
 
     def trace_hash(self) -> str:
         digest = hashlib.sha256()
-        for fact in self.trace:
-            digest.update(repr(fact).encode())
+        for entry in self.trace:
+            digest.update(repr(entry).encode())
         return digest.hexdigest()

@@ -1,15 +1,18 @@
-"""The OpenAPI 3.1 description of the routes, made from their declarations."""
+"""The OpenAPI 3.1 description of the operations, served at /openapi.json. It is made when it is first asked for."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from headwater.gateway.http.openapi.operation import ALWAYS, JSON, ROUTE, Operation
 from headwater.gateway.http.problems import MEDIA_TYPE
-from headwater.gateway.openapi.operation import ALWAYS, JSON, Description, Operation
 
 REFERENCE = "#/components/schemas/{name}"
 PROBLEM: dict[str, Any] = {
@@ -24,20 +27,31 @@ PROBLEM: dict[str, Any] = {
 }
 
 
-def describe(routes: Iterable[BaseRoute], version: str) -> dict[str, Any]:
-    described = [route.description for route in routes if isinstance(route, Operation)]
-    types = [type_ for each in described for type_ in _types(each)]
+def description_route(operations: Sequence[Operation]) -> Route:
+    descriptions: list[bytes] = []
+
+    async def description(request: Request) -> Response:
+        request.scope[ROUTE] = "/openapi.json"
+        if not descriptions:
+            descriptions.append(msgspec.json.encode(describe(operations, version("headwater"))))
+        return Response(descriptions[0], media_type=JSON)
+
+    return Route("/openapi.json", description)
+
+
+def describe(operations: Iterable[Operation], headwater_version: str) -> dict[str, Any]:
+    types = [type_ for each in operations for type_ in _types(each)]
     schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
     schema_of = dict(zip(map(id, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for each in described:
+    for each in operations:
         path = re.sub(r"\{(\w+):\w+\}", r"{\1}", each.path)
         paths.setdefault(path, {})[each.method.lower()] = _operation(each, schema_of, components)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Headwater",
-            "version": version,
+            "version": headwater_version,
             "description": "Topics, records and subscriptions over HTTP. Every error is application/problem+json.",
         },
         "paths": paths,
@@ -49,7 +63,7 @@ def describe(routes: Iterable[BaseRoute], version: str) -> dict[str, Any]:
     }
 
 
-def _types(each: Description) -> list[Any]:
+def _types(each: Operation) -> list[Any]:
     return [type_ for type_ in (each.query, each.body, *each.answers.values(), *each.also) if _is_type(type_)]
 
 
@@ -57,8 +71,12 @@ def _is_type(value: Any) -> bool:
     return value is not None and not isinstance(value, str | Mapping)
 
 
-def _operation(each: Description, schema_of: Mapping[int, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"operationId": each.name, "summary": each.summary, "tags": [each.tag]}
+def _operation(each: Operation, schema_of: Mapping[int, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": each.name,
+        "summary": each.summary,
+        "tags": [each.tag or each.path.split("/")[2]],
+    }
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": each.path_schemas.get(name, {"type": "string"})}
         for name in re.findall(r"\{(\w+)", each.path)
@@ -110,7 +128,7 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _responses(each: Description, schema_of: Mapping[int, Any], *, has_body: bool) -> dict[str, Any]:
+def _responses(each: Operation, schema_of: Mapping[int, Any], *, has_body: bool) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, type_ in sorted(each.answers.items()):
         told: dict[str, Any] = {"description": HTTPStatus(status).phrase}

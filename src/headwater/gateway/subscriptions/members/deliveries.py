@@ -1,4 +1,4 @@
-"""A record on its way to somebody who asked for it."""
+"""A record on its way to a reader."""
 
 import asyncio
 import base64
@@ -37,8 +37,8 @@ class Delivery(Struct, gc=False, eq=False):
 async def handed_over(
     promised: "asyncio.Future[list[Delivery]]", until_s: float, take_back: Callable[[list[Delivery]], None]
 ) -> list[Delivery]:
-    """What somebody who waits is given; nothing when the time of the loop's clock is over. If the one who waits goes at
-    the moment at which it is given something, that is taken back."""
+    """The records that a reader waits for; none when the loop's clock reaches `until_s`. If the reader is cancelled at
+    the moment at which it is given records, `take_back` gets them."""
     try:
         async with asyncio.timeout_at(until_s):
             return await promised
@@ -60,7 +60,7 @@ class DeliveredRecord(RecordOut, kw_only=True):
 
 def delivered_record(delivery: Delivery, ack_id: str | None) -> DeliveredRecord:
     """As JSON; streams have no ack id."""
-    told = DeliveredRecord(
+    record = DeliveredRecord(
         partition=delivery.partition,
         offset=delivery.offset,
         timestamp=delivery.timestamp_ms,
@@ -68,15 +68,15 @@ def delivered_record(delivery: Delivery, ack_id: str | None) -> DeliveredRecord:
         size=delivery.size_bytes,
         topic=delivery.topic,
     )
-    told.key, key_base64 = _text_or_base64(delivery.key)
-    told.value, value_base64 = _text_or_base64(delivery.value)
+    record.key, key_base64 = _text_or_base64(delivery.key)
+    record.value, value_base64 = _text_or_base64(delivery.value)
     if key_base64 is not UNSET:
-        told.key_base64 = key_base64
+        record.key_base64 = key_base64
     if value_base64 is not UNSET:
-        told.value_base64 = value_base64
+        record.value_base64 = value_base64
     if ack_id is not None:
-        told.ack_id, told.delivery_count = ack_id, delivery.delivery_count
-    return told
+        record.ack_id, record.delivery_count = ack_id, delivery.delivery_count
+    return record
 
 
 def _text_or_base64(content: bytes | None) -> tuple[Any, str | UnsetType]:

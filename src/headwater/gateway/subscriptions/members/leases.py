@@ -1,9 +1,9 @@
-"""What a member of a queue holds: leases, and the ids by which clients of HTTP name them. No I/O, no clock.
+"""The leases that a member of a queue holds, and the ack ids by which clients of HTTP name them. No I/O, no clock.
 
     ack id    base64url of: partition u32 | offset u64 | lease u64 | check 8 bytes
 
-The check is a keyed hash with a secret of the member's own: an id that was made up, or belongs to another member, is
-unknown here. A lease that ran out and was given again has another number, so that an id speaks of one delivery.
+The check is a keyed hash with a secret of the member: an id that was made up, or belongs to another member, is unknown
+here. A record that is leased again has a lease with another number, so that an ack id names one delivery.
 """
 
 import base64
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 _BODY = struct.Struct(">IQQ")
 _CHECK_BYTES = 8
 MAX_ACK_ID_CHARS = 64
-MAX_SETTLED = 10_000
-"""Leases that are remembered after they were settled, for clients that repeat themselves."""
+MAX_ACKNOWLEDGED = 10_000
+"""Leases that are remembered after they were acknowledged, for clients that repeat a request."""
 
 
-class Fate(enum.Enum):
-    """Of an ack id that names no lease that is held."""
+class LeaseEnd(enum.Enum):
+    """Why an ack id names no lease that is held. The values are the statuses of an ack's answer."""
 
     UNKNOWN = "unknown"
-    """Made up, or of a member that is gone."""
+    """Made up, or of a member that has left."""
     EXPIRED = "expired"
-    SETTLED = "settled"
+    ACKNOWLEDGED = "settled"
     """It was accepted, released or rejected before."""
 
 
@@ -41,13 +41,13 @@ class Lease:
     until_ms: int
 
 
-class Leases:
+class HeldLeases:
     def __init__(self, secret: bytes, limit: int) -> None:
         assert len(secret) >= 16, "a secret that can be guessed is none"
         self.limit = limit
         self._secret = secret
         self._held: dict[tuple[int, int], Lease] = {}
-        self._settled: OrderedDict[int, None] = OrderedDict()
+        self._acknowledged: OrderedDict[int, None] = OrderedDict()
         self._next = 1
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Leases:
         return max(self.limit - len(self._held), 0)
 
     def lend(self, partition: int, offset: int, until_ms: int) -> Lease:
-        """A lease that the broker gave. It ends one that was forgotten to be settled."""
+        """Keep a lease that the broker gave. It replaces the lease of an earlier delivery of the record."""
         lease = Lease(partition, offset, self._next, until_ms)
         self._next += 1
         self._held[partition, offset] = lease
@@ -71,28 +71,29 @@ class Leases:
         body = _BODY.pack(partition, offset, number)
         return base64.urlsafe_b64encode(body + self._check(body)).rstrip(b"=").decode()
 
-    def named(self, ack_id: str, now_ms: int) -> Lease | Fate:
-        read = self._read(ack_id)
-        return Fate.UNKNOWN if read is None else self.held(*read, now_ms)
+    def named(self, ack_id: str, now_ms: int) -> Lease | LeaseEnd:
+        """The lease that an ack id names."""
+        fields = self._read(ack_id)
+        return LeaseEnd.UNKNOWN if fields is None else self.held(*fields, now_ms)
 
-    def held(self, partition: int, offset: int, number: int, now_ms: int) -> Lease | Fate:
-        if number in self._settled:
-            return Fate.SETTLED
+    def held(self, partition: int, offset: int, number: int, now_ms: int) -> Lease | LeaseEnd:
+        if number in self._acknowledged:
+            return LeaseEnd.ACKNOWLEDGED
         lease = self._held.get((partition, offset))
         if lease is None or lease.number != number or lease.until_ms <= now_ms:
-            return Fate.EXPIRED
+            return LeaseEnd.EXPIRED
         return lease
 
-    def settle(self, lease: Lease) -> None:
-        """It is held no more: told before the broker is, so that nobody settles it twice."""
+    def acknowledge(self, lease: Lease) -> None:
+        """The lease is not held any more. Called before the broker is asked, so that it is not acknowledged twice."""
         self._forget(lease)
-        self._settled[lease.number] = None
-        if len(self._settled) > MAX_SETTLED:
-            self._settled.popitem(last=False)
+        self._acknowledged[lease.number] = None
+        if len(self._acknowledged) > MAX_ACKNOWLEDGED:
+            self._acknowledged.popitem(last=False)
 
     def fail(self, lease: Lease) -> None:
-        """The broker did not take its settling: whoever repeats it learns that the lease is over."""
-        self._settled.pop(lease.number, None)
+        """The broker refused the acknowledgement: a client that repeats it gets `expired`."""
+        self._acknowledged.pop(lease.number, None)
         self._forget(lease)
 
     def renew(self, lease: Lease, until_ms: int) -> None:
@@ -100,7 +101,7 @@ class Leases:
             lease.until_ms = until_ms
 
     def drop_partitions(self, partitions: Iterable[int]) -> None:
-        """The broker has taken back what was lent of them."""
+        """The broker has taken back the leases of these partitions."""
         gone = set(partitions)
         self._held = {key: lease for key, lease in self._held.items() if key[0] not in gone}
 

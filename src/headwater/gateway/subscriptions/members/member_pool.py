@@ -1,6 +1,7 @@
-"""Members of groups that live in this gateway: made when somebody asks for records, gone when nobody has for a while.
+"""Members of groups that live in this gateway: one joins when a request asks for records, and leaves when no request
+has for a while.
 
-There is one for each subscription, whoever asks: what a client holds, another may acknowledge. A gateway that ends
+All clients share the member of a subscription: what one of them pulled, another may acknowledge. A gateway that stops
 leaves its groups.
 """
 
@@ -10,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.http.problems import too_busy
@@ -30,58 +31,59 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Living:
+class _LivingMember:
     member: Member
     task: asyncio.Task[None]
 
 
-class Members:
-    def __init__(self, config: GatewayConfig, brokers: Brokers) -> None:
+class MemberPool:
+    def __init__(self, config: GatewayConfig, brokers: Brokers, tasks: asyncio.TaskGroup) -> None:
         self._config = config
         self._brokers = brokers
-        self._living: dict[str, _Living] = {}
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks = tasks
+        self._living: dict[str, _LivingMember] = {}
 
+    @classmethod
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def open(cls, config: GatewayConfig, brokers: Brokers) -> AsyncIterator[Self]:
+        """Members can join while the context lasts; all have left after it."""
         async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            looking = tasks.create_task(self._look())
+            pool = cls(config, brokers, tasks)
+            looking = tasks.create_task(pool._end_idle())
             try:
-                yield
+                yield pool
             finally:
-                self._tasks = None
                 looking.cancel()
-                for living in self._living.values():
+                for living in pool._living.values():
                     living.task.cancel()
 
     def get(self, name: str) -> Member | None:
-        """The one that lives."""
+        """The member of this subscription, if there is one."""
         living = self._living.get(name)
         return living.member if living is not None and not living.task.done() else None
 
     def join(self, name: str, topic: str, *, is_queue: bool) -> Member:
-        """The one that lives, or a new one. Raises Problem."""
+        """The member of this subscription, or a new one. Raises Problem."""
         member = self.get(name)
         if member is not None and member.topic == topic:
             return member
-        assert self._tasks is not None, "the gateway runs"
         kind, limit = (ShareMember, MAX_QUEUE_MEMBERS) if is_queue else (StreamMember, MAX_STREAM_MEMBERS)
         if sum(isinstance(living.member, kind) for living in self._living.values()) >= limit:
             raise too_busy(f"{limit} subscriptions of this kind are read here at this moment.", 5)
         if member is not None:
-            self._living[name].task.cancel()  # of a subscription of this name to another topic, which is gone
+            self._living[name].task.cancel()  # of a deleted subscription of this name to another topic
         member = self.make(name, topic, is_queue=is_queue)
-        self._living[name] = _Living(member, self._tasks.create_task(self._live(name, member)))
+        self._living[name] = _LivingMember(member, self._tasks.create_task(self._live(name, member)))
         return member
 
     def make(self, name: str, topic: str, *, is_queue: bool) -> Member:
-        """One of its own, for somebody who runs it."""
+        """A member outside of the pool, which the caller runs itself."""
         if is_queue:
             return ShareMember(self._brokers, name, topic)
         return StreamMember(self._config, name, topic)
 
     def held(self, name: str) -> int:
+        """Records that are leased for the member of a queue."""
         member = self.get(name)
         return member.held if isinstance(member, ShareMember) else 0
 
@@ -101,7 +103,7 @@ class Members:
             if name in self._living and self._living[name].member is member:
                 del self._living[name]
 
-    async def _look(self) -> None:
+    async def _end_idle(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             for living in list(self._living.values()):

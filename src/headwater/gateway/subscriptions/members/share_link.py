@@ -1,5 +1,5 @@
-"""A member of a queue and one broker that leads some of its partitions: fetches while somebody wants records, and
-settles what was decided. A session that is lost is begun again.
+"""A member of a queue and one broker that leads some of its partitions: it fetches while readers wait for records, and
+sends acknowledgements. A session that is lost is begun again.
 """
 
 import asyncio
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import UUID
 
-from headwater.gateway.kafka.brokers import Brokers, Refused
-from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.kafka.brokers import Brokers
+from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
+from headwater.gateway.subscriptions.members.pending_acks import MAX_AT_ONCE, AckType, PendingAck, ack_batches
 from headwater.gateway.subscriptions.members.share_session import Fetched, ShareSession
-from headwater.gateway.subscriptions.settling import MAX_AT_ONCE, Settling, Verdict, ack_batches
 
 FIRST_REST_S, LONGEST_REST_S = 0.05, 2.0
 
@@ -20,33 +20,33 @@ FIRST_REST_S, LONGEST_REST_S = 0.05, 2.0
 class ShareLink:
     def __init__(self, brokers: Brokers, node_id: int, group: str, member_id: str, topic_id: UUID) -> None:
         self.partitions: frozenset[int] = frozenset()
-        """What the broker leads of those that the member was given."""
+        """Those of the member's partitions that the broker leads."""
         self.rounds = 0
-        """Fetches that came back."""
+        """Fetches that were answered."""
         self.is_fetching = False
         self._make = partial(ShareSession, brokers, node_id, group, member_id, topic_id)
         self._session = self._make()
-        self._waiting: deque[Settling] = deque()
-        self._has_settlings = asyncio.Event()
+        self._waiting: deque[PendingAck] = deque()
+        self._has_acks = asyncio.Event()
 
     async def run(
         self,
         demand: Callable[[], tuple[int, int, int]],
-        wanted: asyncio.Event,
+        has_readers: asyncio.Event,
         lend: Callable[["ShareLink", Fetched], None],
         lost: Callable[["ShareLink"], None],
     ) -> None:
-        """Until cancelled. `demand` tells records, bytes and ms to wait, `lend` takes what came, `lost` learns that
-        everything that was lent here is taken back."""
+        """Until cancelled. `demand` gives records, bytes and ms to wait for the next fetch, `lend` is called with what
+        a fetch brought, `lost` when the session ended and the broker has taken all leases back."""
         rest_s = FIRST_REST_S
         try:
             while True:
                 rounds = self.rounds
                 try:
                     async with asyncio.TaskGroup() as tasks:
-                        tasks.create_task(self._settle())
-                        tasks.create_task(self._fetch(demand, wanted, lend))
-                except* (BrokerGone, Refused) as group:
+                        tasks.create_task(self._send_acks())
+                        tasks.create_task(self._fetch(demand, has_readers, lend))
+                except* (BrokerGone, BrokerRefused) as group:
                     self._fail(group.exceptions[0])
                     self._session.close()
                     self._session = self._make()
@@ -57,22 +57,24 @@ class ShareLink:
             self._fail(BrokerGone("the member has left"))
             self._session.close()
 
-    def settle(self, settlings: Iterable[Settling]) -> None:
-        self._waiting.extend(settlings)
-        self._has_settlings.set()
+    def send(self, acks: Iterable[PendingAck]) -> None:
+        """Queue acknowledgements for the next request."""
+        self._waiting.extend(acks)
+        self._has_acks.set()
 
     @property
-    def is_settled(self) -> bool:
-        return not self._waiting and not self._has_settlings.is_set()
+    def is_drained(self) -> bool:
+        """The broker has answered every acknowledgement."""
+        return not self._waiting and not self._has_acks.is_set()
 
     async def _fetch(
         self,
         demand: Callable[[], tuple[int, int, int]],
-        wanted: asyncio.Event,
+        has_readers: asyncio.Event,
         lend: Callable[["ShareLink", Fetched], None],
     ) -> None:
         while True:
-            await wanted.wait()
+            await has_readers.wait()
             records, size_bytes, wait_ms = demand()
             if not records or not self.partitions:
                 await asyncio.sleep(FIRST_REST_S)
@@ -87,32 +89,32 @@ class ShareLink:
             if fetched.has_errors and not fetched.lent:
                 await asyncio.sleep(FIRST_REST_S)
 
-    async def _settle(self) -> None:
+    async def _send_acks(self) -> None:
         while True:
-            await self._has_settlings.wait()
+            await self._has_acks.wait()
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_AT_ONCE))]
             if not batch:
-                self._has_settlings.clear()
+                self._has_acks.clear()
                 continue
             try:
-                renews = any(each.verdict is Verdict.EXTEND for each in batch)
+                renews = any(ack.ack_type is AckType.EXTEND for ack in batch)
                 codes = await self._session.acknowledge(ack_batches(batch), renews=renews)
             except BaseException as error:
                 _end(batch, error if isinstance(error, Exception) else BrokerGone("the member has left"))
                 raise
-            for each in batch:
-                if each.done is not None and not each.done.done():
-                    each.done.set_result(codes[each.lease.partition])
+            for ack in batch:
+                if ack.done is not None and not ack.done.done():
+                    ack.done.set_result(codes[ack.lease.partition])
 
     def _fail(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, deque()
-        self._has_settlings.clear()
+        self._has_acks.clear()
         _end(waiting, error)
 
 
-def _end(settlings: Iterable[Settling], error: Exception) -> None:
-    for each in settlings:
-        if each.done is not None:
+def _end(acks: Iterable[PendingAck], error: Exception) -> None:
+    for ack in acks:
+        if ack.done is not None:
             with contextlib.suppress(asyncio.InvalidStateError):
-                each.done.set_exception(error)
-                each.done.exception()  # whoever went away need not ask
+                ack.done.set_exception(error)
+                ack.done.exception()  # the request may have ended: asyncio must not report it as unseen

@@ -1,25 +1,25 @@
-"""A member of a queue (a share group, KIP-932) that lives in the gateway: heartbeats, who leads what, and records for
-whoever waits for them.
+"""A member of a queue (a share group, KIP-932) that lives in the gateway: it sends heartbeats, follows the leaders of
+its partitions, and gives records to the readers that wait for them.
 
-Nothing is fetched before somebody asks; what nobody takes goes back to the queue.
+Nothing is fetched before a reader waits; records that no reader takes are released.
 """
 
 import asyncio
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from headwater.gateway.http.problems import unavailable
-from headwater.gateway.kafka.brokers import Brokers, Refused, check
-from headwater.gateway.kafka.connection import BrokerGone
+from headwater.gateway.kafka.brokers import Brokers, check
+from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.gateway.subscriptions.members.deliveries import Delivery
-from headwater.gateway.subscriptions.members.leases import Fate, Lease, Leases
+from headwater.gateway.subscriptions.members.leases import HeldLeases, Lease, LeaseEnd
+from headwater.gateway.subscriptions.members.pending_acks import AckType, PendingAck
 from headwater.gateway.subscriptions.members.share_link import ShareLink
 from headwater.gateway.subscriptions.members.share_readers import ShareReaders
 from headwater.gateway.subscriptions.members.share_session import Fetched, Lent
-from headwater.gateway.subscriptions.settling import Settling, Verdict
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import CorruptBatch, split
 from headwater.records.compression import DecompressedTooLarge
@@ -39,10 +39,13 @@ FIRST_REST_S, LONGEST_REST_S = 0.1, 3.0
 REJOIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
-class Settled(NamedTuple):
+AckStatus: TypeAlias = Literal["done", "expired", "settled", "unknown", "failed"]
+"""settled: it was acknowledged before; failed: the broker could not be asked."""
+
+
+class AckAnswer(NamedTuple):
     ack_id: str
-    status: str
-    """done, expired, settled (before), unknown, or failed: the broker could not be asked."""
+    status: AckStatus
 
 
 class ShareMember:
@@ -50,11 +53,11 @@ class ShareMember:
         self.group = group
         self.topic = topic
         self.lock_ms = 30_000
-        """How long a lease lasts, as the broker said last."""
+        """How long a lease lasts, as the last fetch said."""
         self.idle_since_s = time.monotonic()
         self._brokers = brokers
         self._member_id = str(uuid4())
-        self._leases = Leases(secrets.token_bytes(32), MAX_HELD)
+        self._leases = HeldLeases(secrets.token_bytes(32), MAX_HELD)
         self._readers = ShareReaders(group, self._leases)
         self._assigned: frozenset[int] = frozenset()
         self._links: dict[tuple[int, object], tuple[ShareLink, asyncio.Task[None]]] = {}
@@ -66,7 +69,7 @@ class ShareMember:
     # For readers
 
     async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]:
-        """Some records, as soon as there are any; none when the time is over. Raises Problem."""
+        """Some records as soon as there are any; none when the time is over. Raises Problem."""
         self._readers.check_room()
         await self._joined()
         try:
@@ -77,46 +80,47 @@ class ShareMember:
     def ack_id(self, delivery: Delivery) -> str:
         return self._leases.ack_id(delivery.partition, delivery.offset, delivery.lease)
 
-    async def settle(self, verdicts: Iterable[tuple[str, Verdict]]) -> list[Settled]:
-        """What became of each, when the broker has it on disk."""
+    async def acknowledge(self, acks: Iterable[tuple[str, AckType]]) -> list[AckAnswer]:
+        """What became of each ack id, when the broker has the acknowledgement on disk."""
         self.idle_since_s = time.monotonic()
         now_ms = _now_ms()
-        named = [(ack_id, self._leases.named(ack_id, now_ms), verdict) for ack_id, verdict in verdicts]
-        asked: dict[int, Settling] = {}
-        seen: set[int] = set()
-        for index, (_, found, verdict) in enumerate(named):
-            if isinstance(found, Lease) and found.number not in seen:
-                seen.add(found.number)
-                asked[index] = Settling(found, verdict, asyncio.get_running_loop().create_future())
-        self._send(asked.values())
-        statuses = []
-        for index, (ack_id, found, _) in enumerate(named):
-            if isinstance(found, Fate):
-                statuses.append(Settled(ack_id, found.value))
-            elif index in asked:
-                statuses.append(Settled(ack_id, await self._outcome(asked[index])))
+        leases = [(ack_id, self._leases.named(ack_id, now_ms), ack_type) for ack_id, ack_type in acks]
+        pending: dict[int, PendingAck] = {}
+        numbers: set[int] = set()
+        for index, (_, lease, ack_type) in enumerate(leases):
+            if isinstance(lease, Lease) and lease.number not in numbers:
+                numbers.add(lease.number)
+                pending[index] = PendingAck(lease, ack_type, asyncio.get_running_loop().create_future())
+        self._send(pending.values())
+        answers = []
+        for index, (ack_id, lease, _) in enumerate(leases):
+            if isinstance(lease, LeaseEnd):
+                status: AckStatus = lease.value
+            elif index in pending:
+                status = await self._status(pending[index])
             else:
-                statuses.append(Settled(ack_id, Fate.SETTLED.value))
-        return statuses
+                status = "settled"
+            answers.append(AckAnswer(ack_id, status))
+        return answers
 
-    def settle_soon(self, deliveries: Iterable[Delivery], verdict: Verdict) -> None:
-        """Without waiting for the broker. What it does not learn of comes again."""
+    def acknowledge_soon(self, deliveries: Iterable[Delivery], ack_type: AckType) -> None:
+        """Without waiting for the broker. A record whose acknowledgement is lost is delivered again."""
         now_ms = _now_ms()
         self._send(
-            Settling(lease, verdict, None)
+            PendingAck(lease, ack_type, None)
             for each in deliveries
             if isinstance(lease := self._leases.held(each.partition, each.offset, each.lease, now_ms), Lease)
         )
 
     async def extend(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Renew their leases; returns those that are lost."""
-        settled = await self.settle([(self.ack_id(each), Verdict.EXTEND) for each in deliveries])
-        return [each for each, (_, status) in zip(deliveries, settled, strict=True) if status != "done"]
+        """Renew the leases; returns the deliveries whose leases are lost."""
+        answers = await self.acknowledge([(self.ack_id(each), AckType.EXTEND) for each in deliveries])
+        return [each for each, (_, status) in zip(deliveries, answers, strict=True) if status != "done"]
 
     async def drain(self) -> None:
-        """Wait until the broker has answered everything that was decided, for a moment."""
+        """Wait, for a moment, until the brokers have answered every acknowledgement."""
         for _ in range(int(DRAIN_S / DRAIN_STEP_S)):
-            if all(link.is_settled for link, _ in self._links.values()):
+            if all(link.is_drained for link, _ in self._links.values()):
                 break
             await asyncio.sleep(DRAIN_STEP_S)
 
@@ -135,7 +139,7 @@ class ShareMember:
     # Living
 
     async def run(self) -> None:
-        """Until cancelled; then leave, and give everything back."""
+        """Until cancelled; then leave the group, which releases all records."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._tidy())
@@ -146,7 +150,7 @@ class ShareMember:
             try:
                 async with asyncio.timeout(LEAVE_S):
                     await self._heartbeat(LEAVE)
-            except (BrokerGone, Refused, TimeoutError):
+            except (BrokerGone, BrokerRefused, TimeoutError):
                 pass  # its session runs out
 
     async def _heartbeats(self, tasks: asyncio.TaskGroup) -> None:
@@ -159,11 +163,11 @@ class ShareMember:
                     self._assigned = frozenset(
                         index for topic in answer.assignment.topic_partitions for index in topic.partitions
                     )
-                await self._place(tasks)
+                await self._assign_links(tasks)
                 rest_s, pause_s = FIRST_REST_S, answer.heartbeat_interval_ms / 1000
                 self._refusal = None
-            except (Refused, BrokerGone) as error:
-                if isinstance(error, Refused) and error.code in REJOIN:
+            except (BrokerRefused, BrokerGone) as error:
+                if isinstance(error, BrokerRefused) and error.code in REJOIN:
                     epoch = JOIN
                 self._refusal = str(error)
                 pause_s, rest_s = rest_s, min(2 * rest_s, LONGEST_REST_S)
@@ -188,24 +192,25 @@ class ShareMember:
         check(answer.error_code, answer.error_message, f"Group {self.group}")
         return _Heartbeat(answer.member_epoch, answer.heartbeat_interval_ms, answer.assignment)
 
-    async def _place(self, tasks: asyncio.TaskGroup) -> None:
-        """Have each partition fetched from its leader."""
+    async def _assign_links(self, tasks: asyncio.TaskGroup) -> None:
+        """Have each partition fetched from its leader, by one link to each broker."""
         topic = (await self._brokers.topics([self.topic])).get(self.topic)
         self._stale.clear()
-        wanted: dict[tuple[int, object], set[int]] = {}
+        by_leader: dict[tuple[int, object], set[int]] = {}
         for index in self._assigned:
             leader = topic.leaders.get(index, -1) if topic is not None else -1
             if topic is not None and leader >= 0:
-                wanted.setdefault((leader, topic.topic_id), set()).add(index)
-        for key in self._links.keys() - wanted.keys():
+                by_leader.setdefault((leader, topic.topic_id), set()).add(index)
+        for key in self._links.keys() - by_leader.keys():
             link, task = self._links.pop(key)
             task.cancel()
             self._lost(link)
-        for key, indexes in wanted.items():
+        for key, indexes in by_leader.items():
             if key not in self._links:
                 assert topic is not None, "it has leaders"
                 link = ShareLink(self._brokers, key[0], self.group, self._member_id, topic.topic_id)
-                task = tasks.create_task(link.run(self._readers.demand, self._readers.wanted, self._lend, self._lost))
+                run = link.run(self._readers.demand, self._readers.has_readers, self._lend, self._lost)
+                task = tasks.create_task(run)
                 self._links[key] = (link, task)
             link = self._links[key][0]
             self._leases.drop_partitions(link.partitions - indexes)
@@ -218,7 +223,7 @@ class ShareMember:
         while True:
             await asyncio.sleep(TIDY_S)
             self._leases.drop_expired(_now_ms())
-            self.settle_soon(self._readers.untaken(), Verdict.RELEASE)
+            self.acknowledge_soon(self._readers.untaken(), AckType.RELEASE)
 
     # Between readers and links
 
@@ -260,35 +265,36 @@ class ShareMember:
                 lease.number,
             )
         # Offsets without a record were compacted away or end transactions; what cannot be read may be another time.
-        rest = Verdict.GAP if is_sound else Verdict.RELEASE
-        link.settle(Settling(Lease(lent.partition, offset, 0, until_ms), rest, None) for offset in counts)
+        rest = AckType.GAP if is_sound else AckType.RELEASE
+        link.send(PendingAck(Lease(lent.partition, offset, 0, until_ms), rest, None) for offset in counts)
 
-    def _send(self, settlings: Iterable[Settling]) -> None:
-        by_link: dict[ShareLink, list[Settling]] = {}
-        for each in settlings:
-            link = self._link_of.get(each.lease.partition)
-            if each.verdict is not Verdict.EXTEND:
-                self._leases.settle(each.lease)
+    def _send(self, acks: Iterable[PendingAck]) -> None:
+        by_link: dict[ShareLink, list[PendingAck]] = {}
+        for ack in acks:
+            link = self._link_of.get(ack.lease.partition)
+            if ack.ack_type is not AckType.EXTEND:
+                self._leases.acknowledge(ack.lease)
             if link is None:
-                if each.done is not None:
-                    each.done.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                if ack.done is not None:
+                    ack.done.set_result(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
-                by_link.setdefault(link, []).append(each)
+                by_link.setdefault(link, []).append(ack)
         for link, of_link in by_link.items():
-            link.settle(of_link)
+            link.send(of_link)
 
-    async def _outcome(self, settling: Settling) -> str:
-        assert settling.done is not None, "somebody waits for it"
+    async def _status(self, ack: PendingAck) -> AckStatus:
+        """When the broker has answered."""
+        assert ack.done is not None, "a request waits for it"
         try:
-            code = await settling.done
-        except (BrokerGone, Refused):
-            self._leases.fail(settling.lease)
+            code = await ack.done
+        except (BrokerGone, BrokerRefused):
+            self._leases.fail(ack.lease)
             return "failed"
         if code:
-            self._leases.fail(settling.lease)
-            return Fate.EXPIRED.value if code == ErrorCode.INVALID_RECORD_STATE else "failed"
-        if settling.verdict is Verdict.EXTEND:
-            self._leases.renew(settling.lease, _now_ms() + self.lock_ms - LOCK_MARGIN_MS)
+            self._leases.fail(ack.lease)
+            return "expired" if code == ErrorCode.INVALID_RECORD_STATE else "failed"
+        if ack.ack_type is AckType.EXTEND:
+            self._leases.renew(ack.lease, _now_ms() + self.lock_ms - LOCK_MARGIN_MS)
         return "done"
 
     def _lost(self, link: ShareLink) -> None:
@@ -302,9 +308,9 @@ class _Heartbeat(NamedTuple):
     assignment: Any
 
 
-def _records(batches: bytes, wanted: Iterable[int]) -> tuple[list[Record], bool]:
-    """Those of the wanted offsets that can be read, and whether everything could be."""
-    offsets = set(wanted)
+def _records(batches: bytes, leased: Iterable[int]) -> tuple[list[Record], bool]:
+    """The records at the leased offsets that can be read, and whether all batches could be read."""
+    offsets = set(leased)
     found: list[Record] = []
     try:
         for header, batch in split(batches):

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from headwater.gateway.kafka.brokers import Brokers, Refused
-from headwater.gateway.kafka.connection import BrokerGone, Connection
+from headwater.gateway.kafka.brokers import Brokers
+from headwater.gateway.kafka.connection import Connection
+from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 
@@ -61,7 +62,7 @@ class ShareSession:
         """Those that the broker knows of."""
 
     async def fetch(self, partitions: frozenset[int], max_records: int, max_bytes: int, wait_ms: int) -> Fetched:
-        """Raises BrokerGone or Refused: the session is over then."""
+        """Raises BrokerGone, BrokerRefused: the session is over."""
         if self._fetching is None:
             self._fetching = await self._brokers.dial(self._node_id)
         added, forgotten = partitions - self.partitions, self.partitions - partitions
@@ -92,7 +93,7 @@ class ShareSession:
         return Fetched(lent, answer.acquisition_lock_timeout_ms, has_errors)
 
     async def acknowledge(self, batches: Mapping[int, Sequence[AckBatch]], *, renews: bool) -> dict[int, int]:
-        """The error code of each partition. Raises BrokerGone or Refused: the session is over then. One at a time."""
+        """The error code of each partition. One call at a time. Raises BrokerGone, BrokerRefused: the session ended."""
         if self._epoch == 0:
             raise BrokerGone("the session has not begun")
         if self._acknowledging is None:
@@ -120,7 +121,7 @@ class ShareSession:
                 break
             await asyncio.sleep(OVERTAKEN_PAUSE_S)
         if answer.error_code:
-            raise Refused(answer.error_code, answer.error_message, "The share session")
+            raise BrokerRefused(answer.error_code, answer.error_message, "The share session")
         return answer
 
     def _topics(self, partitions: Iterable[tuple[int, Sequence[AckBatch]]]) -> list[Message]:

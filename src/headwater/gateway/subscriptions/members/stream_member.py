@@ -18,7 +18,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.http.problems import Problem, too_busy, unavailable
-from headwater.gateway.kafka.errors import problem_of
+from headwater.gateway.kafka.errors import KafkaFailure
+from headwater.gateway.kafka.librdkafka_errors import failure_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.gateway.subscriptions.members.deliveries import Delivery, handed_over
 
@@ -73,12 +74,12 @@ class StreamMember:
         self._assigned: set[int] = set()
         self._lost: set[int] = set()
         self._joined = asyncio.Event()
-        self._failure: Problem | None = None
+        self._failure: Problem | KafkaFailure | None = None
 
     # For readers
 
     async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]:
-        """Some records, as soon as there are any; none when the time is over. Raises Problem."""
+        """Some records, as soon as there are any; none when the time is over. Raises Problem, KafkaFailure."""
         if len(self._readers) >= MAX_WAITERS:
             raise too_busy(f"{MAX_WAITERS} requests wait for records of {self.group} already.")
         await self._has_joined()
@@ -95,7 +96,7 @@ class StreamMember:
             self.idle_since_s = time.monotonic()
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """Where to go on, by partition. Raises Problem."""
+        """Where to go on, by partition. Raises Problem, KafkaFailure."""
         self.idle_since_s = time.monotonic()
         await self._has_joined()
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
@@ -199,7 +200,7 @@ class StreamMember:
             if error is None:
                 deliveries.append(delivery_of(message))
             elif not error.retriable() and error.code() != KafkaError._PARTITION_EOF:
-                self._call(self._fail, problem_of(error, topic=self.topic, group=self.group))
+                self._call(self._fail, failure_of(error, topic=self.topic, group=self.group))
         if deliveries:
             self._call(self._arrived, deliveries)
 
@@ -229,12 +230,12 @@ class StreamMember:
         self._spare.extend(each for each in deliveries if each.partition in self._assigned)
         self._serve()
 
-    def _fail(self, problem: Problem) -> None:
-        self._failure = problem
+    def _fail(self, failure: Problem | KafkaFailure) -> None:
+        self._failure = failure
         readers, self._readers = self._readers, deque()
         for reader in readers:
             if not reader.future.done():
-                reader.future.set_exception(problem)
+                reader.future.set_exception(failure)
         self._joined.set()
 
     def _serve(self) -> None:
@@ -282,7 +283,7 @@ class StreamMember:
             code = error.args[0].code()
             if code in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS):
                 raise unavailable(f"The group {self.group} is being shared out anew.") from None
-            raise problem_of(error, topic=self.topic, group=self.group) from None
+            raise failure_of(error, topic=self.topic, group=self.group) from None
         except RuntimeError as error:  # a consumer that is closed
             raise unavailable(f"The reader of {self.group} has ended: {error}.") from None
 

@@ -28,5 +28,5 @@ def gather(data: bytes, slices: Slices) -> pa.BinaryArray:
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
     nulls = slices.lengths < 0
-    wanted = numbers(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32(), nulls if nulls.any() else None)
-    return pieces.take(wanted)
+    piece_indices = numbers(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32(), nulls if nulls.any() else None)
+    return pieces.take(piece_indices)

@@ -16,15 +16,15 @@ from headwater.records.record import read_varint
 _SMALLEST_HEADER_BYTES = 2
 
 
-def header_lists(data: bytes, index: RecordIndex, wanted: pa.DataType) -> pa.Array:
-    """An array of `wanted`, which is a list of structs of a string and bytes."""
+def header_lists(data: bytes, index: RecordIndex, list_type: pa.DataType) -> pa.Array:
+    """An array of `list_type`, which is a list of structs of a string and bytes."""
     try:
-        return _header_lists(data, index, wanted)
+        return _header_lists(data, index, list_type)
     except IndexError:
         raise CorruptBatch("headers are cut off") from None
 
 
-def _header_lists(data: bytes, index: RecordIndex, wanted: pa.DataType) -> pa.Array:
+def _header_lists(data: bytes, index: RecordIndex, list_type: pa.DataType) -> pa.Array:
     counts, positions = read_varints(np.frombuffer(data, np.uint8), index.header_positions, INT32_BYTES)
     room = (index.ends - positions) // _SMALLEST_HEADER_BYTES
     if not ((counts >= 0) & (counts <= room)).all():
@@ -32,15 +32,15 @@ def _header_lists(data: bytes, index: RecordIndex, wanted: pa.DataType) -> pa.Ar
     if not ((counts > 0) | (positions == index.ends)).all():
         raise CorruptBatch("a record is longer than its headers")
     if not counts.any():
-        return pa.nulls(len(index), wanted)
+        return pa.nulls(len(index), list_type)
     keys, values = _walk(data, counts, positions, index.ends)
-    key_field, value_field = wanted.value_type
+    key_field, value_field = list_type.value_type
     entries = pa.StructArray.from_arrays(
         [_text(gather(data, keys)), gather(data, values)], fields=[key_field, value_field]
     )
     offsets = np.zeros(len(index) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), entries, type=wanted, mask=pa.array(counts == 0))
+    return pa.ListArray.from_arrays(pa.array(offsets), entries, type=list_type, mask=pa.array(counts == 0))
 
 
 def _walk(data: bytes, counts: Integers, positions: Integers, ends: Integers) -> tuple[Slices, Slices]:

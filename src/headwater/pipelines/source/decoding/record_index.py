@@ -122,8 +122,8 @@ def _check_chain(
     _require((lengths > 0) & (ends == expected), "records do not fill their batch")
 
 
-def _of_batches(facts: list[int], batch_of: Integers) -> Integers:
-    return np.array(facts, np.int64)[batch_of]
+def _of_batches(values: list[int], batch_of: Integers) -> Integers:
+    return np.array(values, np.int64)[batch_of]
 
 
 def _require(claims: NDArray[np.bool_], otherwise: str) -> None:

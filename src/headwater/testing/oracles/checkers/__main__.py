@@ -1,6 +1,6 @@
-"""`python -m headwater.testing.checkers FILE.jsonl …`: the violations of one run, and the events they are about.
+"""`python -m headwater.testing.oracles.checkers FILE.jsonl …`: the violations of one run, with their events.
 
-Several files are those of several processes on one machine. Exit status: 0 nothing found, 1 violations, 2 no verdict.
+Several files come from several processes on one machine. Exit status: 0 nothing found, 1 violations, 2 no verdict.
 """
 
 import argparse
@@ -23,7 +23,7 @@ MAX_EVENT_CHARS = 300
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m headwater.testing.checkers", description="Check what the clients of one run observed."
+        prog="python -m headwater.testing.oracles.checkers", description="Check what the clients of one run observed."
     )
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl", help="one file per recorder of the run")
     parser.add_argument("--edn", metavar="OUT.edn", type=Path, help="write the merged history there, too")
@@ -58,17 +58,17 @@ def _write_edn(history: History, path: Path) -> None:
 
 def _events(history: History, violations: list[Violation]) -> dict[int, str]:
     """The events that the violations are about, as they stand in the file, long ones shortened."""
-    wanted = {number for violation in violations for number in violation.operations}
+    numbers = {number for violation in violations for number in violation.operations}
     found: dict[int, str] = {}
-    for number, event in enumerate(islice(history, max(wanted, default=0)), 1):
-        if number in wanted:
+    for number, event in enumerate(islice(history, max(numbers, default=0)), 1):
+        if number in numbers:
             text = json.dumps(as_object(event))
             found[number] = text if len(text) <= MAX_EVENT_CHARS else f"{text[:MAX_EVENT_CHARS]}…"
     return found
 
 
 def _say(text: str, to: TextIO | None = None) -> None:
-    """Names come from the file: whatever would not print is spelt out, so that it cannot speak to the terminal."""
+    """Names come from the file: characters that do not print are escaped, so that they cannot control the terminal."""
     stream = to or sys.stdout
     printable = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
     encoding = stream.encoding or "utf-8"

@@ -16,7 +16,7 @@ Records: TypeAlias = "tuple[tuple[int, str], ...]"
 """(offset, value), in the order of delivery."""
 
 
-class Outcome(enum.StrEnum):
+class CallOutcome(enum.StrEnum):
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
@@ -56,7 +56,7 @@ class SendBegan:
 class SendEnded:
     topic: str
     value: str
-    outcome: Outcome
+    outcome: CallOutcome
     partition: int | None = None
     offset: int | None = None
 
@@ -91,7 +91,7 @@ class TransactionEnded:
     """How the last commit or abort ended that was asked for."""
 
     transaction: str
-    outcome: Outcome
+    outcome: CallOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class CommitBegan:
 @dataclass(frozen=True, slots=True)
 class CommitEnded:
     commit: str
-    outcome: Outcome
+    outcome: CallOutcome
 
 
 @dataclass(frozen=True, slots=True)

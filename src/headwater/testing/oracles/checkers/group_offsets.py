@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeAlias
 
 from headwater.testing.oracles.checkers.events import (
     BrokenHistory,
+    CallOutcome,
     CommitBegan,
     CommitEnded,
     OffsetsAdded,
     OffsetsRead,
-    Outcome,
     TopicPartition,
 )
-from headwater.testing.oracles.checkers.ledger import NEVER, Fate, Transaction
+from headwater.testing.oracles.checkers.ledger import NEVER, CommitFate, RecordedTransaction
 
 
 @dataclass(slots=True, eq=False)
@@ -26,17 +26,17 @@ class PlainCommit:
     commit_began: int
     ended: int = NEVER
     """When the client learnt that it was done. Without an outcome, it may still be on its way."""
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
 
     @property
-    def fate(self) -> Fate:
-        return _FATES[self.outcome or Outcome.UNKNOWN]
+    def fate(self) -> CommitFate:
+        return _FATES[self.outcome or CallOutcome.UNKNOWN]
 
     def __str__(self) -> str:
         return f"commit {self.name}"
 
 
-Source: TypeAlias = Transaction | PlainCommit
+Source: TypeAlias = RecordedTransaction | PlainCommit
 
 
 class Observation(NamedTuple):
@@ -45,7 +45,7 @@ class Observation(NamedTuple):
     offset: int | None
 
 
-class Standing(enum.Enum):
+class CommitEffect(enum.Enum):
     """Whether something took effect, as far as the end of the history shows."""
 
     THERE = enum.auto()
@@ -74,33 +74,33 @@ class GroupPartition:
     _final_end: float = NEVER
     """Until when they may have done so."""
 
-    def transactions(self) -> list[Transaction]:
-        """Those that would move the offset, each once."""
+    def transactions(self) -> list[RecordedTransaction]:
+        """The transactions that would move the offset, each once."""
         found = (source for sources in self.sources.values() for source in sources)
-        return list(dict.fromkeys(source for source in found if isinstance(source, Transaction)))
+        return list(dict.fromkeys(source for source in found if isinstance(source, RecordedTransaction)))
 
     def certain_moves(self) -> list[tuple[Source, int]]:
         """Who certainly moved the offset, and where to."""
         offered = ((source, offset) for offset, sources in self.sources.items() for source in sources)
-        return [(each, to) for each, to in offered if each.fate is Fate.COMMITTED and self._sets(each, to)]
+        return [(each, to) for each, to in offered if each.fate is CommitFate.COMMITTED and self._sets(each, to)]
 
     def possible_sources(self, offset: int | None) -> list[Source]:
         """Who may have set the offset: not who certainly failed, nor who set another one in the end."""
         found = () if offset is None else self.sources.get(offset, ())
-        return [source for source in found if source.fate is not Fate.ABORTED and self._sets(source, offset)]
+        return [source for source in found if source.fate is not CommitFate.ABORTED and self._sets(source, offset)]
 
-    def standing(self, transaction: Transaction) -> Standing:
+    def standing(self, transaction: RecordedTransaction) -> CommitEffect:
         if self.final is None:
-            return Standing.OPEN
+            return CommitEffect.OPEN
         if self._final_sources is None:
             self._final_sources = self.possible_sources(self.final.offset)
             self._final_end = max((each.ended or math.inf for each in self._final_sources), default=NEVER)
-        wanted = transaction.advances[self.group, self.partition].end
-        if self.final.offset == wanted:
-            return Standing.THERE if self._final_sources == [transaction] else Standing.OPEN
+        intended = transaction.advances[self.group, self.partition].end
+        if self.final.offset == intended:
+            return CommitEffect.THERE if self._final_sources == [transaction] else CommitEffect.OPEN
         # A lesser offset that was set before the transaction asked to commit: so the transaction set none.
-        is_older = is_less(self.final.offset, wanted) and self._final_end < transaction.commit_began
-        return Standing.MISSING if is_older else Standing.OPEN
+        is_older = is_less(self.final.offset, intended) and self._final_end < transaction.commit_began
+        return CommitEffect.MISSING if is_older else CommitEffect.OPEN
 
     def _sets(self, source: Source, offset: int | None) -> bool:
         return isinstance(source, PlainCommit) or source.advances[self.group, self.partition].end == offset
@@ -109,7 +109,7 @@ class GroupPartition:
         return f"the offset of group {self.group} in {self.partition}"
 
 
-class GroupOffsets:
+class ObservedGroupOffsets:
     def __init__(self) -> None:
         self._books: dict[tuple[str, TopicPartition], GroupPartition] = {}
         self._commits: dict[str, PlainCommit] = {}
@@ -123,7 +123,7 @@ class GroupOffsets:
     def all(self) -> Iterable[GroupPartition]:
         return self._books.values()
 
-    def added(self, event: OffsetsAdded, transaction: Transaction) -> None:
+    def added(self, event: OffsetsAdded, transaction: RecordedTransaction) -> None:
         for partition, offset in event.offsets:
             sources = self[event.group, partition].sources.setdefault(offset, [])
             if transaction not in sources[-1:]:
@@ -143,7 +143,7 @@ class GroupOffsets:
         if commit is None or commit.outcome is not None:
             raise BrokenHistory(f"operation {number}: commit {event.commit} ends, but is not under way")
         commit.outcome = event.outcome
-        commit.ended = number if event.outcome is Outcome.OK else NEVER
+        commit.ended = number if event.outcome is CallOutcome.OK else NEVER
 
     def read(self, number: int, event: OffsetsRead) -> None:
         for partition, offset in event.offsets:
@@ -164,4 +164,8 @@ def is_less(offset: int | None, other: int | None) -> bool:
     return other is not None and (offset is None or offset < other)
 
 
-_FATES = {Outcome.OK: Fate.COMMITTED, Outcome.FAILED: Fate.ABORTED, Outcome.UNKNOWN: Fate.UNKNOWN}
+_FATES = {
+    CallOutcome.OK: CommitFate.COMMITTED,
+    CallOutcome.FAILED: CommitFate.ABORTED,
+    CallOutcome.UNKNOWN: CommitFate.UNKNOWN,
+}

@@ -10,20 +10,20 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from headwater.testing.oracles.checkers.events import Assigned, Isolation, OffsetsAdded, Polled, Sought, TopicPartition
-from headwater.testing.oracles.checkers.group_offsets import GroupOffsets, GroupPartition
-from headwater.testing.oracles.checkers.ledger import Fate, Transaction
+from headwater.testing.oracles.checkers.group_offsets import GroupPartition, ObservedGroupOffsets
+from headwater.testing.oracles.checkers.ledger import CommitFate, RecordedTransaction
 from headwater.testing.oracles.checkers.partition_log import PartitionLogs
-from headwater.testing.oracles.checkers.violations import MAX_NAMED, Findings, Kind, listed
+from headwater.testing.oracles.checkers.violations import MAX_NAMED, ViolationKind, Violations, listed
 
 
 class Input(NamedTuple):
     start: int
     end: int
-    transaction: Transaction
+    transaction: RecordedTransaction
 
 
 class InputChecker:
-    def __init__(self, logs: PartitionLogs, offsets: GroupOffsets, findings: Findings) -> None:
+    def __init__(self, logs: PartitionLogs, offsets: ObservedGroupOffsets, findings: Violations) -> None:
         self._logs = logs
         self._offsets = offsets
         self._findings = findings
@@ -63,7 +63,7 @@ class InputChecker:
         last: Input | None = None
         filled_end = 0
         for each in _inputs(book):
-            if each.transaction.fate is Fate.UNKNOWN:
+            if each.transaction.fate is CommitFate.UNKNOWN:
                 filled_end = max(filled_end, each.end)
                 continue
             if last is not None:
@@ -74,7 +74,7 @@ class InputChecker:
     def _judge_hole(self, book: GroupPartition, start: int, after: Input) -> None:
         if passed := self._records(book.partition, start, after.start):
             self._findings.add(
-                Kind.DIRTY_OFFSET,
+                ViolationKind.DIRTY_OFFSET,
                 (book.group, book.partition, start, "hole"),
                 f"{after.transaction} moved {book} past {passed}, which no committed transaction processed",
                 after.transaction.began,
@@ -84,7 +84,7 @@ class InputChecker:
     def _judge_overlap(self, book: GroupPartition, before: Input, after: Input) -> None:
         if twice := self._records(book.partition, after.start, min(before.end, after.end)):
             self._findings.add(
-                Kind.PROCESSED_TWICE,
+                ViolationKind.PROCESSED_TWICE,
                 (book.group, after.transaction, book.partition),
                 f"group {book.group} processed {twice} of {book.partition} twice, in {before.transaction} "
                 f"and in {after.transaction}",
@@ -110,7 +110,7 @@ def _inputs(book: GroupPartition) -> list[Input]:
     """In order. Of no use, and so none, when the start of one is not known."""
     found: list[Input] = []
     for transaction in book.transactions():
-        if transaction.fate is Fate.ABORTED:
+        if transaction.fate is CommitFate.ABORTED:
             continue
         advance = transaction.advances[book.group, book.partition]
         if advance.start is None:

@@ -22,6 +22,7 @@ from typing import BinaryIO, Final, NamedTuple, TypeAlias
 from headwater.testing.oracles.checkers.events import (
     Assigned,
     BrokenHistory,
+    CallOutcome,
     CommitBegan,
     CommitEnded,
     CutOff,
@@ -30,7 +31,6 @@ from headwater.testing.oracles.checkers.events import (
     Isolation,
     OffsetsAdded,
     OffsetsRead,
-    Outcome,
     Polled,
     Positions,
     Records,
@@ -148,8 +148,8 @@ def _offset(value: object) -> int:
     return value
 
 
-def _outcome(value: object) -> Outcome:
-    return Outcome(_text(value))
+def _outcome(value: object) -> CallOutcome:
+    return CallOutcome(_text(value))
 
 
 def _isolation(value: object) -> Isolation:

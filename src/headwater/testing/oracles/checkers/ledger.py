@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from headwater.testing.oracles.checkers.events import (
     BrokenHistory,
+    CallOutcome,
     OffsetsAdded,
-    Outcome,
     SendBegan,
     SendEnded,
     TopicPartition,
@@ -23,7 +23,7 @@ NEVER = 0
 """The number of an operation that is not in the history; the first is 1."""
 
 
-class Fate(enum.Enum):
+class CommitFate(enum.Enum):
     COMMITTED = enum.auto()
     ABORTED = enum.auto()
     UNKNOWN = enum.auto()
@@ -38,11 +38,11 @@ class Advance:
 
 
 @dataclass(slots=True, eq=False)
-class Transaction:
+class RecordedTransaction:
     name: str
     producer: str
     began: int
-    writes: "list[Write]" = field(default_factory=list)
+    writes: "list[RecordedWrite]" = field(default_factory=list)
     advances: dict[tuple[str, TopicPartition], Advance] = field(default_factory=dict)
     commit_began: int = NEVER
     ended: int = NEVER
@@ -58,21 +58,21 @@ class Transaction:
     """Commits that were asked for and did not certainly fail."""
 
     @property
-    def fate(self) -> Fate:
+    def fate(self) -> CommitFate:
         """To be asked when the whole history is known. A commit without an outcome happened if a read_committed reader
         saw anything of it. An abort without an outcome changes nothing: what never asked for a commit has none."""
         if self.is_committed:
-            return Fate.COMMITTED
+            return CommitFate.COMMITTED
         if self.is_aborted or self.possible_commits == 0:
-            return Fate.ABORTED
-        return Fate.COMMITTED if self.is_seen_committed else Fate.UNKNOWN
+            return CommitFate.ABORTED
+        return CommitFate.COMMITTED if self.is_seen_committed else CommitFate.UNKNOWN
 
     def __str__(self) -> str:
         return f"transaction {self.name}"
 
 
 @dataclass(slots=True, eq=False)
-class Write:
+class RecordedWrite:
     """One value of one topic: how it was sent, how that ended, and where it was seen."""
 
     topic: str
@@ -81,9 +81,9 @@ class Write:
     began: int = NEVER
     """NEVER when the value was seen, but not sent."""
     partition: int | None = None
-    transaction: Transaction | None = None
+    transaction: RecordedTransaction | None = None
     is_idempotent: bool = True
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: CallOutcome = CallOutcome.UNKNOWN
     ended: int = NEVER
     offset: int | None = None
     """As acknowledged."""
@@ -97,8 +97,8 @@ class Write:
     def must_be_there(self) -> bool:
         """Whether every reader that gets so far must see it, whatever its isolation."""
         if self.transaction is not None:
-            return self.outcome is not Outcome.FAILED and self.transaction.fate is Fate.COMMITTED
-        return self.outcome is Outcome.OK or self.seen_at is not None
+            return self.outcome is not CallOutcome.FAILED and self.transaction.fate is CommitFate.COMMITTED
+        return self.outcome is CallOutcome.OK or self.seen_at is not None
 
     def __str__(self) -> str:
         partition = "" if self.partition is None else f"-{self.partition}"
@@ -109,11 +109,11 @@ class Write:
 
 class Ledger:
     def __init__(self) -> None:
-        self.writes: dict[str, dict[str, Write]] = {}
+        self.writes: dict[str, dict[str, RecordedWrite]] = {}
         """By topic and value, in the order of sending."""
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, RecordedTransaction] = {}
 
-    def send_began(self, number: int, event: SendBegan) -> Write:
+    def send_began(self, number: int, event: SendBegan) -> RecordedWrite:
         write = self.write(event.topic, event.value)
         if write.began:
             raise BrokenHistory(
@@ -130,7 +130,7 @@ class Ledger:
             transaction.is_in_committed_read |= write.is_in_committed_read
         return write
 
-    def send_ended(self, number: int, event: SendEnded) -> Write:
+    def send_ended(self, number: int, event: SendEnded) -> RecordedWrite:
         write = self.writes.get(event.topic, {}).get(event.value)
         if write is None or not write.began:
             raise BrokenHistory(f"operation {number}: a send of {event.value!r} to {event.topic} ends that never began")
@@ -139,22 +139,24 @@ class Ledger:
         write.outcome, write.ended = event.outcome, number
         return write
 
-    def write(self, topic: str, value: str) -> Write:
-        """Made on the spot when a value is seen that nobody has sent so far."""
+    def write(self, topic: str, value: str) -> RecordedWrite:
+        """Created when a value is seen before its send was recorded."""
         of_topic = self.writes.get(topic)
         if of_topic is None:
             of_topic = self.writes[topic] = {}
         write = of_topic.get(value)
         if write is None:
-            write = of_topic[value] = Write(topic, value)
+            write = of_topic[value] = RecordedWrite(topic, value)
         return write
 
     def transaction_began(self, number: int, event: TransactionBegan) -> None:
         if event.transaction in self.transactions:
             raise BrokenHistory(f"operation {number}: transaction {event.transaction} begins again; names are unique")
-        self.transactions[event.transaction] = Transaction(event.transaction, event.producer, number)
+        self.transactions[event.transaction] = RecordedTransaction(event.transaction, event.producer, number)
 
-    def offsets_added(self, number: int, event: OffsetsAdded, starts: Mapping[TopicPartition, int]) -> Transaction:
+    def offsets_added(
+        self, number: int, event: OffsetsAdded, starts: Mapping[TopicPartition, int]
+    ) -> RecordedTransaction:
         """`starts` are the inputs from which the transaction's consumer has given nothing to a transaction yet."""
         transaction = self._open(number, event.transaction)
         for partition, offset in event.offsets:
@@ -174,21 +176,21 @@ class Ledger:
         ending, transaction.asked_for = transaction.asked_for, None
         if ending is None:
             raise BrokenHistory(f"operation {number}: {transaction} ends, but neither commit nor abort was asked for")
-        if event.outcome is Outcome.OK:
+        if event.outcome is CallOutcome.OK:
             if transaction.ended:
                 raise BrokenHistory(f"operation {number}: {transaction} has already ended with {transaction.ended}")
             transaction.ended = number
             transaction.is_committed, transaction.is_aborted = ending.is_commit, not ending.is_commit
-        elif event.outcome is Outcome.FAILED and ending.is_commit:
+        elif event.outcome is CallOutcome.FAILED and ending.is_commit:
             transaction.possible_commits -= 1
 
-    def _known(self, number: int, name: str) -> Transaction:
+    def _known(self, number: int, name: str) -> RecordedTransaction:
         transaction = self.transactions.get(name)
         if transaction is None:
             raise BrokenHistory(f"operation {number}: transaction {name} never began")
         return transaction
 
-    def _open(self, number: int, name: str) -> Transaction:
+    def _open(self, number: int, name: str) -> RecordedTransaction:
         transaction = self._known(number, name)
         if transaction.commit_began or transaction.ended:
             raise BrokenHistory(f"operation {number}: something is added to {transaction} after its end was asked for")

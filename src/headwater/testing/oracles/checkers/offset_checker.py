@@ -7,18 +7,18 @@ its readers are compared.
 """
 
 from headwater.testing.oracles.checkers.group_offsets import (
-    GroupOffsets,
     GroupPartition,
     Observation,
+    ObservedGroupOffsets,
     PlainCommit,
     Source,
     is_less,
 )
-from headwater.testing.oracles.checkers.violations import MAX_NAMED, Findings, Kind, listed
+from headwater.testing.oracles.checkers.violations import MAX_NAMED, ViolationKind, Violations, listed
 
 
 class OffsetChecker:
-    def __init__(self, offsets: GroupOffsets, findings: Findings) -> None:
+    def __init__(self, offsets: ObservedGroupOffsets, findings: Violations) -> None:
         self._offsets = offsets
         self._findings = findings
 
@@ -44,7 +44,7 @@ class OffsetChecker:
             else:
                 continue
             self._findings.add(
-                Kind.DIRTY_OFFSET,
+                ViolationKind.DIRTY_OFFSET,
                 (book.group, book.partition, offset, "source"),
                 f"{found.reader} found {book} to be {offset}, {why}",
                 found.number,
@@ -62,7 +62,7 @@ class OffsetChecker:
         if latest in possible or is_explained or (not possible and book.final.offset is not None):
             return
         self._findings.add(
-            Kind.DIRTY_OFFSET,
+            ViolationKind.DIRTY_OFFSET,
             (book.group, book.partition, "last"),
             f"{book} is {_shown(book.final)} at the end, though {latest} set it to {offset} later",
             latest.commit_began,
@@ -79,7 +79,7 @@ class OffsetChecker:
         for before, after in retreats:
             if not any(isinstance(source, PlainCommit) for source in book.possible_sources(after.offset)):
                 self._findings.add(
-                    Kind.DIRTY_OFFSET,
+                    ViolationKind.DIRTY_OFFSET,
                     (book.group, book.partition, before.offset, after.offset, "readers"),
                     f"{book} went back: {before.reader} found {before.offset}, and later {after.reader} found "
                     f"{_shown(after)}",
@@ -99,7 +99,7 @@ class OffsetChecker:
                     highest = move
             if highest is not None and offset < highest[1]:
                 self._findings.add(
-                    Kind.DIRTY_OFFSET,
+                    ViolationKind.DIRTY_OFFSET,
                     (book.group, book.partition, transaction, "moves"),
                     f"{transaction} moved {book} back to {offset}, though {highest[0]} had moved it to {highest[1]}",
                     highest[0].ended,

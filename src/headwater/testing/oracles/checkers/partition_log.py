@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headwater.testing.oracles.checkers.events import Isolation, TopicPartition
-from headwater.testing.oracles.checkers.ledger import Fate, Write
+from headwater.testing.oracles.checkers.ledger import CommitFate, RecordedWrite
 
 
 @dataclass(slots=True)
-class Span:
+class OffsetSpan:
     """Offsets from `start` up to and without `end`."""
 
     start: int
@@ -21,25 +21,25 @@ class Span:
 @dataclass(slots=True)
 class PartitionLog:
     partition: TopicPartition
-    at: dict[int, Write] = field(default_factory=dict)
+    at: dict[int, RecordedWrite] = field(default_factory=dict)
     """By offset: acknowledged there, or seen there."""
-    polled: Span | None = None
+    polled: OffsetSpan | None = None
     """From where any consumer began to the last offset that any was given."""
     was_sought: bool = False
     """A consumer was told to go elsewhere, so that not everything between two polled offsets need be polled."""
-    finals: dict[Isolation, Span] = field(default_factory=dict)
+    finals: dict[Isolation, OffsetSpan] = field(default_factory=dict)
 
     def note_polled(self, start: int, end: int) -> None:
         if self.polled is None:
-            self.polled = Span(start, end)
+            self.polled = OffsetSpan(start, end)
         else:
             self.polled.start, self.polled.end = min(self.polled.start, start), max(self.polled.end, end)
 
     def note_final(self, isolation: Isolation, start: int, end: int) -> None:
-        span = self.finals.setdefault(isolation, Span(start, end))
+        span = self.finals.setdefault(isolation, OffsetSpan(start, end))
         span.start, span.end = min(span.start, start), max(span.end, end)
 
-    def lacks(self, write: Write, isolation: Isolation) -> bool:
+    def lacks(self, write: RecordedWrite, isolation: Isolation) -> bool:
         """Whether the final read would have the write if it were there, and has not."""
         span = self.finals.get(isolation)
         if span is None:
@@ -68,10 +68,10 @@ class PartitionLogs:
     def __iter__(self) -> Iterator[PartitionLog]:
         return iter(self._logs.values())
 
-    def find(self, write: Write) -> PartitionLog | None:
+    def find(self, write: RecordedWrite) -> PartitionLog | None:
         """Where the write went, if its partition is known."""
         return None if write.partition is None else self._logs.get(TopicPartition(write.topic, write.partition))
 
 
-def _is_committed(write: Write) -> bool:
-    return write.transaction is None or write.transaction.fate is Fate.COMMITTED
+def _is_committed(write: RecordedWrite) -> bool:
+    return write.transaction is None or write.transaction.fate is CommitFate.COMMITTED

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headwater.testing.oracles.checkers.events import Assigned, Isolation, Polled, Records, Sought, TopicPartition
 from headwater.testing.oracles.checkers.log_checker import LogChecker, Sighting
 from headwater.testing.oracles.checkers.partition_log import PartitionLogs
-from headwater.testing.oracles.checkers.violations import MAX_LISTED, MAX_NAMED, Findings, Kind, listed
+from headwater.testing.oracles.checkers.violations import MAX_LISTED, MAX_NAMED, ViolationKind, Violations, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Jump:
 
 
 class PollChecker:
-    def __init__(self, logs: PartitionLogs, findings: Findings) -> None:
+    def __init__(self, logs: PartitionLogs, findings: Violations) -> None:
         self._logs = logs
         self._findings = findings
         self._positions: dict[str, dict[TopicPartition, int | None]] = {}
@@ -90,14 +90,14 @@ class PollChecker:
 
     def _went_back(self, sighting: Sighting, partition: TopicPartition, position: int, to: int) -> None:
         self._findings.add(
-            Kind.BACKWARD_POLL,
+            ViolationKind.BACKWARD_POLL,
             (sighting.reader, partition, position, to),
             f"{sighting} went from offset {position} of {partition} back to {to} without a seek",
             sighting.number,
         )
 
     def _visible(self, partition: TopicPartition, isolation: Isolation) -> tuple[list[int], list[int]]:
-        """Offsets that such a reader cannot pass: those that somebody saw, and those that nobody did."""
+        """Offsets that such a reader cannot pass: that another reader saw, and that no reader saw."""
         log = self._logs[partition]
         offsets = log.visible_offsets(isolation)
         return (
@@ -109,7 +109,7 @@ class PollChecker:
         at = self._logs[jump.partition].at
         named = listed([f"{at[offset].value!r} at {offset}" for offset in offsets], count)
         self._findings.add(
-            Kind.SKIPPED_RECORDS,
+            ViolationKind.SKIPPED_RECORDS,
             jump,
             f"{jump.sighting} went from offset {jump.start} of {jump.partition} to {jump.end} without a seek "
             f"and was not given {named}",

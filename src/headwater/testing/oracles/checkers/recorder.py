@@ -25,6 +25,7 @@ from typing import BinaryIO, TypeAlias
 
 from headwater.testing.oracles.checkers.events import (
     Assigned,
+    CallOutcome,
     CommitBegan,
     CommitEnded,
     CutOff,
@@ -33,7 +34,6 @@ from headwater.testing.oracles.checkers.events import (
     Isolation,
     OffsetsAdded,
     OffsetsRead,
-    Outcome,
     Polled,
     SendBegan,
     SendEnded,
@@ -49,7 +49,7 @@ from headwater.testing.oracles.checkers.json_lines import MAX_RECORDS_PER_EVENT,
 MAX_EVENTS = 10_000_000
 
 Text: TypeAlias = str | bytes
-Place: TypeAlias = tuple[str, int]
+Partition: TypeAlias = tuple[str, int]
 """(topic, partition)"""
 
 
@@ -95,15 +95,15 @@ class Recorder:
 
     def acknowledged(self, topic: str, value: Text, partition: int, offset: int | None = None) -> None:
         """Clients that do not know the offset may say -1."""
-        self._note(SendEnded(topic, _text(value), Outcome.OK, partition, _known(offset)))
+        self._note(SendEnded(topic, _text(value), CallOutcome.OK, partition, _known(offset)))
 
     def send_failed(self, topic: str, value: Text) -> None:
         """For certain: it was refused, or never left. A time-out is `send_unknown`."""
-        self._note(SendEnded(topic, _text(value), Outcome.FAILED))
+        self._note(SendEnded(topic, _text(value), CallOutcome.FAILED))
 
     def send_unknown(self, topic: str, value: Text) -> None:
         """The same as saying nothing."""
-        self._note(SendEnded(topic, _text(value), Outcome.UNKNOWN))
+        self._note(SendEnded(topic, _text(value), CallOutcome.UNKNOWN))
 
     # Transactions
 
@@ -114,7 +114,7 @@ class Recorder:
         return transaction
 
     def send_offsets(
-        self, transaction: str, group: str, offsets: Mapping[Place, int], consumer: str | None = None
+        self, transaction: str, group: str, offsets: Mapping[Partition, int], consumer: str | None = None
     ) -> None:
         """About to be added to the transaction. `consumer` is whose polls the transaction processes."""
         self._note(OffsetsAdded(transaction, group, _offsets(offsets), consumer))
@@ -127,20 +127,20 @@ class Recorder:
         """About to be asked for."""
         self._note(TransactionEnding(transaction, is_commit=False))
 
-    def ended(self, transaction: str, outcome: Outcome | str) -> None:
+    def ended(self, transaction: str, outcome: CallOutcome | str) -> None:
         """How the commit or abort ended. A commit is "failed" when it certainly did not and will not happen (the client
         says that the transaction must be aborted, or that the producer is fenced), "unknown" after a time-out."""
-        self._note(TransactionEnded(transaction, Outcome(outcome)))
+        self._note(TransactionEnded(transaction, CallOutcome(outcome)))
 
     # Consumers
 
-    def assigned(self, consumer: str, positions: Mapping[Place, int | None] | Iterable[Place]) -> None:
+    def assigned(self, consumer: str, positions: Mapping[Partition, int | None] | Iterable[Partition]) -> None:
         """All partitions of the consumer from now on, with its positions where they are known."""
         known = positions if isinstance(positions, Mapping) else dict.fromkeys(positions)
         self._note(Assigned(consumer, _positions(known)))
 
     def sought(self, consumer: str, topic: str, partition: int, position: int | None = None) -> None:
-        """None, or any negative number, for places that have no number yet, such as the end."""
+        """None, or any negative number, for positions that have no number yet, such as the end."""
         self._note(Sought(consumer, TopicPartition(topic, partition), _known(position)))
 
     def polled(
@@ -149,35 +149,35 @@ class Recorder:
         isolation: Isolation | str,
         records: Iterable[tuple[str, int, int, Text]],
         *,
-        before: Mapping[Place, int] | None = None,
-        after: Mapping[Place, int] | None = None,
+        before: Mapping[Partition, int] | None = None,
+        after: Mapping[Partition, int] | None = None,
     ) -> None:
         """(topic, partition, offset, value) of each record, in the order of delivery, and the positions of the consumer
         before and after the poll if the client tells them."""
         isolation, before, after = Isolation(isolation), before or {}, after or {}
-        found: dict[Place, list[tuple[int, str]]] = {place: [] for place in (*before, *after)}
-        for topic, partition, offset, value in records:
-            found.setdefault((topic, partition), []).append((offset, _text(value)))
-        for place, of_partition in found.items():
+        found: dict[Partition, list[tuple[int, str]]] = {partition: [] for partition in (*before, *after)}
+        for topic, index, offset, value in records:
+            found.setdefault((topic, index), []).append((offset, _text(value)))
+        for partition, of_partition in found.items():
             pieces = _pieces(of_partition)
             for index, piece in enumerate(pieces):
-                start = _known(before.get(place)) if index == 0 else None
-                end = _known(after.get(place)) if index == len(pieces) - 1 else None
-                self._note(Polled(consumer, isolation, TopicPartition(*place), piece, start, end))
+                start = _known(before.get(partition)) if index == 0 else None
+                end = _known(after.get(partition)) if index == len(pieces) - 1 else None
+                self._note(Polled(consumer, isolation, TopicPartition(*partition), piece, start, end))
 
     # Groups
 
-    def commit_offsets(self, group: str, offsets: Mapping[Place, int], name: str | None = None) -> str:
+    def commit_offsets(self, group: str, offsets: Mapping[Partition, int], name: str | None = None) -> str:
         """About to be committed, outside a transaction. The name of the commit for `commit_ended`."""
         commit = f"{group}/{next(self._names)}" if name is None else name
         self._note(CommitBegan(commit, group, _offsets(offsets)))
         return commit
 
-    def commit_ended(self, commit: str, outcome: Outcome | str) -> None:
-        self._note(CommitEnded(commit, Outcome(outcome)))
+    def commit_ended(self, commit: str, outcome: CallOutcome | str) -> None:
+        self._note(CommitEnded(commit, CallOutcome(outcome)))
 
     def offsets_read(
-        self, reader: str, group: str, offsets: Mapping[Place, int | None], *, is_final: bool = False
+        self, reader: str, group: str, offsets: Mapping[Partition, int | None], *, is_final: bool = False
     ) -> None:
         """What the group had committed; None, or any negative number, where it had nothing."""
         self._note(OffsetsRead(reader, group, _positions(offsets), is_final))
@@ -251,14 +251,14 @@ def _known(offset: int | None) -> int | None:
     return None if offset is None or offset < 0 else offset
 
 
-def _offsets(offsets: Mapping[Place, int]) -> tuple[tuple[TopicPartition, int], ...]:
+def _offsets(offsets: Mapping[Partition, int]) -> tuple[tuple[TopicPartition, int], ...]:
     if any(offset < 0 for offset in offsets.values()):
         raise ValueError(f"a negative offset cannot be committed: {dict(offsets)}")
-    return tuple((TopicPartition(*place), offset) for place, offset in offsets.items())
+    return tuple((TopicPartition(*partition), offset) for partition, offset in offsets.items())
 
 
-def _positions(positions: Mapping[Place, int | None]) -> tuple[tuple[TopicPartition, int | None], ...]:
-    return tuple((TopicPartition(*place), _known(offset)) for place, offset in positions.items())
+def _positions(positions: Mapping[Partition, int | None]) -> tuple[tuple[TopicPartition, int | None], ...]:
+    return tuple((TopicPartition(*partition), _known(offset)) for partition, offset in positions.items())
 
 
 def _pieces(records: list[tuple[int, str]]) -> list[tuple[tuple[int, str], ...]]:

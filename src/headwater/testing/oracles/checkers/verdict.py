@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from headwater.testing.oracles.checkers.events import (
     Assigned,
     BrokenHistory,
+    CallOutcome,
     CommitBegan,
     CommitEnded,
     CutOff,
@@ -15,7 +16,6 @@ from headwater.testing.oracles.checkers.events import (
     FinalRead,
     OffsetsAdded,
     OffsetsRead,
-    Outcome,
     Polled,
     SendBegan,
     SendEnded,
@@ -24,7 +24,7 @@ from headwater.testing.oracles.checkers.events import (
     TransactionEnded,
     TransactionEnding,
 )
-from headwater.testing.oracles.checkers.group_offsets import GroupOffsets
+from headwater.testing.oracles.checkers.group_offsets import ObservedGroupOffsets
 from headwater.testing.oracles.checkers.input_checker import InputChecker
 from headwater.testing.oracles.checkers.ledger import Ledger
 from headwater.testing.oracles.checkers.log_checker import LogChecker, Sighting
@@ -32,7 +32,7 @@ from headwater.testing.oracles.checkers.offset_checker import OffsetChecker
 from headwater.testing.oracles.checkers.partition_log import PartitionLogs
 from headwater.testing.oracles.checkers.poll_checker import PollChecker
 from headwater.testing.oracles.checkers.transaction_checker import TransactionChecker
-from headwater.testing.oracles.checkers.violations import Findings, Violation
+from headwater.testing.oracles.checkers.violations import Violation, Violations
 
 
 def check(history: Iterable[Event]) -> list[Violation]:
@@ -47,9 +47,9 @@ def check(history: Iterable[Event]) -> list[Violation]:
 
 class _Evidence:
     def __init__(self) -> None:
-        self._findings = Findings()
+        self._findings = Violations()
         self._ledger = Ledger()
-        self._group_offsets = GroupOffsets()
+        self._group_offsets = ObservedGroupOffsets()
         logs = self._logs = PartitionLogs()
         self._log_checker = LogChecker(self._ledger, logs, self._findings)
         self._poll_checker = PollChecker(logs, self._findings)
@@ -65,7 +65,7 @@ class _Evidence:
                 self._log_checker.sent(self._ledger.send_began(number, event))
             case SendEnded():
                 write = self._ledger.send_ended(number, event)
-                if event.outcome is Outcome.OK:
+                if event.outcome is CallOutcome.OK:
                     self._log_checker.acknowledged(number, write, event)
             case TransactionBegan():
                 self._ledger.transaction_began(number, event)

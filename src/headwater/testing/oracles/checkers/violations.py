@@ -11,7 +11,7 @@ MAX_LISTED = 100
 """Of each kind. One lost segment would otherwise be a million sentences."""
 
 
-class Kind(enum.StrEnum):
+class ViolationKind(enum.StrEnum):
     """The promises, each named by how it is broken."""
 
     PHANTOM = "phantom"
@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    kind: Kind
+    kind: ViolationKind
     sentence: str
     operations: tuple[int, ...] = ()
     """The numbers of the events in question, counted from 1."""
@@ -56,15 +56,15 @@ class Violation:
         return f"{self.kind}: {self.sentence} ({noun} {', '.join(map(str, self.operations))})"
 
 
-class Findings:
-    """Collects violations: each matter once per kind, and of each kind no more than somebody would read."""
+class Violations:
+    """Collects violations: each subject once per kind, and of each kind at most MAX_LISTED."""
 
     def __init__(self) -> None:
         self._listed: list[Violation] = []
-        self._known: set[tuple[Kind, Hashable]] = set()
-        self._counts: Counter[Kind] = Counter()
+        self._known: set[tuple[ViolationKind, Hashable]] = set()
+        self._counts: Counter[ViolationKind] = Counter()
 
-    def add(self, kind: Kind, about: Hashable, sentence: str, *operations: int) -> None:
+    def add(self, kind: ViolationKind, about: Hashable, sentence: str, *operations: int) -> None:
         if (kind, about) in self._known:
             return
         self._known.add((kind, about))
@@ -73,8 +73,8 @@ class Findings:
             self._listed.append(Violation(kind, sentence, tuple(sorted({each for each in operations if each}))))
 
     def violations(self) -> list[Violation]:
-        """In the order of `Kind`: what is wrong with single records comes before what follows from it."""
-        order = list(Kind)
+        """In the order of `ViolationKind`: what is wrong with single records comes before what follows from it."""
+        order = list(ViolationKind)
         found = sorted(self._listed, key=lambda violation: order.index(violation.kind))
         for kind, count in self._counts.items():
             if count > MAX_LISTED:

@@ -1,0 +1,49 @@
+"""What a handler says of its API, and what it is given beside the request."""
+
+from dataclasses import dataclass
+
+from headwater.transport.connection import Connection
+from headwater.wire.messages import Message, RequestHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    advertised_min_version: int | None = None
+    """What ApiVersions says, where that must differ from what is served."""
+    overlaps: bool = False
+    """Whether requests of this API may be under way at the same time on one connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    header: RequestHeader
+    connection: Connection
+
+    @property
+    def api_version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def client_id(self) -> str:
+        return self.header.client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        """As Kafka writes it: an address behind the name that nobody looked up."""
+        return f"/{self.connection.peer_host}"
+
+
+def api_ranges(apis: list[Api]) -> list[Message]:
+    """What ApiVersions says of each API."""
+    return [
+        Message(
+            api_key=api.key,
+            min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
+            max_version=api.max_version,
+        )
+        for api in apis
+    ]

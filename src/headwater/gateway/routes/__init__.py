@@ -1,1 +1,0 @@
-"""Topics, records, groups and the cluster over HTTP."""

@@ -1,0 +1,79 @@
+import pytest
+
+from headwater.broker.fetch.fetch_sessions import FetchSessions
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic, ForgottenTopic
+
+
+def request(
+    session_id: int, epoch: int, partitions: dict[int, int] | None = None, forgotten: list[int] | None = None
+) -> FetchRequest:
+    asked = [FetchPartition(index, -1, offset, -1, -1, 100) for index, offset in (partitions or {}).items()]
+    topics = [FetchTopic("t", None, asked)] if asked else []
+    gone = [ForgottenTopic("t", None, forgotten)] if forgotten else []
+    return FetchRequest(-1, 0, 1, 100, 0, session_id, epoch, topics, gone)
+
+
+def offsets(session: object) -> dict[int, int]:
+    return {partition.asked.index: partition.asked.fetch_offset for partition in session}  # type: ignore[attr-defined]
+
+
+def test_a_session_remembers_partitions_and_takes_changes() -> None:
+    sessions = FetchSessions()
+    session, is_incremental = sessions.open(request(0, 0, {0: 5, 1: 6}))
+    assert session is not None and not is_incremental
+    again, is_incremental = sessions.open(request(session.id, 1, {1: 9, 2: 1}, forgotten=[0]))
+    assert again is session and is_incremental
+    assert offsets(session) == {1: 9, 2: 1}
+
+
+def test_a_request_without_session_gets_none() -> None:
+    assert FetchSessions().open(request(0, -1, {0: 5})) == (None, False)
+
+
+@pytest.mark.parametrize("epoch", [0, 2, 5])
+def test_a_wrong_epoch_is_refused_unless_it_starts_anew(epoch: int) -> None:
+    sessions = FetchSessions()
+    session, _ = sessions.open(request(0, 0, {0: 5}))
+    assert session is not None
+    if epoch == 0:
+        new, _ = sessions.open(request(session.id, 0, {0: 5}))
+        assert new is not None and new is not session and len(sessions) == 1
+        return
+    with pytest.raises(RequestError) as error:
+        sessions.open(request(session.id, epoch))
+    assert error.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_that_is_gone_is_not_found() -> None:
+    sessions = FetchSessions(limit=1)
+    first, _ = sessions.open(request(0, 0, {0: 5}))
+    sessions.open(request(0, 0, {0: 5}))
+    assert first is not None and len(sessions) == 1
+    with pytest.raises(RequestError) as error:
+        sessions.open(request(first.id, 1))
+    assert error.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_final_epoch_closes_the_session() -> None:
+    sessions = FetchSessions()
+    session, _ = sessions.open(request(0, 0, {0: 5}))
+    assert session is not None
+    assert sessions.open(request(session.id, -1, {0: 5})) == (None, False)
+    assert len(sessions) == 0
+
+
+def test_only_news_is_told_and_partitions_with_data_go_to_the_back() -> None:
+    session, _ = FetchSessions().open(request(0, 0, {0: 5, 1: 6}))
+    assert session is not None
+    first, second = list(session)
+    quiet = FetchPartitionResult(0, high_watermark=5, log_start_offset=0)
+    assert first.is_news(quiet)
+    session.answered([(first, quiet)])
+    assert not first.is_news(quiet)
+    assert first.is_news(FetchPartitionResult(0, high_watermark=6, log_start_offset=0))
+    assert first.is_news(FetchPartitionResult(0, ErrorCode.OFFSET_OUT_OF_RANGE, 5, 5, 0))
+    full = FetchPartitionResult(0, high_watermark=5, log_start_offset=0, records=[b"x"], size_bytes=1)
+    assert first.is_news(full)
+    session.answered([(first, full)])
+    assert list(session) == [second, first]
