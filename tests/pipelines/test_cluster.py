@@ -36,6 +36,7 @@ T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
 A_LONG_TIME_MS = 10 * 60 * 1000
 """Longer than a test may take."""
+SELECT_LIMIT = 1024
 
 
 @pytest.fixture
@@ -43,6 +44,22 @@ def brokers() -> Iterator[ScriptedCluster]:
     with running(ScriptedCluster(), brokers=2) as scripted:
         scripted.topic("t", Log(leader=0, end=10), Log(leader=1, start=3, end=20))
         yield scripted
+
+
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    """So many that every further file descriptor is above the limit of select(2)."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] < 2 * SELECT_LIMIT:
+        pytest.skip(f"a process may open {limits[1]} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2 * SELECT_LIMIT), limits[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    while opened[-1] < SELECT_LIMIT:
+        opened.append(os.dup(opened[0]))
+    yield
+    for descriptor in opened:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def config(bootstrap: str, **more: str) -> ClientConfig:
@@ -243,6 +260,18 @@ def test_news_of_any_broker_end_the_wait(brokers: ScriptedCluster) -> None:
     timer.start()
     news.wait(ends, A_LONG_TIME_MS)
     news.close()
+
+
+def test_a_process_with_thousands_of_open_files_hears_of_news_too(
+    brokers: ScriptedCluster, many_open_files: None
+) -> None:
+    cluster = connected(brokers)
+    cluster.topics(["t"])
+    brokers.topics["t"][1].start = 0
+    brokers.topics["t"][1].batches.append(bytes(build_batch([Record(None, b"")])))
+    long_poll = LongPoll(cluster)
+    long_poll.wait({T1: 0}, A_LONG_TIME_MS)
+    long_poll.close()
 
 
 def test_without_news_the_wait_takes_its_time(brokers: ScriptedCluster) -> None:

@@ -143,7 +143,7 @@ def test_a_range_that_is_gone_altogether_gives_nothing(topics: Topics) -> None:
 def test_a_topic_that_is_deleted_or_made_again_is_not_another_one(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
-    monkeypatch.setattr(range_reader, "NEW_TOPIC_PATIENCE_MS", 200)
+    monkeypatch.setattr(range_reader, "NEW_TOPIC_TIMEOUT_MS", 200)
     topic = topics.create()
     topics.produce(topic, numbered(5))
     cluster = cluster_of(topics.bootstrap)
@@ -226,7 +226,7 @@ def test_a_client_that_is_held_back_waits_and_goes_on(scripted: ScriptedCluster)
 def test_offsets_that_compaction_took_away_are_not_waited_for_long(
     scripted: ScriptedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(range_reader, "GAP_PATIENCE_MS", 100)
+    monkeypatch.setattr(range_reader, "GAP_TIMEOUT_MS", 100)
     scripted.topics["t"][0].end = 120
     with caplog.at_level(logging.WARNING, "headwater"):
         assert offsets(reader(cluster_of(scripted.bootstrap), whole(end=110)).rows()) == list(range(100))

@@ -7,18 +7,18 @@ import pytest
 
 SETTLING = """
 import gc
-from headwater.pipelines.worker import settle_worker
+from headwater.pipelines.worker import freeze_heap
 
 class Node:
     pass
 
-settle_worker()
-settled = gc.get_freeze_count()
-print(settled > 1_000)
+freeze_heap()
+frozen = gc.get_freeze_count()
+print(frozen > 1_000)
 later = Node()
 later.itself = later
-settle_worker()
-print(gc.get_freeze_count() == settled)
+freeze_heap()
+print(gc.get_freeze_count() == frozen)
 del later
 print(gc.collect() > 0)
 """

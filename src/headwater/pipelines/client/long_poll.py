@@ -4,7 +4,7 @@ answers as soon as one of them grows (a long poll).
 The connections are its own, because a broker that has no news keeps its answer back: it may come in a later wait.
 """
 
-import select
+import selectors
 import time
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartit
 from headwater.pipelines.errors import SourceError
 
 ENOUGH_BYTES = 1
-"""The broker sends one batch at least, which nobody looks at."""
+"""The broker sends one batch at least; its content is not used."""
 
 
 class LongPoll:
@@ -50,13 +50,20 @@ class LongPoll:
                 connection = self._connections[address] = BrokerConnection(address, self._cluster.config)
             if connection.is_idle:
                 send_fetch(connection, ranges, limits)
-        waiting = [connection for connection in self._connections.values() if not connection.is_idle]
-        answering, _, _ = select.select(waiting, [], [], timeout_ms / 1000)
         has_records = False
-        for connection in answering:
+        for connection in self._answering(timeout_ms):
             answer = receive_fetch(connection, ranges_by_leader.get(connection.address, ()))
             has_records |= any(fetched.records for fetched in answer.partitions.values())
         return has_records
+
+    def _answering(self, timeout_ms: int) -> list[BrokerConnection]:
+        """The connections on which an answer begins within the time. Not select(2): the driver of a busy Spark has file
+        descriptors above 1,023."""
+        with selectors.DefaultSelector() as selector:
+            for connection in self._connections.values():
+                if not connection.is_idle:
+                    selector.register(connection, selectors.EVENT_READ, connection)
+            return [key.data for key, _ in selector.select(timeout_ms / 1000)]
 
     def _by_leader(self, ends: Offsets | Mapping[TopicPartition, int]) -> dict[BrokerAddress, list[OffsetRange]]:
         by_leader: dict[BrokerAddress, list[OffsetRange]] = {}
