@@ -29,7 +29,7 @@ REPORT ?= demo-report.html
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tools crash sim chaos exactly-once console-pictures
+.PHONY: run demo test test-long test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tools crash sim chaos exactly-once console-pictures
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -39,17 +39,17 @@ demo: $(VENV)/.spark
 	exec $(BIN)/python -m headwater.demo --seconds $(SECONDS) --report $(REPORT)
 
 test: $(VENV)/.dev test-tools
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 
-# What has just failed, once more and alone. Real processes that are killed and paused are judged by the clock, and a shared
-# machine may stand still for longer than any of them waits. Failures in more than a few files are no accident.
+# Everything there is, with every client, seed, kill and example (docs/reliability.md): before an issue is called resolved.
+test-long: $(VENV)/.dev test-tools
+	HEADWATER_TEST_LONG=1 $(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+# What has just failed, once more and alone. A test that passes then is a flake, which is printed by its name, and a bug: in the
+# test or in what it tests. Failures in more than a few files are no accident.
 MAY_FAIL_ONCE := 5
-FAILED := .pytest_cache/v/cache/lastfailed
 test-again: $(VENV)/.dev
-	@$(BIN)/python -m json.tool $(FAILED)
-	@$(BIN)/python -c 'import json; files = {name.partition("::")[0] for name in json.load(open("$(FAILED)"))}; exit(len(files) > $(MAY_FAIL_ONCE))' \
-		|| { echo "tests of more than $(MAY_FAIL_ONCE) files failed"; exit 1; }
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -m "not slow"
+	@$(BIN)/python tools/flakes.py $(MAY_FAIL_ONCE)
 
 # Kafka clients that are not Python packages: kcat, and a JDK with Maven for the Java client; etcd and ZooKeeper. The tests that
 # need one are skipped where it is missing, so a machine without root still runs all the others.

@@ -19,7 +19,7 @@ from tests.clients.every_transactor import TRANSACTORS
 from tests.clients.judged import Client, NewTopic
 from tests.clients.transacting import Transactor
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import compile_judge
+from tests.clients.with_java import judge_class_path
 
 OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
 
@@ -68,9 +68,9 @@ def cluster_bootstrap(ours_only: None, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="session")
-def java_class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+def java_class_path() -> str:
     try:
-        return compile_judge(tmp_path_factory.mktemp("judge"))
+        return judge_class_path()
     except maven.JarsUnavailable as reason:
         pytest.skip(f"Java's client is not judged: {reason}")
 

@@ -3,11 +3,13 @@
 import pytest
 from bench import crash
 
+from tests.support.effort import amount
+
 SEED = 2026
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize(("durability", "rounds"), [("sync", 20), ("os", 8)])
+@pytest.mark.parametrize(("durability", "rounds"), [("sync", amount(20, 4)), ("os", amount(8, 2))])
 def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
     ours_only: None, durability: str, rounds: int
 ) -> None:

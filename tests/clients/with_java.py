@@ -1,6 +1,8 @@
 """Java's kafka-clients, in a JVM that `java/` describes: one question a line in, one answer a line out."""
 
 import base64
+import fcntl
+import hashlib
 import json
 import shutil
 import subprocess
@@ -28,16 +30,27 @@ SOURCES = Path(__file__).parent / "java"
 COMPILE_TIMEOUT_S = 120
 
 
-def compile_judge(classes: Path) -> str:
-    """Compile the Java side into `classes`; returns the class path that runs it."""
+def judge_class_path() -> str:
+    """The class path that runs the Java side, compiled first when its sources are new."""
     if shutil.which("javac") is None:
         raise maven.JarsUnavailable("`javac` is not installed (apt-get install default-jdk-headless)")
     jars = maven.class_path("client", maven.KAFKA_CLIENT)
-    sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
-    command = ["javac", "-cp", jars, "-d", str(classes), *sources]
+    sources = sorted(SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    classes = maven.CACHE / "client" / f"judge-{digest}"
+    with open(maven.CACHE / "client" / "judge-lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test workers ask at the same time
+        if not classes.exists():
+            _compile(sources, jars, classes)
+    return f"{classes}:{jars}"
+
+
+def _compile(sources: Sequence[Path], jars: str, classes: Path) -> None:
+    unfinished = classes.with_suffix(".unfinished")
+    command = ["javac", "-cp", jars, "-d", str(unfinished), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
     assert done.returncode == 0, f"the Java judge does not compile:\n{done.stderr}"
-    return f"{classes}:{jars}"
+    unfinished.rename(classes)
 
 
 class JavaMember:

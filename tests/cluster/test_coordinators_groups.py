@@ -12,8 +12,9 @@ from headwater.testing.processes.cluster import ProcessCluster
 from tests.clients.every_client import CLIENTS
 from tests.clients.judged import BROKER_ASSIGNS, Client, Member, Record, Refused
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import JavaClient, compile_judge
+from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import OFFSETS, coordinated, coordinator, killed, name_kept_by, new_topic
+from tests.support.effort import in_long
 from tests.support.eventually import eventually
 
 PATIENCE_S = 60.0
@@ -31,9 +32,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 @pytest.fixture(scope="module")
-def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+def java(cluster: ProcessCluster) -> Iterator[JavaClient]:
     try:
-        class_path = compile_judge(tmp_path_factory.mktemp("judge"))
+        class_path = judge_class_path()
     except maven.JarsUnavailable as reason:
         pytest.skip(f"Java's client is not judged: {reason}")
     client = JavaClient(cluster.bootstrap, class_path)
@@ -93,9 +94,9 @@ def commit_all(member: Member) -> None:
     ("client", "strategy"),
     [
         ("confluent", "range"),
-        ("confluent", BROKER_ASSIGNS),
-        ("aiokafka", "range"),
-        ("java", "range"),
+        in_long("confluent", BROKER_ASSIGNS),
+        in_long("aiokafka", "range"),
+        in_long("java", "range"),
         ("java", BROKER_ASSIGNS),
     ],
     indirect=["client"],

@@ -18,7 +18,7 @@ from headwater.wire.codec import Message
 from tests.clients.judged import Record
 from tests.clients.share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Worker, configure
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import JavaClient, compile_judge
+from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import (
     OFFSETS,
     SHARES,
@@ -31,6 +31,7 @@ from tests.cluster.coordinated import (
     new_topic,
     place_in_turns,
 )
+from tests.support.effort import in_long
 from tests.support.eventually import eventually
 
 PATIENCE_S = 60.0
@@ -61,9 +62,9 @@ def in_turns(cluster: ProcessCluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+def java(cluster: ProcessCluster) -> Iterator[JavaClient]:
     try:
-        class_path = compile_judge(tmp_path_factory.mktemp("judge"))
+        class_path = judge_class_path()
     except maven.JarsUnavailable as reason:
         pytest.skip(f"Java's client is not judged: {reason}")
     client = JavaClient(cluster.bootstrap, class_path)
@@ -71,7 +72,7 @@ def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> I
     client.close()
 
 
-@pytest.fixture(params=["confluent", "java"])
+@pytest.fixture(params=["confluent", in_long("java")])
 def new_worker(request: pytest.FixtureRequest, cluster: ProcessCluster) -> Iterator[NewWorker]:
     workers: list[Worker] = []
     java = request.getfixturevalue("java") if request.param == "java" else None

@@ -15,8 +15,9 @@ from tests.clients.every_transactor import TRANSACTORS
 from tests.clients.judged import Record, Refused
 from tests.clients.transacting import END, READ_COMMITTED, Place, Transactor, read_to_the_end, sent
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import JavaClient, compile_judge
+from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import OFFSETS, TRANSACTIONS, coordinated, coordinator, killed, name_kept_by, new_topic
+from tests.support.effort import in_long
 
 ROUNDS = 3
 MOVING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -43,9 +44,9 @@ def _first_transaction(cluster: ProcessCluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+def java(cluster: ProcessCluster) -> Iterator[JavaClient]:
     try:
-        class_path = compile_judge(tmp_path_factory.mktemp("judge"))
+        class_path = judge_class_path()
     except maven.JarsUnavailable as reason:
         pytest.skip(f"Java's client is not judged: {reason}")
     client = JavaClient(cluster.bootstrap, class_path)
@@ -53,7 +54,7 @@ def java(cluster: ProcessCluster, tmp_path_factory: pytest.TempPathFactory) -> I
     client.close()
 
 
-@pytest.fixture(params=["java", "confluent", "aiokafka"])
+@pytest.fixture(params=["java", "confluent", in_long("aiokafka")])
 def transactor(request: pytest.FixtureRequest, cluster: ProcessCluster) -> Iterator[Transactor]:
     given = request.getfixturevalue("java") if request.param == "java" else cluster.bootstrap
     found: Transactor = TRANSACTORS[request.param](given)
@@ -104,7 +105,7 @@ def until_answered(ask: Callable[[], int | None]) -> int | None:
             time.sleep(0.2)
 
 
-@pytest.mark.parametrize("node", [1, 2, 3])
+@pytest.mark.parametrize("node", [1, in_long(2), in_long(3)])
 def test_a_coordinator_on_any_node_ends_transactions_on_all_nodes(
     cluster: ProcessCluster, places: list[Place], transactor: Transactor, node: int
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.console.conftest import AXE, served
 from tests.console.fake_gateway import FakeGateway
+from tests.support.effort import in_long
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -378,7 +379,7 @@ def test_a_gateway_without_a_broker_says_what_to_do_and_recovers(
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-@pytest.mark.parametrize("view", ["#/", "#/nodes", "#/groups/billing"])
+@pytest.mark.parametrize("view", ["#/", in_long("#/nodes"), in_long("#/groups/billing")])
 def test_figures_are_grey_while_the_broker_is_gone(
     open_page: OpenPage, address: str, gateway: FakeGateway, view: str
 ) -> None:
@@ -445,7 +446,11 @@ def test_no_view_is_wider_than_a_phone(open_page: OpenPage, address: str, view: 
 
 @pytest.mark.parametrize(
     ("view", "scheme"),
-    [*((view, "light") for view in VIEWS), *((view, "dark") for view in ("overview", "messages", "queue", "schema"))],
+    [
+        *((view, "light") for view in VIEWS),
+        ("overview", "dark"),
+        *(in_long(view, "dark") for view in ("messages", "queue", "schema")),
+    ],
 )
 def test_axe_finds_nothing_wrong(open_page: OpenPage, address: str, view: str, scheme: str) -> None:
     page = settled(open_page(f"{address}/{VIEWS[view]}", color_scheme=scheme))

@@ -14,6 +14,7 @@ import pytest
 
 from headwater.testing import Broker
 from tests.pipelines.topics import Topics
+from tests.support.effort import only_long
 
 pytestmark = pytest.mark.timeout(300)  # Spark on a busy machine takes its time
 
@@ -80,6 +81,7 @@ def written(directory: Path, topic: str, sql: str = "select * from valid", optio
     return file
 
 
+@only_long
 def test_sql_that_spark_refuses_is_one_line_with_its_place(
     headwater_pipeline: Headwater, orders: str, tmp_path: Path
 ) -> None:

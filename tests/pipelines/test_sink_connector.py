@@ -11,11 +11,13 @@ from bench import maven
 from headwater.testing import Broker
 from tests.pipelines.reading_back import read_back
 from tests.pipelines.topics import Topics, numbered
+from tests.support.effort import only_long
 
 WAIT_S = 280
 
 
 @pytest.mark.clients
+@only_long
 @pytest.mark.timeout(WAIT_S + 20)
 def test_the_jvm_connector_reads_and_writes_batches_and_streams(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="the extra headwater[spark] is not installed")

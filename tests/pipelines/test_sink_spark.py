@@ -18,6 +18,7 @@ from headwater.testing import Broker
 from tests.pipelines.reading_back import read_back, values_in
 from tests.pipelines.starting import patiently
 from tests.pipelines.topics import Topics, numbered
+from tests.support.effort import only_long
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ def test_a_stream_writes_each_row_once_though_everything_fails(
 
 
 @pytest.mark.crash
+@only_long
 def test_a_driver_that_is_killed_leaves_nothing_twice_and_nothing_out(
     spark: "SparkSession", topics: Topics, tmp_path: Path
 ) -> None:

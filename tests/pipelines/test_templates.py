@@ -27,6 +27,7 @@ from headwater.pipelines.run.runner import Runner, RunOptions
 from headwater.pipelines.spec.check import load
 from headwater.pipelines.templates.catalog import pipeline_template
 from headwater.testing import Broker
+from tests.support.effort import only_long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,6 +125,7 @@ def about(number: int) -> object:
     return pytest.approx(number, rel=0.03, abs=1)
 
 
+@only_long
 def test_activity_becomes_reports_of_pages_and_visits(run: Run, headwater: Broker, tmp_path: Path) -> None:
     sent = data.activity(seed=1)
     bootstrap = headwater.bootstrap
@@ -172,6 +174,7 @@ def test_activity_becomes_reports_of_pages_and_visits(run: Run, headwater: Broke
     assert letters(bootstrap, "activity.bad")[0][0] == data.BROKEN
 
 
+@only_long
 def test_metrics_and_logs_become_aggregates_and_alerts(run: Run, headwater: Broker, tmp_path: Path) -> None:
     metrics, logs = data.metrics(seed=2), data.logs(seed=3)
     bootstrap = headwater.bootstrap
@@ -255,6 +258,7 @@ def test_notifications_go_to_the_channels_that_people_chose(run: Run, headwater:
     assert letters(bootstrap, "notifications.bad") == [(b"[]", "It is JSON, but no object: []")]
 
 
+@only_long
 def test_a_shop_sees_its_revenue_products_funnel_and_fraud(run: Run, headwater: Broker, tmp_path: Path) -> None:
     start_ms = int(data.START.timestamp() * 1000)
     events = list(Shop(7, start_ms, sessions_per_s=8.0).until(start_ms + 300_000))

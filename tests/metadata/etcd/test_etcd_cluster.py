@@ -19,6 +19,7 @@ from headwater.testing.oracles.linearizability import (
     register,
 )
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
+from tests.support.effort import in_long
 
 pytestmark = [
     pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)"),
@@ -129,7 +130,7 @@ async def under_load(etcd: EtcdProcess, fault: str) -> Load:
     return load
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", ["kill", in_long("pause")])
 def test_a_register_stays_linearizable_when_the_leader_is_lost_under_load(etcd: EtcdProcess, fault: str) -> None:
     load = asyncio.run(under_load(etcd, fault))
     assert load.done >= DONE_BEFORE + DONE_AFTER

@@ -39,6 +39,7 @@ from headwater.metadata.zookeeper import client as zookeeper_client
 from headwater.metadata.zookeeper.url import MAX_ROOT_CHARS
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
 from headwater.transport.ports import free_port
+from tests.support.effort import amount
 from tests.support.eventually import until
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
@@ -123,10 +124,10 @@ async def until_absent(store: MetaStore, key: str) -> None:
 # Size
 
 
-def test_ten_thousand_keys_are_listed_and_watched(url: str) -> None:
+def test_thousands_of_keys_are_listed_and_watched(url: str) -> None:
     async def scenario() -> None:
         async with opened(url) as store:
-            keys = [f"s/{number % 40}/{number:05}" for number in range(10_000)]
+            keys = [f"s/{number % 40}/{number:05}" for number in range(amount(10_000, 2_000))]
             batches = [keys[start : start + MAX_OPS] for start in range(0, len(keys), MAX_OPS)]
             for batch in batches:
                 assert (await store.txn([], [Put(key, key.encode()) for key in batch])).ok
@@ -495,7 +496,8 @@ def test_random_transactions_end_as_they_do_in_sqlite(url: str, tmp_path: Path) 
             stores = [ours, theirs]
             sessions = [await store.session(30) for store in stores]
             outcomes: Counter[bool] = Counter()
-            for number in range(400):
+            rounds = amount(400, 100)
+            for number in range(rounds):
                 versions = [{kv.key: kv.version for kv in await everything(store)} for store in stores]
                 conditions = [condition(versions) for _ in range(chance.randrange(3))]
                 written = chance.sample(keys, chance.randrange(4))
@@ -521,7 +523,7 @@ def test_random_transactions_end_as_they_do_in_sqlite(url: str, tmp_path: Path) 
                         await session.close()
                     assert [kv.key for kv in await everything(ours)] == [kv.key for kv in await everything(theirs)]
                     sessions = [await store.session(30) for store in stores]
-            assert min(outcomes[True], outcomes[False]) > 50, outcomes
+            assert min(outcomes[True], outcomes[False]) > rounds // 8, outcomes
 
     async def everything(store: MetaStore) -> list[KV]:
         top = await store.get("a")

@@ -12,6 +12,7 @@ from headwater.metadata.store import RESYNC, MetaStore, Put, Unavailable, Unknow
 from headwater.testing.oracles.linearizability import is_linearizable, register
 from headwater.testing.oracles.register_load import RegisterLoad
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
+from tests.support.effort import in_long, only_long
 
 pytestmark = [pytest.mark.skipif(bool(why_missing()), reason=why_missing()), pytest.mark.crash]
 
@@ -44,7 +45,7 @@ async def under_load(zookeeper: ZookeeperProcess, fault: str, remedy: str) -> Re
     return load
 
 
-@pytest.mark.parametrize(("fault", "remedy"), [("kill", "restart"), ("pause", "resume")])
+@pytest.mark.parametrize(("fault", "remedy"), [("kill", "restart"), in_long("pause", "resume")])
 def test_a_register_stays_linearizable_when_the_leader_fails_and_comes_back(
     zookeeper: ZookeeperProcess, fault: str, remedy: str
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_server_that_slept_through_a_write_does_not_answer_with_what_was_befor
     ]
 
 
+@only_long
 def test_a_leader_that_slept_through_an_election_does_not_answer_with_what_was_before(
     zookeeper: ZookeeperProcess,
 ) -> None:
