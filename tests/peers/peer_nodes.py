@@ -12,6 +12,7 @@ from headwater.model.ids import StoreId
 from headwater.model.replica import Durability, ReplicaState, SegmentDescription
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.messages import Donor, PeerAddress
+from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import LIMITS, StoreServer
 from headwater.storage.files import Files
@@ -91,10 +92,14 @@ async def node(
     options: StoreOptions = THREADED,
     limits: ServerLimits = LIMITS,
     donor_options: ChannelOptions | None = None,
+    giving: CopyPace = AT_ONCE,
+    getting: CopyPace = AT_ONCE,
 ) -> AsyncIterator[Node]:
     store = await SegmentStore.open(Path("/data"), files=files or MemoryFiles(), options=options)
     traffic = Counting()
-    server = StoreServer(store, SECRET, traffic, limits=limits, donor_options=donor_options)
+    server = StoreServer(
+        store, SECRET, traffic, giving=giving, getting=getting, limits=limits, donor_options=donor_options
+    )
     served = Node(store, server, PeerAddress(*await server.listen("127.0.0.1", 0)), traffic)
     try:
         yield served

@@ -10,6 +10,7 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import StoreId
 from headwater.model.replica import WrongStore
 from headwater.peers import messages
+from headwater.peers.calls import LateCalls
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.messages import NO_STORE, Call, PeerAddress
 from headwater.peers.remote_node import RemoteNode
@@ -40,10 +41,10 @@ class Broker:
 @asynccontextmanager
 async def served(answers: bool = True) -> AsyncIterator[tuple[Broker, PeerAddress]]:
     """A node without a store."""
-    server = StoreServer(None, SECRET, Counting())
-    broker = Broker()
+    broker, calls = Broker(), LateCalls()
+    server = StoreServer(None, SECRET, Counting(), on_call=calls)
     if answers:
-        server.on_call = broker.answer
+        calls.begin(broker.answer)
     try:
         yield broker, PeerAddress(*await server.listen("127.0.0.1", 0))
     finally:

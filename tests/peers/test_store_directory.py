@@ -19,13 +19,13 @@ def test_the_own_store_is_itself_and_others_are_called() -> None:
         async with node() as here, node() as there:
             addresses = {there.store.store_id: there.address}
             directory = StoreDirectory(here.store, addresses.get, SECRET, options=QUICK)
-            assert directory.store(here.store.store_id) is here.store
-            remote = directory.store(there.store.store_id)
-            assert directory.store(there.store.store_id) is remote
+            assert directory.find(here.store.store_id) is here.store
+            remote = directory.find(there.store.store_id)
+            assert directory.find(there.store.store_id) is remote
             await create(remote)
             assert there.store.replica(segment(1)) is not None
             with pytest.raises(StoreUnreachable, match="no node serves"):
-                directory.store(UNKNOWN)
+                directory.find(UNKNOWN)
             directory.close()
 
     run(main())
@@ -38,10 +38,10 @@ def test_a_new_address_closes_the_old_connection_and_is_used_from_then_on() -> N
             store_id = old.store.store_id
             addresses: dict[StoreId, PeerAddress] = {store_id: old.address}
             directory = StoreDirectory(None, addresses.get, SECRET, options=QUICK, on_lost=lost.append)
-            before = directory.store(store_id)
+            before = directory.find(store_id)
             await create(before)
             addresses[store_id] = new.address
-            after = directory.store(store_id)
+            after = directory.find(store_id)
             assert after is not before
             with pytest.raises(WrongStore):
                 await after.append(segment(1), 0, 1, 0, [batch(0)])
@@ -66,7 +66,7 @@ def test_the_leader_hears_of_a_reset() -> None:
             store_id = there.store.store_id
             addresses = {store_id: there.address}
             directory = StoreDirectory(None, addresses.get, SECRET, options=QUICK, on_lost=lost.put_nowait)
-            await create(directory.store(store_id))
+            await create(directory.find(store_id))
             await there.server.close()
             async with asyncio.timeout(60):
                 assert await lost.get() == store_id

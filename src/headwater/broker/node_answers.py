@@ -8,11 +8,14 @@ their order.
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from headwater.broker.coordinators import Coordinators
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.settings.broker_settings import BrokerSettings
+from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
@@ -20,9 +23,6 @@ from headwater.records.batch import CorruptBatch, InvalidBatch, validate
 from headwater.records.byte_reader import ByteReader, MalformedBytes
 from headwater.transactions.effects import AddAnswer
 from headwater.wire.codec import Cursor, MalformedRequest
-
-if TYPE_CHECKING:
-    from headwater.broker.server import Broker
 
 ADMISSION_WAIT_S: Final = 0.2
 """How long an admission may wait for the end of the transaction before it. Those behind it wait, too."""
@@ -32,8 +32,10 @@ Answer: TypeAlias = Callable[[ByteReader], Coroutine[Any, Any, bytes]]
 
 
 class NodeAnswers:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, catalog: Catalog, settings: BrokerSettings, coordinators: Coordinators) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._coordinators = coordinators
         self._answers: dict[int, Answer] = {
             Kind.MARK: self._mark,
             Kind.ADMIT: self._admit,
@@ -68,13 +70,13 @@ class NodeAnswers:
     # Transactions
 
     async def _mark(self, body: ByteReader) -> bytes:
-        committed = self._broker.transactions.markers.receive(node_messages.read_marker(body))
+        committed = self._coordinators.transactions.markers.receive(node_messages.read_marker(body))
         if committed is not None:
             await committed
         return b""
 
     async def _admit(self, body: ByteReader) -> bytes:
-        answer = self._broker.transactions.add_partitions(node_messages.read_admission(body))
+        answer = self._coordinators.transactions.add_partitions(node_messages.read_admission(body))
         await asyncio.wait([answer], timeout=ADMISSION_WAIT_S)
         if answer.done():
             return node_messages.admitted(answer.result())
@@ -84,7 +86,7 @@ class NodeAnswers:
 
     async def _append(self, body: ByteReader) -> bytes:
         partition = self._led(node_messages.read_partition(body))
-        if self._broker.catalog.topic_by_id(partition.id.topic_id).is_internal:
+        if self._catalog.topic_by_id(partition.id.topic_id).is_internal:
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Internal topics are written by their keepers.")
         batch = bytearray(body.rest())
         try:
@@ -105,27 +107,27 @@ class NodeAnswers:
     async def _positions(self, body: ByteReader) -> bytes:
         index = body.int64()
         body.check_end()
-        return node_messages.positions(self._broker.groups.positions_at(index))
+        return node_messages.positions(self._coordinators.groups.positions_at(index))
 
     # The state of share groups
 
     async def _claim(self, body: ByteReader) -> bytes:
         key, epoch = node_messages.read_claim(body)
-        return node_messages.claimed(await self._broker.shares.states.keeper(key).claim(key, epoch))
+        return node_messages.claimed(await self._coordinators.shares.states.keeper(key).claim(key, epoch))
 
     async def _claim_all(self, body: ByteReader) -> bytes:
         index, leaders = node_messages.read_claims(body)
-        return node_messages.all_claimed(await self._broker.shares.states.keeper_at(index).claim_all(leaders))
+        return node_messages.all_claimed(await self._coordinators.shares.states.keeper_at(index).claim_all(leaders))
 
     async def _write_state(self, body: ByteReader) -> bytes:
         write = node_messages.read_state_write(body)
-        await self._broker.shares.states.keeper(write.key).write(write)
+        await self._coordinators.shares.states.keeper(write.key).write(write)
         return b""
 
     async def _forget_state(self, body: ByteReader) -> bytes:
         key, ticket = node_messages.read_key(body), body.int64()
         body.check_end()
-        await self._broker.shares.states.keeper(key).forget(key, ticket)
+        await self._coordinators.shares.states.keeper(key).forget(key, ticket)
         return b""
 
     # Share groups
@@ -133,26 +135,26 @@ class NodeAnswers:
     async def _share_group(self, body: ByteReader) -> bytes:
         group_id = node_messages.read_text(body)
         body.check_end()
-        self._broker.groups.share_group(group_id)
+        self._coordinators.groups.share_group(group_id)
         return b""
 
     async def _doubt_member(self, body: ByteReader) -> bytes:
         group_id, member_id = node_messages.read_text(body), node_messages.read_text(body)
         body.check_end()
-        settings = self._broker.group_configs.membership(group_id)
-        self._broker.groups.doubt_share_member(group_id, member_id, settings)
+        settings = self._coordinators.group_configs.membership(group_id)
+        self._coordinators.groups.doubt_share_member(group_id, member_id, settings)
         return b""
 
     async def _share_offsets(self, body: ByteReader) -> bytes:
         group_id = node_messages.read_text(body)
         body.check_end()
-        return node_messages.share_offsets(await self._broker.share_admin.offsets_here(group_id))
+        return node_messages.share_offsets(await self._coordinators.share_admin.offsets_here(group_id))
 
     async def _reset_share(self, body: ByteReader) -> bytes:
         group_id, partition = node_messages.read_text(body), node_messages.read_partition(body)
         offset = body.int64()
         body.check_end()
-        await self._broker.share_admin.reset_here(group_id, partition, offset)
+        await self._coordinators.share_admin.reset_here(group_id, partition, offset)
         return b""
 
     async def _forget_shares(self, body: ByteReader) -> bytes:
@@ -162,7 +164,7 @@ class NodeAnswers:
             topic_id = uuid.UUID(hex=topic) if topic else None
         except ValueError:
             raise MalformedBytes(f"{topic[:40]} is no id of a topic") from None
-        await self._broker.share_admin.forget_here(group_id, topic_id)
+        await self._coordinators.share_admin.forget_here(group_id, topic_id)
         return b""
 
     # Topics
@@ -171,18 +173,17 @@ class NodeAnswers:
         """Another node has changed a topic, and wants to say so."""
         topic_id = body.uuid()
         body.check_end()
-        if self._broker.catalog.reread is not None:
-            await self._broker.catalog.reread([topic_id])
+        await self._catalog.reread([topic_id])
         return b""
 
     async def _follow_settings(self, body: ByteReader) -> bytes:
         """Another node has altered what holds for all brokers, and wants to say so."""
         body.check_end()
-        await self._broker.settings.refresh()
+        await self._settings.refresh()
         return b""
 
     def _led(self, partition: PartitionId) -> Partition:
-        topic = self._broker.catalog.find_id(partition.topic_id)
+        topic = self._catalog.find_id(partition.topic_id)
         if topic is None:
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The topic is not known here.")
         return topic.partition(partition.index)

@@ -26,6 +26,24 @@ async def refuse_calls(kind: int, body: Cursor) -> bytes:
     raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, "The node is starting, or serves no clients.")
 
 
+class LateCalls:
+    """A handler that refuses calls until the broker can answer them.
+
+    A node serves its store while its broker still starts: nodes that start at the same time need each other's stores to
+    take over partitions. So the listener exists before the handler does, and is given this instead.
+    """
+
+    def __init__(self) -> None:
+        self._handler: CallHandler = refuse_calls
+
+    def begin(self, handler: CallHandler) -> None:
+        """From now on the handler answers."""
+        self._handler = handler
+
+    def __call__(self, kind: int, body: Cursor) -> Coroutine[Any, Any, bytes]:
+        return self._handler(kind, body)
+
+
 async def answer_call(on_call: CallHandler, body: Cursor) -> Buffer:
     """The body of the reply to ASK: the handler's, or its error."""
     try:

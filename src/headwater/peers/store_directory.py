@@ -30,7 +30,7 @@ class StoreDirectory:
         self._on_lost = on_lost
         self._remote: dict[StoreId, RemoteStore] = {}
 
-    def store(self, store_id: StoreId) -> Store:
+    def find(self, store_id: StoreId) -> Store:
         """The local or remote store. Raises StoreUnreachable if no address is known."""
         if self._local is not None and store_id == self._local.store_id:
             return self._local

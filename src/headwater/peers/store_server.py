@@ -75,22 +75,24 @@ class StoreServer:
         secret: bytes,
         traffic: TrafficCounters,
         *,
+        on_call: CallHandler = refuse_calls,
+        giving: CopyPace = AT_ONCE,
+        getting: CopyPace = AT_ONCE,
         limits: ServerLimits = LIMITS,
         donor_options: ChannelOptions | None = None,
     ) -> None:
-        """`store` is None on a node without one: it still answers calls to its broker."""
+        """`store` is None on a node without one: it still answers calls to its broker, by `on_call`. `giving` limits
+        the copies that other stores make of this one's segments, `getting` those that this store makes."""
         check_secret(secret)
         if limits.handshake_timeout_s is None:
             raise ValueError("a store is not served to strangers")
         self._own = store
         self._store_bytes = bytes.fromhex(store.store_id) if store is not None else b""
-        self.on_call: CallHandler = refuse_calls
-        """Answers the calls to this node's broker."""
+        self._on_call = on_call
         self._secret = secret
         self._donor_options = donor_options or DONOR_CHANNELS
-        self.giving: CopyPace = AT_ONCE
-        self.getting: CopyPace = AT_ONCE
-        """The limits on copies that other stores make of this one's segments, and that this store makes."""
+        self._giving = giving
+        self._getting = getting
         self._server = Server(self._handle, limits, traffic, kind_of=lambda _: "call")  # calls are independent
         self._loop = self._server.loop
         self._sessions: dict[Connection, _Session] = {}
@@ -126,7 +128,7 @@ class StoreServer:
         if not OLDEST_VERSION <= request.version <= NEWEST_VERSION:
             raise CloseConnection(f"version {request.version} was not agreed upon")
         if request.call == Call.ASK:
-            return self._spawn(session, request.number, answer_call, self.on_call, messages.body_of(frame))
+            return self._spawn(session, request.number, answer_call, self._on_call, messages.body_of(frame))
         if request.store_id != self._store_bytes:
             which = "no store is here" if self._own is None else f"this is store {self._own.store_id}"
             return messages.error_reply(request.number, WrongStore(which))
@@ -262,9 +264,9 @@ class StoreServer:
         if not read.is_copy:
             return await self._store.read(read.segment, read.offset, read.limit, most_bytes)
         partition = (await self._store.state(read.segment)).partition
-        most_bytes = await self.giving.admit(partition, most_bytes)
+        most_bytes = await self._giving.admit(partition, most_bytes)
         batches = await self._store.read(read.segment, read.offset, read.limit, most_bytes)
-        self.giving.passed(partition, len(batches))
+        self._giving.passed(partition, len(batches))
         return batches
 
     async def _find_timestamp(self, segment: SegmentId, timestamp: int) -> Buffer:
@@ -277,7 +279,7 @@ class StoreServer:
         others = [donor for donor in donors if donor.store_id != self._store.store_id]
         async with self._copies:
             while True:
-                source = DonorSource(description, others, self._secret, self._donor_options, self.getting)
+                source = DonorSource(description, others, self._secret, self._donor_options, self._getting)
                 try:
                     return messages.sealed_body(await self._store.copy(description, source))
                 except CorruptReplica:

@@ -70,6 +70,8 @@ class Server:
         self._held_bytes = 0
         self._short_of_memory: set[Connection] = set()
         self._listener: asyncio.Server | None = None
+        self.address = ("", 0)
+        """The address that it listens on, or did before it was closed."""
 
     def limit(self, limits: ServerLimits) -> None:
         """Change the limits. Connections that exist stay, even if they are too many now."""
@@ -97,8 +99,9 @@ class Server:
                 lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True
             )
         self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
-        address = self._listener.sockets[0].getsockname()
-        return address[0], address[1]
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        self.address = (host, port)
+        return self.address
 
     async def close(self) -> None:
         self._is_closed = True

@@ -74,10 +74,9 @@ class Counted:
 @pytest.mark.parametrize("is_local", [False, True])
 def test_both_sides_of_a_copy_set_its_pace_and_readers_keep_theirs(is_local: bool) -> None:
     async def main() -> None:
-        async with node() as donor, node() as taker:
+        giving, getting, own = Counted(), Counted(), Counted()
+        async with node(giving=giving) as donor, node(getting=getting) as taker:
             sealed = await filled(donor)
-            giving, getting, own = Counted(), Counted(), Counted()
-            donor.server.giving, taker.server.getting = giving, getting
             copying, directory = copier([donor, taker], taker if is_local else None, own)
             await copying.copy(Copy(PARTITION, sealed, 1, taker.store.store_id, (donor.store.store_id,)))
             copied = taker.store.replica(segment(1))

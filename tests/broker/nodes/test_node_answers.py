@@ -112,9 +112,9 @@ def test_positions_come_from_all_coordinators_or_not_at_all(tmp_path: Path) -> N
             wanted = await node.subscriptions.survey()
             assert wanted is not None
             assert sorted(each.position for each in wanted.of("t", 0)) == [3, 5]
-        assert other.member is not None and other.member._server is not None
+        assert other.member is not None
         leader.nodes.close()
-        await other.member._server.close()
+        await other.member.membership.server.close()
         assert await leader.subscriptions.survey() is None
 
     play(tmp_path, scenario)

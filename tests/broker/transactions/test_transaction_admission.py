@@ -128,8 +128,8 @@ def test_a_coordinator_that_cannot_be_reached_has_the_client_come_back(tmp_path:
     async def scenario(producer: Producer) -> None:
         await producer.add_partition()
         producer.leader.nodes.close()
-        assert producer.coordinator.member is not None and producer.coordinator.member._server is not None
-        await producer.coordinator.member._server.close()
+        assert producer.coordinator.member is not None
+        await producer.coordinator.member.membership.server.close()
         assert await refusal(producer, 1) is ErrorCode.NOT_ENOUGH_REPLICAS
 
     play(tmp_path, scenario)

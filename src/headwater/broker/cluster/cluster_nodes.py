@@ -1,4 +1,8 @@
-"""The nodes and stores of the cluster, as this node sees them now: for clients that ask, and for whatever is new."""
+"""The nodes and stores of the cluster, as this node sees them now: for clients that ask, and for whatever is new.
+
+A table that exists before the node is registered, so that the parts which look at it can be built in order. The
+membership fills it from the metadata; on a standalone node it has that node alone.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +10,7 @@ from dataclasses import dataclass, field
 from headwater.model.cluster import Node, Role, StoreRecord, StoreState
 from headwater.model.ids import NodeId, SegmentId, StoreId
 from headwater.model.segments import Head
+from headwater.peers.messages import PeerAddress
 from headwater.replication.placement import StoreInfo, choose
 
 
@@ -21,11 +26,31 @@ class ClusterNodes:
     own_space: Callable[[], tuple[int, int]] = lambda: (1, 1)
     """Free and total bytes of this node's store, right now."""
 
+    def register(self, own: Node) -> None:
+        """This node's record is another one from now on."""
+        self.own = own
+
+    def see(self, own: Node, nodes: Mapping[NodeId, Node], stores: Mapping[StoreId, StoreRecord]) -> None:
+        """Nodes or stores have changed."""
+        self.own, self.nodes, self.stores = own, nodes, stores
+
+    def elect(self, controller_id: NodeId, controller_epoch: int) -> None:
+        """A controller was elected."""
+        self.controller_id, self.controller_epoch = controller_id, controller_epoch
+
     def alive(self) -> list[Node]:
         return [node for _, node in sorted({**self.nodes, self.own.node_id: self.own}.items())]
 
     def brokers(self) -> list[Node]:
         return [node for node in self.alive() if Role.BROKER in node.roles]
+
+    def node_ids(self) -> list[NodeId]:
+        """The other brokers (`nodes.node_client.Peers`, and so are the next two)."""
+        return [node.node_id for node in self.brokers() if node.node_id != self.own.node_id]
+
+    def address(self, node_id: NodeId) -> PeerAddress | None:
+        node = self.nodes.get(node_id)
+        return PeerAddress(node.peer_host, node.peer_port) if node is not None else None
 
     @property
     def state_format(self) -> int:

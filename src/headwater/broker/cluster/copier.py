@@ -54,7 +54,7 @@ class Copier:
         """Whether a store says that it has all of a segment. No answer is a no."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                state = await self._directory.store(store).state(sealed.id)
+                state = await self._directory.find(store).state(sealed.id)
         except (StoreError, TimeoutError):
             return False
         # Compaction may have removed the last offsets: such a segment's replicas end before it does.
@@ -83,10 +83,10 @@ class Copier:
         for donor in action.donors:
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    header = (await self._directory.store(donor).state(sealed.id)).header
+                    header = (await self._directory.find(donor).state(sealed.id)).header
                 crc32c, size_bytes = sealed.crc32c, sealed.size_bytes
                 if crc32c is None:
-                    measured = await self._directory.store(donor).seal(sealed.id, sealed.end)
+                    measured = await self._directory.find(donor).seal(sealed.id, sealed.end)
                     crc32c, size_bytes = measured.crc32c, measured.size_bytes
             except (StoreError, TimeoutError) as error:
                 failures.append(f"{donor}: {str(error) or type(error).__name__}")

@@ -61,11 +61,17 @@ class GroupCoordinator:
         config: BrokerConfig,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        *,
+        is_durable: Callable[[str], bool] = lambda group_id: False,
+        own_times: Callable[[str], ConsumerTimes | None] = lambda group_id: None,
     ) -> None:
+        """`is_durable` says whether a group keeps its positions however long it is not read; `own_times` what a group
+        itself sets for members of the new protocol."""
         self._catalog = catalog
         self._clock = clock
         self._spawn = spawn
-        self._settings = GroupSettings()
+        self._settings = GroupSettings(own_times=own_times)
+        self._is_durable = is_durable
         self.configure(config)
         self._topics = TopicTable()
         for topic in catalog:
@@ -76,10 +82,8 @@ class GroupCoordinator:
             catalog, OFFSETS_TOPIC, config.offsets_topic_partitions, self._open, spawn
         )
         self._alarm = DeadlineTimer(lambda: int(clock.monotonic() * 1000))
-        self.on_share_departure: Callable[[str, str], None] = lambda group_id, member_id: None
-        """Told of each member that a share group loses, with the group first."""
-        self.is_durable: Callable[[str], bool] = lambda group_id: False
-        """Whether a group keeps its positions however long nobody reads."""
+        self.on_share_departure: list[Callable[[str, str], None]] = []
+        """Called with the group and each member that a share group loses."""
 
     def configure(self, config: BrokerConfig) -> None:
         """From now on. Sessions that run are as long as they were promised to be, and the next ones are new."""
@@ -94,13 +98,10 @@ class GroupCoordinator:
         settings.consumer_max_members = config.group_consumer_max_size
         settings.migration_policy = MigrationPolicy(config.group_consumer_migration_policy)
 
-    def ask_times_of(self, own_times: Callable[[str], ConsumerTimes | None]) -> None:
-        """Where groups say what they want of members of the new protocol."""
-        self._settings.own_times = own_times
-
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
         self._topic.start()
+        self._catalog.on_removed.append(lambda topic: self.forget_topic(topic.name))
         self._spawn(self._alarm.run(self.tick))
         self._spawn(self._watch_retention())
 
@@ -386,7 +387,7 @@ class GroupCoordinator:
             if log.is_loaded:
                 self._forget_deleted_topics(log)
             for group_id in log.shard.group_ids() if log.is_loaded else []:
-                if log.is_loaded and not self.is_durable(group_id):
+                if log.is_loaded and not self._is_durable(group_id):
                     log.release(log.shard.expire(group_id, self._now()))
                 await asyncio.sleep(0)
 
@@ -437,7 +438,8 @@ class GroupCoordinator:
     def _tell_departed(self, log: GroupLog) -> None:
         if log.is_loaded:
             for group_id, member_id in log.shard.share.take_departed():
-                self.on_share_departure(group_id, member_id)
+                for listener in self.on_share_departure:
+                    listener(group_id, member_id)
 
     def _topic_view(self, name: str) -> tuple[TopicId, int] | None:
         topic = self._catalog.find(name)

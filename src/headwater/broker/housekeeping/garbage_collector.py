@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
@@ -45,6 +46,11 @@ class GarbageCollector:
         if len(self._asked) < MAX_ASKED:
             self._asked[str(partition)] = None
             self._wake.set()
+
+    def topic_removed(self, topic: Topic) -> None:
+        """Look at its partitions soon."""
+        for index in range(topic.partition_count):
+            self.ask(topic.partition_id(index))
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -82,7 +82,9 @@ class Partition(CommittedLog):
         rules: Rules,
         transactions: PartitionTransactions,
         begun: Begun,
+        on_over: "Callable[[Partition], None]" = lambda partition: None,
     ) -> None:
+        """`on_over` is called when another node turns out to lead."""
         super().__init__(ports, register, transactions)
         self.id = partition_id
         self.topic_name = topic_name
@@ -93,8 +95,7 @@ class Partition(CommittedLog):
         """Told when the last stable offset moves."""
         self.refusal: RequestError | None = None
         """Why nothing can be done here any more: somebody else leads, or the topic was deleted."""
-        self.on_over: Callable[[Partition], None] = lambda partition: None
-        """Told when somebody else turns out to lead."""
+        self._on_over = on_over
         self._ports = ports
         clock = ports.clock
         self._leader = Leader(
@@ -318,7 +319,7 @@ class Partition(CommittedLog):
     def stepped_down(self, reason: str) -> None:
         log_event("stepped_down", partition=self.id, epoch=self.leader_epoch, reason=reason)
         self._end(RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This node does not lead the partition: {reason}."))
-        self.on_over(self)
+        self._on_over(self)
 
     def _fail_waiting(self, error: RequestError) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from headwater.broker.nodes.node_messages import Kind
-from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.known_topics import KnownTopics
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId
 from headwater.peers.channel import ChannelOptions
@@ -77,10 +77,10 @@ class Peers(Protocol):
 
 
 class NodeClient:
-    def __init__(self, own_id: NodeId, catalog: Catalog, peers: Peers | None, secret: bytes = b"") -> None:
+    def __init__(self, own_id: NodeId, topics: KnownTopics, peers: Peers | None, secret: bytes = b"") -> None:
         """Without peers the node is standalone, for ever."""
         self._own_id = own_id
-        self._catalog = catalog
+        self._topics = topics
         self._peers = peers
         self._secret = secret
         self._nodes: dict[NodeId, RemoteNode] = {}
@@ -103,7 +103,7 @@ class NodeClient:
 
     def leader(self, partition: PartitionId) -> NodeId:
         """The node that leads a partition. Raises RequestError while no node does, or this node does not know."""
-        topic = self._catalog.find_id(partition.topic_id)
+        topic = self._topics.find_id(partition.topic_id)
         head = topic.head(partition.index) if topic is not None else None
         if head is None or head.leader < 0:
             raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"No node leads partition {partition} now.")

@@ -79,6 +79,7 @@ class ShareCoordinator:
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
+        self._catalog.on_removed.append(self.forget_topic)
         self.states.start()
         for partition in self._catalog.partitions():
             self._loading.add(partition)

@@ -21,10 +21,10 @@ class ShareGroups:
         self._nodes = nodes
         self._spawn = spawn
 
-    def on_departure(self, tell: Callable[[str, str], None]) -> None:
+    def on_departure(self, listener: Callable[[str, str], None]) -> None:
         """Of members of groups that are coordinated here. The other nodes learn of it by the member's connection, or
         when its leases run out."""
-        self._groups.on_share_departure = tell
+        self._groups.on_share_departure.append(listener)
 
     async def check(self, group_id: str) -> None:
         """Raises RequestError unless there is such a group."""

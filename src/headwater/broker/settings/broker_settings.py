@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headwater.broker.settings.broker_config import BY_KAFKA_NAME, SETTINGS, BrokerConfig
 from headwater.broker.settings.carried_through import carried_through
@@ -43,6 +43,8 @@ IDENTITY: Final = ("broker.id", "listeners", "advertised.listeners")
 _NAMES: Final = frozenset((*BY_KAFKA_NAME, *BROKER_NAMES))
 
 Overrides = Mapping[str, str]
+Announce: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Return when what holds for all brokers is in force on all that answer soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class _InForce:
 
 
 class BrokerSettings:
-    def __init__(self, metadata: MetaStore, config: BrokerConfig) -> None:
+    def __init__(self, metadata: MetaStore, config: BrokerConfig, announce: Announce | None = None) -> None:
+        """`announce` is None on a standalone node."""
         self.file = config
         self.current = config
         """What is in force. Its `topic` is that of the file: see `topic_defaults`."""
@@ -60,8 +63,7 @@ class BrokerSettings:
         """What topics get that do not say otherwise."""
         self.watchers: list[Callable[[], None]] = []
         """Called after a change."""
-        self.announce: Callable[[], Coroutine[Any, Any, None]] | None = None
-        """Return when what holds for all brokers is in force on all that answer soon."""
+        self._announce = announce
         self._cache: KeyCache[str, dict[str, str]] | None = None
         """Of what is in the metadata, if other nodes change it, too."""
         self._file_topics = config.topic_defaults.overrides
@@ -113,8 +115,8 @@ class BrokerSettings:
         RequestError, and what the metadata store raises."""
         self.check_name(name)
         await self._alter(name, list(changes), validate_only, replaces_all)
-        if not validate_only and name == ALL_BROKERS and self.announce is not None:
-            await self.announce()
+        if not validate_only and name == ALL_BROKERS and self._announce is not None:
+            await self._announce()
         with suppress(Unavailable, Unknown):
             await self.refresh()  # a read that began before must not come behind the change
 

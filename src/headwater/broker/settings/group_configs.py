@@ -60,7 +60,13 @@ _NO_TOPIC_CHARS = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 class GroupConfigs:
-    def __init__(self, metadata: MetaStore, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        metadata: MetaStore,
+        config: BrokerConfig,
+        broker_candidates: Callable[[str], Sequence[Candidate]] = lambda name: (),
+    ) -> None:
+        """`broker_candidates` says where the value of a broker's setting comes from, by its name."""
         self._metadata = metadata
         self._config = config
         self._overrides: dict[str, dict[str, str]] = {}
@@ -70,8 +76,7 @@ class GroupConfigs:
         """Of the groups that say something about it."""
         self._consumers: dict[str, ConsumerOverrides] = {}
         """Of the groups that say something about members of the new consumer protocol."""
-        self.broker_candidates: Callable[[str], Sequence[Candidate]] = lambda name: ()
-        """Where the value of a broker's setting comes from, by its name."""
+        self._broker_candidates = broker_candidates
         self._cache: KeyCache[str, dict[str, str]] | None = None
         """Of what is in the metadata, if other nodes change it, too."""
         self._changes = asyncio.Lock()
@@ -173,7 +178,7 @@ class GroupConfigs:
 
     def describe(self, group_id: str) -> list[ConfigEntry]:
         _metadata_key(group_id)
-        defaults = {name: self.broker_candidates(setting) for name, setting in BROKER_DEFAULTS.items()}
+        defaults = {name: self._broker_candidates(setting) for name, setting in BROKER_DEFAULTS.items()}
         topic = self._dead_letter_topic(group_id)
         if topic:
             static, none = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG

@@ -18,6 +18,7 @@ from headwater.broker.settings.carried_through import carried_through as _carrie
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig, canonical
 from headwater.broker.settings.topic_name import check_no_collision, check_topic_name
 from headwater.broker.topics.grouped_writes import GroupedWrites
+from headwater.broker.topics.known_topics import KnownTopics
 from headwater.broker.topics.leadership import Leadership
 from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
@@ -60,31 +61,37 @@ class Catalog:
         defaults: BrokerDefaults,
         spread: Spread,
         internal_replication: Rules = Rules(),
+        *,
+        known: KnownTopics | None = None,
+        reread: Reread | None = None,
+        announce: Announce | None = None,
+        on_removed: Iterable[Callable[[Topic], None]] = (),
     ) -> None:
+        """`known` is the table to fill, if other parts look topics up in it. `reread` and `announce` are None on a
+        standalone node."""
+        self._known = known if known is not None else KnownTopics()
         self._metadata = metadata
         self._ports = ports
         self._defaults = defaults
         self._spread = spread
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[TopicId, Topic] = {}
-        self.leadership = Leadership(ports, metadata, GroupedWrites(metadata, ports.spawn), self)
+        self._by_name, self._by_id = self._known.by_name, self._known.by_id
+        self.leadership = Leadership(ports, metadata, GroupedWrites(metadata, ports.spawn), self._known)
         self.internal_replication = internal_replication
         """How many replicas internal topics want."""
         self._changes = asyncio.Lock()
         """One change of topics by this node at a time."""
         self.on_change: list[Callable[[str], None]] = []
         """Told of each topic that came, grew or went, by its name."""
-        self.on_removed: list[Callable[[Topic], None]] = []
-        """Told of each topic that went."""
-        self.reread: Reread | None = None
-        self.announce: Announce | None = None
-        """None if no other node changes or serves anything."""
+        self.on_removed: list[Callable[[Topic], None]] = list(on_removed)
+        """Called with each topic that was removed."""
+        self._reread = reread
+        self._announce = announce
         self._warned_at_s: float | None = None
 
     # Looking up
 
     def __iter__(self) -> Iterator[Topic]:
-        return iter(list(self._by_name.values()))
+        return iter(self._known)
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -128,8 +135,7 @@ class Catalog:
 
     def partitions(self) -> Iterator[Partition]:
         """All that are led here."""
-        for topic in self:
-            yield from topic.partitions()
+        return self._known.partitions()
 
     @property
     def partition_count(self) -> int:
@@ -300,8 +306,7 @@ class Catalog:
     @_carried_through
     async def delete(self, topic: Topic) -> None:
         async with self._changes:
-            if self.reread is not None:
-                await self.reread([topic.topic_id])
+            await self.reread([topic.topic_id])
             self._check_known(topic)
             key, name_key = keys.topic_key(topic.topic_id), keys.name_key(topic.name)
             txn = await self._metadata.txn([Is(key, topic.version)], [Del(key), Del(name_key)])
@@ -321,13 +326,12 @@ class Catalog:
         await self._remove(leftovers)
         await asyncio.gather(*(partition.close() for partition in led))
         await self._delete_replicas(topic.topic_id)
-        await self._announce(topic)
+        await self._announce_change(topic)
 
     @_carried_through
     async def add_partitions(self, topic: Topic, total: int, *, validate_only: bool = False) -> None:
         async with self._changes:
-            if self.reread is not None:
-                await self.reread([topic.topic_id])
+            await self.reread([topic.topic_id])
             current = topic.partition_count
             if total <= current:
                 raise RequestError(
@@ -344,7 +348,7 @@ class Catalog:
             if not await self._store_topic(topic, stored):
                 raise _changed_meanwhile(topic.name)
         await self._lead_new(topic, versions)
-        await self._announce(topic)
+        await self._announce_change(topic)
 
     @_carried_through
     async def alter_config(
@@ -363,20 +367,24 @@ class Catalog:
                 )
                 if await self._store_topic(topic, stored):
                     break
-                if self.reread is not None:
-                    await self.reread([topic.topic_id])  # another node was faster, and its change is to stay
+                await self.reread([topic.topic_id])  # another node was faster, and its change is to stay
                 self._check_known(topic)
             else:
                 raise _changed_meanwhile(topic.name)
-        await self._announce(topic)
+        await self._announce_change(topic)
+
+    async def reread(self, topic_ids: Sequence[TopicId]) -> None:
+        """What was acknowledged on any node before this call is known here when it returns. Raises Unavailable,
+        Unknown."""
+        if self._reread is not None:
+            await self._reread(topic_ids)
 
     async def reread_if_possible(self, topics: Iterable[Topic]) -> None:
-        """What was acknowledged on any node before this call is known here when it returns, unless the metadata is
-        away."""
-        if self.reread is not None:
+        """As `reread`; what is known holds if the metadata is away."""
+        if self._reread is not None:
             with contextlib.suppress(Unavailable, Unknown, TimeoutError):
                 async with asyncio.timeout(REREAD_S):
-                    await self.reread([topic.topic_id for topic in topics])
+                    await self._reread([topic.topic_id for topic in topics])
 
     # In order
 
@@ -481,9 +489,9 @@ class Catalog:
             self.put(stored, txn.versions[key])
         return txn.ok
 
-    async def _announce(self, topic: Topic) -> None:
-        if self.announce is not None:
-            await self.announce(topic.topic_id)
+    async def _announce_change(self, topic: Topic) -> None:
+        if self._announce is not None:
+            await self._announce(topic.topic_id)
 
     def _check_known(self, topic: Topic) -> None:
         if self._by_id.get(topic.topic_id) is not topic:

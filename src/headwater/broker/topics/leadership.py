@@ -129,9 +129,8 @@ class Leadership:
             return
         partition = Partition(
             self._environment_of(topic, partition_id), partition_id, topic.name, taken.register, topic.config,
-            topic.rules(partition_id.index), taken.transactions, taken.begun,
+            topic.rules(partition_id.index), taken.transactions, taken.begun, self._stepped_down,
         )  # fmt: skip
-        partition.on_over = self._stepped_down
         topic.led[partition_id.index] = partition
         topic.heads[partition_id.index] = taken.register.head
         for told in self.on_led:

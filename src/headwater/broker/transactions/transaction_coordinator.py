@@ -19,6 +19,7 @@ from headwater.broker.state.deadline_timer import DeadlineTimer
 from headwater.broker.state.record_log import Spawn
 from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.topic import Topic
 from headwater.broker.transactions.marker_writer import MarkerWriter
 from headwater.broker.transactions.producer_ids import ProducerIds
 from headwater.broker.transactions.transaction_log import TransactionLog
@@ -77,6 +78,7 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""
         self._topic.start()
+        self._catalog.on_removed.append(self.forget_topic)
         self._spawn(self._alarm.run(self._tick))
         self._spawn(self._watch_expiry())
 
@@ -171,8 +173,9 @@ class TransactionCoordinator:
             raise RequestError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return self._find(transactional_id).shard.described(transactional_id)
 
-    def forget_topic(self, partitions: Sequence[PartitionId]) -> None:
+    def forget_topic(self, topic: Topic) -> None:
         """The topic was deleted: nothing can be marked there."""
+        partitions = [topic.partition_id(index) for index in range(topic.partition_count)]
         self.markers.forget(frozenset(partitions))
         for log in self._topic:
             if log.is_loaded:

@@ -6,6 +6,7 @@ wait until it has read what is on its way.
 """
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -97,5 +98,5 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 class BoundedSocketProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
-        if hasattr(self, "scope"):  # it is none of those that were refused
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:  # a request that is refused has no scope
             self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]

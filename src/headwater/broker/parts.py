@@ -1,0 +1,275 @@
+"""The parts of a broker, built one after the other: each is complete when it is made, and is given the parts it uses.
+
+The order is the order of trust: the store (what is on disk), the metadata (what it means), the membership (which nodes
+there are), the partitions (which node leads them), the coordinators, housekeeping. What two parts know of each other
+lies in tables that are made first (`KnownTopics`, `ClusterNodes`), so no part waits for one that comes later.
+
+Each part says how it is stopped where it is started, on a stack: a start that fails stops what was started, a stop
+stops everything, and both in the reverse order.
+"""
+
+import asyncio
+import secrets
+import socket
+import uuid
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from headwater.broker.cluster.cluster_nodes import ClusterNodes
+from headwater.broker.cluster.member import ClusterMember
+from headwater.broker.cluster.membership import ANNOUNCE_S, Membership, NodeBase, join, own_stores, space
+from headwater.broker.cluster.node_session import cluster_secret
+from headwater.broker.coordinators import Coordinators, start_coordinators
+from headwater.broker.housekeeping.cleaner import Cleaner
+from headwater.broker.housekeeping.garbage_collector import GarbageCollector
+from headwater.broker.lifetime import Lifetime
+from headwater.broker.log.node_ports import NodePorts, OneStore, Stores
+from headwater.broker.log.tail_cache import TailCache
+from headwater.broker.metrics.metrics import Metrics
+from headwater.broker.nodes.node_client import NodeClient
+from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.broker_settings import BrokerSettings
+from headwater.broker.settings.group_configs import GroupConfigs
+from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.known_topics import KnownTopics
+from headwater.metadata import keys
+from headwater.metadata.connect import open_metadata
+from headwater.metadata.store import Is, MetaStore, Put
+from headwater.model.clock import Clock
+from headwater.model.cluster import Node, Role
+from headwater.model.ids import NodeId, SegmentId, segment_id
+from headwater.storage.files import Files
+from headwater.storage.options import StoreOptions
+from headwater.storage.segment_store import SegmentStore
+from headwater.transport.server import reserve
+
+STORE_DIRECTORY = "store"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a broker is given by the process, or by a test that has some of it fail."""
+
+    clock: Clock
+    files: Files
+    store_options: StoreOptions
+    metrics: Metrics
+    lifetime: Lifetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    clock: Clock
+    metrics: Metrics
+    lifetime: Lifetime
+    store: SegmentStore | None
+    """None on a node without the role."""
+    metadata: MetaStore
+    cluster_id: str
+    settings: BrokerSettings
+    cluster_nodes: ClusterNodes
+    nodes: NodeClient
+    bound: socket.socket | None
+    """Has the address of the listener already; None on a standalone node, which takes it last."""
+    member: ClusterMember | None
+    """This node in its cluster; None if it is standalone."""
+    tail_cache: TailCache
+    catalog: Catalog
+    coordinators: Coordinators
+    cleaner: Cleaner
+
+    def configure(self) -> None:
+        """Settings may have been altered: each part that keeps some of them gets the new ones."""
+        config = self.settings.current
+        self.tail_cache.resize(config.tail_cache_bytes)
+        self.catalog.default_to(self.settings.topic_defaults)
+        self.coordinators.configure(config)
+        self.cleaner.configure(config)
+        if self.member is not None:
+            self.member.configure(config)
+
+
+async def build_parts(config: BrokerConfig, around: Surroundings, stack: AsyncExitStack) -> Parts:
+    """A start up to the listener. What is to be stopped is on the stack, also if this raises."""
+    lifetime = around.lifetime
+    store, metadata = await _open_stores(config, around, stack)
+    cluster_id = await _cluster_id(metadata)
+    topics, cluster_nodes = KnownTopics(), _own_node(config, store)
+    secret = await cluster_secret(metadata) if config.is_clustered else b""
+    nodes = NodeClient(config.node_id, topics, cluster_nodes if config.is_clustered else None, secret)
+    stack.callback(nodes.close)
+    settings = await _load_settings(config, metadata, nodes)
+    base = NodeBase(
+        config=lambda: settings.current,
+        metadata=metadata,
+        store=store,
+        clock=around.clock,
+        cluster_nodes=cluster_nodes,
+        topics=topics,
+        nodes=nodes,
+        secret=secret,
+        traffic=around.metrics,
+        lifetime=lifetime,
+    )
+    bound = await _reserve(settings.current, stack)
+    membership = None
+    if bound is not None:
+        membership = await join(base, advertised(settings.current, bound.getsockname()[1]), stack)
+    stack.push_async_callback(lifetime.cancel_tasks)
+    ports = _ports(base, membership)
+    catalog = await _load_catalog(base, ports, settings, membership, around.metrics, stack)
+    member = None
+    if membership is not None:
+        member = ClusterMember(base, membership, catalog)
+        member.start(lifetime)
+    group_configs = GroupConfigs(metadata, settings.current, settings.candidates)
+    await group_configs.load()
+    if membership is not None:
+        lifetime.spawn(group_configs.follow())
+        lifetime.spawn(settings.follow())
+    coordinators = start_coordinators(catalog, group_configs, nodes, metadata, settings.current, around.clock, lifetime)
+    cleaner = Cleaner(ports, catalog, settings.current, coordinators.subscriptions.survey)
+    lifetime.spawn(cleaner.run())
+    return Parts(
+        clock=around.clock, metrics=around.metrics, lifetime=lifetime, store=store, metadata=metadata,
+        cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, bound=bound, member=member,
+        tail_cache=ports.tail_cache, catalog=catalog, coordinators=coordinators, cleaner=cleaner,
+    )  # fmt: skip
+
+
+def advertised(config: BrokerConfig, port: int) -> tuple[str, int]:
+    """The address that clients are given. A port of 0 was replaced by the one that was bound."""
+    if config.advertise is not None:
+        return config.advertise.host, config.advertise.port or port
+    return config.listen.host, port
+
+
+async def _open_stores(
+    config: BrokerConfig, around: Surroundings, stack: AsyncExitStack
+) -> tuple[SegmentStore | None, MetaStore]:
+    """The store, then the metadata store. The store is also closed first: metadata that is away must not delay it."""
+    config.data_dir.mkdir(parents=True, exist_ok=True)
+    store = None
+    async with AsyncExitStack() as opened:
+        if Role.STORE in config.roles:
+            store = await SegmentStore.open(
+                config.data_dir / STORE_DIRECTORY,
+                files=around.files,
+                options=around.store_options,
+                on_failure=around.lifetime.fail,
+            )
+            opened.push_async_callback(store.close)
+        metadata = await open_metadata(config.metadata_url)
+        stack.push_async_callback(metadata.close)
+        stack.push_async_exit(opened.pop_all())
+    return store, metadata
+
+
+async def _cluster_id(metadata: MetaStore) -> str:
+    """The id of the cluster, drawn by its first node."""
+    found = await metadata.get(keys.CLUSTER)
+    if found is None:
+        cluster = keys.ClusterRecord(uuid.uuid4().hex)
+        await metadata.txn([Is(keys.CLUSTER, 0)], [Put(keys.CLUSTER, keys.encode(cluster))])
+        found = await metadata.get(keys.CLUSTER)
+        assert found is not None, "a cluster that was named keeps its name"
+    cluster = keys.decode_cluster(found.value)
+    if cluster.format != keys.FORMAT:
+        raise RuntimeError(
+            f"the metadata has format {cluster.format}, this version reads {keys.FORMAT}: use the version that wrote it"
+        )
+    return cluster.cluster_id
+
+
+def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
+    """A cluster in which this node sees itself alone, not yet registered."""
+    host, port = config.listen.host, config.listen.port
+    node = Node(config.node_id, 0, host, port, host, 0, stores=tuple(own_stores(store)))
+    controller_id = -1 if config.is_clustered else config.node_id
+    return ClusterNodes(node, controller_id=controller_id, own_space=lambda: space(store))
+
+
+async def _load_settings(config: BrokerConfig, metadata: MetaStore, nodes: NodeClient) -> BrokerSettings:
+    announce = partial(nodes.notify_all, Kind.FOLLOW_SETTINGS, b"", ANNOUNCE_S)
+    settings = BrokerSettings(metadata, config, announce if config.is_clustered else None)
+    await settings.load()
+    return settings
+
+
+async def _reserve(config: BrokerConfig, stack: AsyncExitStack) -> socket.socket | None:
+    """Other nodes tell clients where this one listens, so a member takes the address before it registers; but no client
+    is let in before everything is there."""
+    if not config.is_clustered:
+        return None
+    bound = await reserve(*config.listen)
+    stack.callback(bound.close)
+    return bound
+
+
+def _ports(base: NodeBase, membership: Membership | None) -> NodePorts:
+    clock, cluster_nodes = base.clock, base.cluster_nodes
+
+    def new_segment_id() -> SegmentId:
+        return segment_id(clock.now_ms(), secrets.randbits(80))
+
+    if membership is not None:
+        stores: Stores = membership.directory
+    else:
+        assert base.store is not None, "the configuration was checked"
+        stores = OneStore(base.store)
+    return NodePorts(
+        node_id=base.config().node_id,
+        store=base.store,
+        stores=stores,
+        choose=cluster_nodes.choose,
+        clock=clock,
+        tail_cache=TailCache(base.config().tail_cache_bytes),
+        spawn=base.lifetime.spawn,
+        new_segment_id=new_segment_id,
+        is_lost=cluster_nodes.is_lost,
+    )
+
+
+async def _load_catalog(
+    base: NodeBase,
+    ports: NodePorts,
+    settings: BrokerSettings,
+    membership: Membership | None,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> Catalog:
+    """The topics, and the partitions that this node leads by now; and the collector of what they leave behind."""
+    garbage = GarbageCollector(base.store, base.metadata) if base.store is not None else None
+
+    def spread(count: int) -> Sequence[NodeId]:
+        return base.cluster_nodes.spread(count, base.topics.leaders())
+
+    catalog = Catalog(
+        base.metadata,
+        ports,
+        settings.topic_defaults,
+        spread,
+        settings.current.internal_replication,
+        known=base.topics,
+        reread=membership.watch.reread_topics if membership is not None else None,
+        announce=membership.announce if membership is not None else None,
+        on_removed=[
+            *([garbage.topic_removed] if garbage is not None else []),
+            lambda topic: metrics.topic_deleted(topic.name),
+        ],
+    )
+    stack.callback(catalog.leadership.stop)
+    stack.push_async_callback(_settle, base, catalog)
+    await catalog.load(is_alone=membership is None)
+    if garbage is not None:
+        base.lifetime.spawn(garbage.run())
+    return catalog
+
+
+async def _settle(base: NodeBase, catalog: Catalog) -> None:
+    """Flush what is appended, unless the disk is what failed."""
+    if base.store is not None and base.lifetime.failure is None:
+        await asyncio.gather(*(partition.settle() for partition in catalog.partitions()))
