@@ -23,7 +23,7 @@ SMALL_STORE = StoreOptions(journal_file_bytes=4 * 1024 * 1024, reserve_bytes=0, 
 
 
 def start(directory: Path, files: MemoryFiles, clock: ManualClock | None = None, **config: Any) -> Any:
-    loaded = BrokerConfig.load(None, data_dir=directory, listen="127.0.0.1:0", metrics="off", **config)
+    loaded = BrokerConfig.load(None, **{"data_dir": directory, "listen": "127.0.0.1:0", "metrics": "off", **config})
     return Broker.start(loaded, clock=clock, files=files, store_options=SMALL_STORE)
 
 

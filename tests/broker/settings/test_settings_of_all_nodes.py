@@ -126,7 +126,7 @@ async def test_a_topic_setting_holds_where_the_topic_is_led(tmp_path: Path) -> N
 @on_loop
 async def test_changes_of_a_topic_through_two_nodes_are_both_made(tmp_path: Path) -> None:
     async with prepared_nodes(tmp_path) as (one, two), client_of(one) as here, client_of(two) as there:
-        with deaf(two), patch.object(one.catalog, "announce", None):
+        with deaf(two), patch.object(one.catalog, "_announce", None):
             assert await alter(here, TOPIC_RESOURCE, "t", retention_ms="1000000") == ErrorCode.NONE
             assert await alter(there, TOPIC_RESOURCE, "t", max_message_bytes="2000") == ErrorCode.NONE
             assert await described(here, TOPIC_RESOURCE, "t", "retention.ms") == "1000000"
@@ -146,7 +146,7 @@ async def test_a_name_that_was_given_up_on_one_node_is_free_on_the_other(tmp_pat
 @on_loop
 async def test_partitions_that_another_node_has_added_keep_their_heads(tmp_path: Path) -> None:
     async with prepared_nodes(tmp_path) as (one, two):
-        with deaf(two), patch.object(one.catalog, "announce", None):
+        with deaf(two), patch.object(one.catalog, "_announce", None):
             await one.catalog.add_partitions(one.catalog.topic("t"), 3)
             await two.catalog.add_partitions(two.catalog.topic("t"), 4)
         await until(lambda: one.catalog.topic("t").partition_count == 4)
