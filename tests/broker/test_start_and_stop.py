@@ -209,6 +209,34 @@ def test_a_start_whose_disk_fails_leaves_nothing_behind(tmp_path: Path, operatio
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("operation", ["open", "pread", "sync_directory"])
+def test_a_disk_that_fails_once_at_any_time_of_a_start_costs_no_records(tmp_path: Path, operation: str) -> None:
+    """A partition whose takeover failed is not led, and its segments are no orphans for that."""
+
+    async def main() -> None:
+        files = OpenFiles()
+        await fill(tmp_path, files)
+        watched = Watched(files)
+        passes, failed = -1, 0
+        while True:
+            passes += 1
+            before = files.counts[operation]
+            files.fail(operation, errno.EIO, passes=passes)
+            try:
+                broker: Broker = await start(tmp_path, files)
+                await broker.stop()  # the disk fails behind its back, or not at all
+            except (OSError, StoreError, FlushFailed):
+                failed += 1
+            files.heal()
+            await watched.check()
+            if files.counts[operation] - before <= passes:
+                break
+        assert failed
+        await check_content(tmp_path, files)
+
+    asyncio.run(main())
+
+
 def test_a_broker_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
     async def main() -> None:
         files = OpenFiles()

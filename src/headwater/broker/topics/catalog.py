@@ -243,6 +243,8 @@ class Catalog:
         not in it (docs/replication.md, 10); what the takeovers replaced is gone already."""
         store = self._ports.store
         assert store is not None, "who is alone has a store"
+        if any(index not in topic.led for topic in self for index in range(topic.partition_count)):
+            return  # a takeover failed, and the segments of its partition are not known
         known = {segment.id for partition in self.partitions() for segment in partition.register.chain}
         for state in inventory:
             if state.segment not in known and store.replica(state.segment) is not None:
