@@ -13,6 +13,7 @@ import pytest
 
 from headwater.broker import parts
 from headwater.broker.server import Broker
+from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import KV, Condition, MetaStore, Operation, Resync, Session, Txn, Unavailable
 from headwater.model.replica import StoreError
 from headwater.storage.flush import FlushFailed
@@ -113,21 +114,18 @@ class Watched:
     async def check(self) -> None:
         assert asyncio.all_tasks() - self._tasks == set()
         assert self._files.opened == set()
-        await until(
-            lambda: sockets() <= self._sockets, "all sockets are closed"
-        )  # the loop closes them in its own time
+        await until(lambda: sockets() <= self._sockets, "the event loop has closed all sockets")
 
 
 @contextmanager
 def counted(number: int, at_call: Callable[[], None]) -> Iterator[list[CountingMetadata]]:
     opened: list[CountingMetadata] = []
-    real = parts.open_metadata
 
-    async def open_metadata(url: str) -> MetaStore:
-        opened.append(CountingMetadata(await real(url), number, at_call))
+    async def open_counted(url: str) -> MetaStore:
+        opened.append(CountingMetadata(await open_metadata(url), number, at_call))
         return opened[-1]
 
-    with patch.object(parts, "open_metadata", open_metadata):
+    with patch.object(parts, "open_metadata", open_counted):
         yield opened
 
 

@@ -74,7 +74,8 @@ class Broker:
         self._stack = stack
         self._is_stopping = False
         self._closed = asyncio.Event()
-        self._metrics_server: MetricsServer | None = None
+        self.metrics_address: tuple[str, int] | None = None
+        """None if there is no page of metrics."""
         self.dispatcher = Dispatcher(self)
         self.server = Server(self.dispatcher, self._limits(), self.metrics, self.dispatcher.kind_of)
 
@@ -122,9 +123,10 @@ class Broker:
         watch_broker(self)
         if self.config.metrics is not None:
             pages = self.groups_page, self.segments_page
-            self._metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics, *pages)
-            if self._metrics_server is not None:
-                stack.push_async_callback(self._metrics_server.stop)
+            metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics, *pages)
+            if metrics_server is not None:
+                stack.push_async_callback(metrics_server.stop)
+                self.metrics_address = metrics_server.address
         stack.push_async_callback(self._finish)
         log_event("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
@@ -180,10 +182,6 @@ class Broker:
     def advertised(self) -> tuple[str, int]:
         """The address that clients are given."""
         return advertised(self.config, self.address[1])
-
-    @property
-    def metrics_address(self) -> tuple[str, int] | None:
-        return self._metrics_server.address if self._metrics_server is not None else None
 
     @property
     def store(self) -> SegmentStore:

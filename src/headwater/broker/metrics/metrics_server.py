@@ -32,16 +32,11 @@ SegmentsPage: TypeAlias = Callable[[str], Awaitable[bytes | None]]
 
 
 class MetricsServer:
-    def __init__(
-        self, metrics: Metrics, groups_page: GroupsPage | None = None, segments_page: SegmentsPage | None = None
-    ) -> None:
+    def __init__(self, metrics: Metrics, pages: "_Pages", listener: asyncio.Server) -> None:
         self._metrics = metrics
-        self._groups_page = groups_page
-        self._segments_page = segments_page
-        self._server: asyncio.Server | None = None
-        self._sampler: asyncio.Task[None] | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-        self._one_page_at_a_time = asyncio.Lock()
+        self._pages = pages
+        self._listener = listener
+        self._sampler = asyncio.create_task(self._sample_loop_delay(), name="metrics-loop-delay")
 
     @classmethod
     async def start(
@@ -53,45 +48,60 @@ class MetricsServer:
         segments_page: SegmentsPage | None = None,
     ) -> Self | None:
         """None, and a warning, if the address cannot be had: a broker without its metrics still serves."""
-        server = cls(metrics, groups_page, segments_page)
+        pages = _Pages(metrics, groups_page, segments_page)
         try:
-            server._server = await asyncio.start_server(server._accept, host, port, limit=MAX_REQUEST_BYTES)
+            listener = await asyncio.start_server(pages.accept, host, port, limit=MAX_REQUEST_BYTES)
         except OSError as error:
             reason = error.strerror or str(error)
             advice = "choose another address with --metrics, or --metrics off"
             log_event("metrics_unavailable", logging.WARNING, host=host, port=port, reason=reason, advice=advice)
             return None
-        server._sampler = asyncio.create_task(server._sample_loop_delay(), name="metrics-loop-delay")
-        return server
+        return cls(metrics, pages, listener)
 
     @property
     def address(self) -> tuple[str, int]:
-        assert self._server is not None, "only a started server has an address"
-        host, port = self._server.sockets[0].getsockname()[:2]
+        host, port = self._listener.sockets[0].getsockname()[:2]
         return host, port
 
     async def stop(self) -> None:
-        assert self._server is not None and self._sampler is not None, "stop comes after start"
-        self._server.close()
-        tasks = [self._sampler, *self._connections]
+        self._listener.close()
+        tasks = [self._sampler, *self._pages.connections]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._listener.wait_closed()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _sample_loop_delay(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + DELAY_SAMPLE_INTERVAL_S
+            await asyncio.sleep(DELAY_SAMPLE_INTERVAL_S)
+            self._metrics.loop_delayed(max(0.0, loop.time() - due))
+
+
+class _Pages:
+    """Answers connections."""
+
+    def __init__(self, metrics: Metrics, groups_page: GroupsPage | None, segments_page: SegmentsPage | None) -> None:
+        self._metrics = metrics
+        self._groups_page = groups_page
+        self._segments_page = segments_page
+        self.connections: set[asyncio.Task[None]] = set()
+        self._one_page_at_a_time = asyncio.Lock()
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None, "asyncio runs this callback as a task"
-        self._connections.add(task)
+        self.connections.add(task)
         try:
-            if len(self._connections) <= MAX_CONNECTIONS:
+            if len(self.connections) <= MAX_CONNECTIONS:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
                     writer.write(await self._answer(reader))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the client went away, or never came to the point
         finally:
-            self._connections.discard(task)
+            self.connections.discard(task)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -137,13 +147,6 @@ class MetricsServer:
         if found is None:
             return _response("404 Not Found", b"there is no such topic\n")
         return _response("200 OK", found, content_type=JSON)
-
-    async def _sample_loop_delay(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + DELAY_SAMPLE_INTERVAL_S
-            await asyncio.sleep(DELAY_SAMPLE_INTERVAL_S)
-            self._metrics.loop_delayed(max(0.0, loop.time() - due))
 
 
 def _response(status: str, body: bytes, extra_headers: str = "", content_type: str = CONTENT_TYPE) -> bytes:
