@@ -52,40 +52,29 @@ class NodeBase:
     lifetime: Lifetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    def __init__(
-        self,
-        base: NodeBase,
-        *,
-        watch: ClusterWatch,
-        session: NodeSession,
-        directory: StoreDirectory,
-        server: StoreServer,
-        calls: LateCalls,
-        throttle: ReplicationThrottle,
-    ) -> None:
-        self.watch = watch
-        self.session = session
-        self.directory = directory
-        self.server = server
-        self.calls = calls
-        """Other nodes' calls to this broker."""
-        self.throttle = throttle
-        self.cluster_nodes = base.cluster_nodes
-        self._nodes = base.nodes
-        watch.listen(self._changed)
+    cluster_nodes: ClusterNodes
+    nodes: NodeClient
+    watch: ClusterWatch
+    session: NodeSession
+    directory: StoreDirectory
+    server: StoreServer
+    calls: LateCalls
+    """Other nodes' calls to this broker."""
+    throttle: ReplicationThrottle
 
     async def announce(self, topic_id: TopicId) -> None:
         """A topic was changed here: the others look, and so does this node, in case an older value is being read."""
-        await self._nodes.notify_all(Kind.FOLLOW_TOPIC, topic_id.bytes, ANNOUNCE_S)
+        await self.nodes.notify_all(Kind.FOLLOW_TOPIC, topic_id.bytes, ANNOUNCE_S)
         with contextlib.suppress(Unavailable, Unknown):
             await self.watch.reread_topics([topic_id])
 
-    def _changed(self, change: ClusterChange) -> None:
+    def changed(self, change: ClusterChange) -> None:
         if change.nodes or change.stores:
             self.cluster_nodes.see(self.session.node, self.watch.nodes, self.watch.stores)
             self.directory.refresh()
-            self._nodes.refresh()
+            self.nodes.refresh()
         if change.controller and self.watch.controller is not None:
             self.cluster_nodes.elect(self.watch.controller.node, self.watch.controller.epoch)
 
@@ -116,8 +105,10 @@ async def join(base: NodeBase, client_address: tuple[str, int], stack: AsyncExit
     await session.start()
     base.cluster_nodes.register(session.node)
     membership = Membership(
-        base, watch=watch, session=session, directory=directory, server=server, calls=calls, throttle=throttle
-    )
+        cluster_nodes=base.cluster_nodes, nodes=base.nodes, watch=watch, session=session, directory=directory,
+        server=server, calls=calls, throttle=throttle,
+    )  # fmt: skip
+    watch.listen(membership.changed)
     stack.push_async_callback(lifetime.cancel_tasks)  # before the session ends, or it would be made anew
     lifetime.spawn(watch.run())
     lifetime.spawn(session.run())
