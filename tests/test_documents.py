@@ -15,8 +15,6 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOR_CONTRIBUTORS = [f"docs/{name}.md" for name in ("replication", "reliability", "formats", "glossary")]
 """They name modules: of the package, or of the repository."""
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
-NOT_THERE_YET = {"broker/log/producing"}
-"""Of the architecture: what `broker/handlers/produce` does until then."""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
@@ -75,7 +73,7 @@ def test_every_path_of_the_architecture_exists() -> None:
     found = {
         path for path in paths for name in (path, f"{path}.py") if (PACKAGE / name).exists() or (ROOT / name).exists()
     }
-    assert paths - found == NOT_THERE_YET
+    assert paths - found == set()
 
 
 def assert_in_order(names: Sequence[str], contract_name: str) -> None:
