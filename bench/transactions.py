@@ -133,18 +133,42 @@ def latency(volume: Volume, server: Server, client: Client, say: Say) -> Figures
 
 def _stream(server: Server, client: Client, name: str, partitions: int, messages: int) -> Figures:
     options = {"messages": messages, "size": RECORD_BYTES, "interval_ms": COMMIT_INTERVAL_MS}
-    return _answer(server, client, "transactions", f"{name}-{partitions}", partitions, messages, options)
+    return _answer(
+        server=server,
+        client=client,
+        what="transactions",
+        name=f"{name}-{partitions}",
+        partitions=partitions,
+        sent=messages,
+        options=options,
+    )
 
 
 def _commits(server: Server, client: Client, name: str, shape: Shape, transactions: int) -> Figures:
     sent = (transactions + WARM_UP_TRANSACTIONS) * shape.records
     options = {"messages": transactions, "records": shape.records, "size": SMALL_BYTES, "linger_ms": 0}
-    return _answer(server, client, "commits", f"{name}-{shape.records}", shape.partitions, sent, options)
+    return _answer(
+        server=server,
+        client=client,
+        what="commits",
+        name=f"{name}-{shape.records}",
+        partitions=shape.partitions,
+        sent=sent,
+        options=options,
+    )
 
 
 def _visible(server: Server, client: Client, name: str, transactions: int) -> Figures:
     options = {"messages": transactions, "size": SMALL_BYTES, "linger_ms": 0}
-    return _answer(server, client, "visible", name, 1, transactions + WARM_UP_TRANSACTIONS, options)
+    return _answer(
+        server=server,
+        client=client,
+        what="visible",
+        name=name,
+        partitions=1,
+        sent=transactions + WARM_UP_TRANSACTIONS,
+        options=options,
+    )
 
 
 def _answer(

@@ -148,17 +148,17 @@ def consumed(bootstrap: str, topic: str, count: int) -> list[Message]:
 
 
 FIGURES = Figures(
-    10.0,
-    2_000,
-    30,
-    Packed(25, 7),
-    4,
-    1,
-    (
+    at_s=10.0,
+    clicks=2_000,
+    orders=30,
+    packed=Packed(25, 7),
+    queue_depth=4,
+    dead_letters=1,
+    queries=(
         QueryProgress("funnel", batch=3, rows=2_000, lag=0),
         QueryProgress("revenue_per_minute", batch=3, rows=30, lag=12),
     ),
-    Results(
+    results=Results(
         (Minute("2026-01-01 10:00", 20, 1234.5), Minute("2026-01-01 10:01", 10, 99.0)),
         (("kettle", 9, 359.1), ("lamp <b>", 3, 73.5)),
         (("looked", 800), ("ordered", 30)),

@@ -77,7 +77,15 @@ class CuttableMetaStore:
 
 
 def this_node(node_id: NodeId, *, port: int | None = None, roles: tuple[Role, ...] = tuple(Role)) -> Node:
-    return Node(node_id, 0, "127.0.0.1", port or 9000 + node_id, "127.0.0.1", 9100 + node_id, roles=roles)
+    return Node(
+        node_id=node_id,
+        epoch=0,
+        host="127.0.0.1",
+        port=port or 9000 + node_id,
+        peer_host="127.0.0.1",
+        peer_port=9100 + node_id,
+        roles=roles,
+    )
 
 
 def a_session(metadata: MetaStore, node: Node, free_bytes: Callable[[], int] = lambda: 50 * GB) -> NodeSession:

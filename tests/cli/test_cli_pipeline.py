@@ -115,7 +115,18 @@ def status_of(name: str, state: State, **more: Any) -> RunStatus:
         QueryProgress("letters", batch=2, rows=1_200, rows_per_s=30.0, lag=3, batch_ms=90, sources=read),
         QueryProgress("later"),
     )
-    return RunStatus(name, "run-1", state, "elsewhere", 42, f"/{name}.toml", now_ms - 300_000, now_ms, queries, **more)
+    return RunStatus(
+        pipeline=name,
+        run="run-1",
+        state=state,
+        host="elsewhere",
+        pid=42,
+        file=f"/{name}.toml",
+        started_ms=now_ms - 300_000,
+        updated_ms=now_ms,
+        queries=queries,
+        **more,
+    )
 
 
 def publish(bootstrap: str, status: RunStatus) -> None:

@@ -180,7 +180,9 @@ class AiokafkaClient:
 
     def cluster(self) -> ClusterView:
         found = self._loop.ask(self._admin.describe_cluster())
-        return ClusterView(found["cluster_id"], tuple(f"{node['host']}:{node['port']}" for node in found["brokers"]))
+        return ClusterView(
+            cluster_id=found["cluster_id"], brokers=tuple(f"{node['host']}:{node['port']}" for node in found["brokers"])
+        )
 
     def log_sizes(self) -> dict[str, int]:
         raise NotImplementedError

@@ -193,7 +193,9 @@ class ConfluentClient:
 
     def cluster(self) -> ClusterView:
         found = _settle(self._admin.describe_cluster())
-        return ClusterView(found.cluster_id, tuple(f"{node.host}:{node.port}" for node in found.nodes))
+        return ClusterView(
+            cluster_id=found.cluster_id, brokers=tuple(f"{node.host}:{node.port}" for node in found.nodes)
+        )
 
     def log_sizes(self) -> dict[str, int]:
         raise NotImplementedError

@@ -196,7 +196,7 @@ class JavaClient:
 
     def cluster(self) -> ClusterView:
         found = self.ask("cluster")
-        return ClusterView(found["clusterId"], tuple(found["brokers"]))
+        return ClusterView(cluster_id=found["clusterId"], brokers=tuple(found["brokers"]))
 
     def log_sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = self.ask("logSizes")

@@ -192,7 +192,11 @@ def test_records_of_a_newer_version_in_the_metadata_are_read_as_far_as_they_are_
         metadata = await open_metadata(cluster.metadata_url)
         store, node = keys.store_key(StoreId("f" * 32)), keys.node_key(9, 99)
         stored = keys.encode(StoreRecord(StoreId("f" * 32), 9, StoreState.ACTIVE))
-        alive = keys.encode(Node(9, 99, "127.0.0.1", 1, "127.0.0.1", 1, roles=(Role.BROKER,)))
+        alive = keys.encode(
+            Node(
+                node_id=9, epoch=99, host="127.0.0.1", port=1, peer_host="127.0.0.1", peer_port=1, roles=(Role.BROKER,)
+            )
+        )
         newer = [
             Put(store, stored[:-1] + b',"encryption":{"kind":"none"}}'),
             Put(node, alive.replace(b'"broker"', b'"archivist"')[:-1] + b',"quota":{"bytes":1}}'),

@@ -35,18 +35,36 @@ events = st.one_of(
     st.builds(ConsumerGroupStored, names, int32, st.integers(-(2**63), 2**63 - 1)),
     st.builds(ConsumerGroupDeleted, names),
     st.builds(
-        ConsumerMemberStored, names, names, maybe, maybe, names, names,
-        st.frozensets(names, max_size=4).map(lambda each: tuple(sorted(each))), st.none() | st.text(min_size=1),
-        st.integers(0, 2**31 - 1), maybe, st.none() | classic,
+        ConsumerMemberStored,
+        group_id=names,
+        member_id=names,
+        instance_id=maybe,
+        rack_id=maybe,
+        client_id=names,
+        client_host=names,
+        topic_names=st.frozensets(names, max_size=4).map(lambda each: tuple(sorted(each))),
+        topic_regex=st.none() | st.text(min_size=1),
+        rebalance_timeout_ms=st.integers(0, 2**31 - 1),
+        server_assignor=maybe,
+        classic=st.none() | classic,
     ),
     st.builds(ConsumerMemberDeleted, names, names),
     st.builds(TargetEpochStored, names, int32),
     st.builds(TargetEpochDeleted, names),
     st.builds(TargetStored, names, names, assignments),
     st.builds(TargetDeleted, names, names),
-    st.builds(CurrentStored, names, names, int32, int32, st.sampled_from(MemberState), assignments, assignments),
+    st.builds(
+        CurrentStored,
+        group_id=names,
+        member_id=names,
+        epoch=int32,
+        previous_epoch=int32,
+        state=st.sampled_from(MemberState),
+        assigned=assignments,
+        revoking=assignments,
+    ),
     st.builds(CurrentDeleted, names, names),
-)  # fmt: skip
+)
 
 
 @given(events)
@@ -75,7 +93,17 @@ def test_every_shortened_record_is_refused(event: ConsumerEvent, data: st.DataOb
 
 def test_the_bytes_of_a_members_assignment_are_kafkas() -> None:
     topic_id = uuid.UUID(int=7)
-    key, value = encode(CurrentStored("g", "m", 3, 2, MemberState.UNREVOKED_PARTITIONS, {}, {topic_id: frozenset({1})}))
+    key, value = encode(
+        CurrentStored(
+            group_id="g",
+            member_id="m",
+            epoch=3,
+            previous_epoch=2,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned={},
+            revoking={topic_id: frozenset({1})},
+        )
+    )
     assert key == bytes.fromhex("0008 0001 67 0001 6d")
     assert value == bytes.fromhex("0000 00000003 00000002 01 01 02") + topic_id.bytes + bytes.fromhex(
         "02 00000001 00 00"

@@ -26,7 +26,15 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 commits = st.builds(CommittedOffset, int64, int32, names, int64)
 members = st.builds(
-    StoredMember, names, st.none() | names, names, names, int32, int32, st.binary(max_size=20), st.binary(max_size=20)
+    StoredMember,
+    member_id=names,
+    instance_id=st.none() | names,
+    client_id=names,
+    client_host=names,
+    rebalance_timeout_ms=int32,
+    session_timeout_ms=int32,
+    subscription=st.binary(max_size=20),
+    assignment=st.binary(max_size=20),
 )
 events = st.one_of(
     st.builds(OffsetCommitted, names, names, int32, commits),
@@ -36,13 +44,13 @@ events = st.one_of(
     st.builds(GroupDeleted, names),
     st.builds(
         GroupStored,
-        names,
-        names,
-        int32,
-        st.none() | names,
-        st.none() | names,
-        int64,
-        st.lists(members, max_size=4).map(tuple),
+        group_id=names,
+        protocol_type=names,
+        generation=int32,
+        protocol=st.none() | names,
+        leader=st.none() | names,
+        state_timestamp_ms=int64,
+        members=st.lists(members, max_size=4).map(tuple),
     ),
 )
 
@@ -75,8 +83,27 @@ def test_the_bytes_of_a_commit_are_kafkas() -> None:
 
 
 def test_the_bytes_of_a_group_are_kafkas() -> None:
-    member = StoredMember("m", None, "c", "h", 2, 1, b"s", b"a")
-    key, value = encode(GroupStored("g", "consumer", 7, "range", "m", 9, (member,)))
+    member = StoredMember(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="h",
+        rebalance_timeout_ms=2,
+        session_timeout_ms=1,
+        subscription=b"s",
+        assignment=b"a",
+    )
+    key, value = encode(
+        GroupStored(
+            group_id="g",
+            protocol_type="consumer",
+            generation=7,
+            protocol="range",
+            leader="m",
+            state_timestamp_ms=9,
+            members=(member,),
+        )
+    )
     assert key == bytes.fromhex("0002 0001 67")
     assert value == bytes.fromhex(
         "0003 0008 636f6e73756d6572 00000007 0005 72616e6765 0001 6d 0000000000000009 00000001"
@@ -103,7 +130,26 @@ def test_old_versions_are_read() -> None:
     assert decode(key, value) == OffsetCommitted("g", "t", 3, CommittedOffset(42, -1, "m", 1000))
     group = bytes.fromhex("0000 0001 63 00000007 ffff ffff 00000001 0001 6d 0001 63 0001 68 00000001 00000000 00000000")
     stored = decode(bytes.fromhex("0002 0001 67"), group)
-    assert stored == GroupStored("g", "c", 7, None, None, -1, (StoredMember("m", None, "c", "h", 1, 1, b"", b""),))
+    assert stored == GroupStored(
+        group_id="g",
+        protocol_type="c",
+        generation=7,
+        protocol=None,
+        leader=None,
+        state_timestamp_ms=-1,
+        members=(
+            StoredMember(
+                member_id="m",
+                instance_id=None,
+                client_id="c",
+                client_host="h",
+                rebalance_timeout_ms=1,
+                session_timeout_ms=1,
+                subscription=b"",
+                assignment=b"",
+            ),
+        ),
+    )
 
 
 def test_records_of_other_kinds_of_groups_are_not_ours() -> None:

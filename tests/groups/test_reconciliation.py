@@ -8,7 +8,14 @@ NONE_FREE = lambda topic_id, index: False  # noqa: E731
 
 
 def current(epoch: int, assigned: Assignment, **fields: object) -> CurrentStored:
-    return CurrentStored("g", "m", epoch, epoch - 1, assigned=assigned, **fields)  # type: ignore[arg-type]
+    return CurrentStored(
+        group_id="g",
+        member_id="m",
+        epoch=epoch,
+        previous_epoch=epoch - 1,
+        assigned=assigned,
+        **fields,  # type: ignore[arg-type]
+    )
 
 
 def test_a_member_at_its_target_stays_as_it_is() -> None:
@@ -17,13 +24,15 @@ def test_a_member_at_its_target_stays_as_it_is() -> None:
 
 
 def test_a_new_member_takes_what_is_free_and_is_done() -> None:
-    after = reconcile(CurrentStored("g", "m"), 1, partitions("t", 0, 1), {}, ALL_FREE)
+    after = reconcile(CurrentStored(group_id="g", member_id="m"), 1, partitions("t", 0, 1), {}, ALL_FREE)
     assert (after.epoch, after.previous_epoch, after.state) == (1, 0, MemberState.STABLE)
     assert after.assigned == partitions("t", 0, 1)
 
 
 def test_what_others_hold_is_waited_for() -> None:
-    after = reconcile(CurrentStored("g", "m"), 2, partitions("t", 0, 1), {}, lambda _, index: index == 1)
+    after = reconcile(
+        CurrentStored(group_id="g", member_id="m"), 2, partitions("t", 0, 1), {}, lambda _, index: index == 1
+    )
     assert (after.epoch, after.state) == (2, MemberState.UNRELEASED_PARTITIONS)
     assert after.assigned == partitions("t", 1)
     later = reconcile(after, 2, partitions("t", 0, 1), None, ALL_FREE)

@@ -27,8 +27,38 @@ VALUES: list[tuple[keys.Value, Callable[[bytes], Any]]] = [
     (TopicRecord(uuid.UUID(int=7), "t", 3, 2, {"retention.ms": "1"}), keys.decode_topic),
     (Head(1, 2, 3, OpenSegment(SEGMENT, 3, 2, 4, (A, B))), keys.decode_head),
     (Head(-1, 0, 0, None), keys.decode_head),
-    (SealedSegment(SEGMENT, 0, 9, 1, 0, (A,), 10, 11, None, True, ((0, 0),), (B,)), keys.decode_sealed),
-    (Node(1, 5, "h", 1, "p", 2, "r", (Role.BROKER,), (NodeStore(A, 1, 2, True),), True), keys.decode_node),
+    (
+        SealedSegment(
+            id=SEGMENT,
+            base=0,
+            end=9,
+            epoch=1,
+            epoch_start=0,
+            replicas=(A,),
+            size_bytes=10,
+            max_timestamp=11,
+            crc32c=None,
+            compacted=True,
+            earlier_epochs=((0, 0),),
+            adding=(B,),
+        ),
+        keys.decode_sealed,
+    ),
+    (
+        Node(
+            node_id=1,
+            epoch=5,
+            host="h",
+            port=1,
+            peer_host="p",
+            peer_port=2,
+            rack="r",
+            roles=(Role.BROKER,),
+            stores=(NodeStore(A, 1, 2, True),),
+            is_leaving=True,
+        ),
+        keys.decode_node,
+    ),
     (StoreRecord(A, 1, StoreState.DRAINING), keys.decode_store),
     (ControllerRecord(4, 1), keys.decode_controller),
     (Reassignment((3, 1, 2), True), keys.decode_reassignment),
@@ -46,7 +76,7 @@ def test_a_field_of_a_later_version_is_ignored(value: keys.Value, decode: Callab
 
 
 def test_a_role_of_a_later_version_is_ignored() -> None:
-    written = json.loads(keys.encode(Node(1, 5, "h", 1, "p", 2)))
+    written = json.loads(keys.encode(Node(node_id=1, epoch=5, host="h", port=1, peer_host="p", peer_port=2)))
     written["roles"].append("oracle")
     assert keys.decode_node(json.dumps(written).encode()).roles == (Role.BROKER, Role.STORE, Role.CONTROLLER)
 

@@ -113,9 +113,16 @@ async def description_of(store: SegmentStore, number: int = 1) -> SegmentDescrip
     assert state is not None
     sealed = await store.seal(segment(number), state.end)
     return SegmentDescription(
-        segment(number), state.partition, state.base, state.end, state.epoch, state.header, Durability.SYNC,
-        sealed.crc32c, sealed.size_bytes,
-    )  # fmt: skip
+        segment=segment(number),
+        partition=state.partition,
+        base=state.base,
+        end=state.end,
+        epoch=state.epoch,
+        header=state.header,
+        durability=Durability.SYNC,
+        crc32c=sealed.crc32c,
+        size_bytes=sealed.size_bytes,
+    )
 
 
 def here(store: SegmentStore, number: int = 1) -> ReplicaState:

@@ -100,7 +100,17 @@ def test_without_a_donor_that_gives_it_the_copy_says_why_and_what_was_here_stays
             await create(taker.store)
             await fill(taker.store, segment(1), 5, 300)
             before = here(taker.store)
-            description = SegmentDescription(segment(1), "topic.1", 0, 60, 3, b"header", Durability.SYNC, 77, 18_000)
+            description = SegmentDescription(
+                segment=segment(1),
+                partition="topic.1",
+                base=0,
+                end=60,
+                epoch=3,
+                header=b"header",
+                durability=Durability.SYNC,
+                crc32c=77,
+                size_bytes=18_000,
+            )
             with pytest.raises(StoreUnreachable, match=f"{NOBODY.store_id}.*{empty.store.store_id}.*no replica"):
                 await taker.remote().copy(description, [NOBODY, empty.donor])
             with pytest.raises(StoreUnreachable, match="none was named"):
@@ -136,7 +146,17 @@ def test_a_copy_ends_when_whoever_asked_for_it_is_gone() -> None:
 
         hanging = await asyncio.start_server(hang, "127.0.0.1", 0)
         async with node(donor_options=dataclasses.replace(QUICK, connect_timeout_s=60.0)) as taker:
-            description = SegmentDescription(segment(1), "topic.1", 0, 60, 3, b"header", Durability.SYNC, 77, 18_000)
+            description = SegmentDescription(
+                segment=segment(1),
+                partition="topic.1",
+                base=0,
+                end=60,
+                epoch=3,
+                header=b"header",
+                durability=Durability.SYNC,
+                crc32c=77,
+                size_bytes=18_000,
+            )
             donors = [Donor(NOBODY.store_id, PeerAddress(*hanging.sockets[0].getsockname()))]
             copying = asyncio.ensure_future(taker.remote().copy(description, donors))
             await started.wait()

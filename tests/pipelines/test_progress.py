@@ -45,7 +45,17 @@ REPORT: dict[str, Any] = {
         {"numInputRows": 3, "endOffset": {"logOffset": 3}, "latestOffset": None, "description": "files"},
     ],
 }
-STATUS = RunStatus("shop", "run-1", State.RUNNING, "host", 42, "/shop.toml", 1_000, 2_000, (QueryProgress("out"),))
+STATUS = RunStatus(
+    pipeline="shop",
+    run="run-1",
+    state=State.RUNNING,
+    host="host",
+    pid=42,
+    file="/shop.toml",
+    started_ms=1_000,
+    updated_ms=2_000,
+    queries=(QueryProgress("out"),),
+)
 
 
 def test_a_report_of_spark_becomes_progress() -> None:

@@ -57,7 +57,9 @@ class World:
 
     def join(self, node: NodeId, rack: str | None = None, **facts: object) -> None:
         store = NodeStore(store_of(node), 50 * GB, 100 * GB)
-        made = Node(node, 1, "h", node, "h", node, rack, stores=(store,))
+        made = Node(
+            node_id=node, epoch=1, host="h", port=node, peer_host="h", peer_port=node, rack=rack, stores=(store,)
+        )
         self.nodes[node] = replace(made, **facts)  # type: ignore[arg-type]
         self.records.setdefault(store_of(node), StoreRecord(store_of(node), node))
 
@@ -85,7 +87,16 @@ class World:
     ) -> SealedKey:
         key = (partition(0, topic), segment_name(number))
         segment = SealedSegment(
-            key[1], number, number + 1, 1, number, stores(*nodes), size_bytes, 0, 7, adding=stores(*adding)
+            id=key[1],
+            base=number,
+            end=number + 1,
+            epoch=1,
+            epoch_start=number,
+            replicas=stores(*nodes),
+            size_bytes=size_bytes,
+            max_timestamp=0,
+            crc32c=7,
+            adding=stores(*adding),
         )
         self.sealed[key] = self.written(segment)
         return key
@@ -101,9 +112,14 @@ class World:
 
     def view(self) -> ClusterView:
         return ClusterView(
-            dict(self.nodes), dict(self.records), dict(self.topics), dict(self.heads), dict(self.sealed),
-            dict(self.reassignments), self.suspected,
-        )  # fmt: skip
+            nodes=dict(self.nodes),
+            stores=dict(self.records),
+            topics=dict(self.topics),
+            heads=dict(self.heads),
+            sealed=dict(self.sealed),
+            reassignments=dict(self.reassignments),
+            suspected=self.suspected,
+        )
 
     def carry_out(self, actions: Iterable[Action]) -> list[Copy]:
         """As a metadata store does, by comparing versions; return the copies, which are for stores to do."""

@@ -16,11 +16,36 @@ HEAD = Head(1, 5, 0, OpenSegment(OPEN, 100, 5, 100, stores(1, 2)))
 
 
 def replica(*, base: int = 50, epoch: int = 5, of: str = str(partition())) -> ReplicaState:
-    return ReplicaState(OURS, of, base, base + 10, epoch, base, 100, 0, False, False, True, 3, b"")
+    return ReplicaState(
+        segment=OURS,
+        partition=of,
+        base=base,
+        end=base + 10,
+        epoch=epoch,
+        lac=base,
+        size_bytes=100,
+        max_timestamp=0,
+        is_fenced=False,
+        in_doubt=False,
+        is_sealed=True,
+        instance=3,
+        header=b"",
+    )
 
 
 def sealed(*nodes: int, adding: tuple[int, ...] = ()) -> SealedSegment:
-    return SealedSegment(OURS, 50, 60, 5, 50, stores(*nodes), 100, 0, 1, adding=stores(*adding))
+    return SealedSegment(
+        id=OURS,
+        base=50,
+        end=60,
+        epoch=5,
+        epoch_start=50,
+        replicas=stores(*nodes),
+        size_bytes=100,
+        max_timestamp=0,
+        crc32c=1,
+        adding=stores(*adding),
+    )
 
 
 def is_collected(

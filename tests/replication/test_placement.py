@@ -13,7 +13,15 @@ NOBODY: frozenset[StoreId] = frozenset()
 
 def info(node: int, *, rack: str | None = None, free: int = 50, state: StoreState = StoreState.ACTIVE,
           is_alive: bool = True) -> StoreInfo:  # fmt: skip
-    return StoreInfo(store_of(node), node, rack, free * GB, 100 * GB, state, is_alive)
+    return StoreInfo(
+        store_id=store_of(node),
+        node_id=node,
+        rack=rack,
+        free_bytes=free * GB,
+        total_bytes=100 * GB,
+        state=state,
+        is_alive=is_alive,
+    )
 
 
 def test_the_leaders_own_store_comes_first() -> None:
@@ -36,7 +44,15 @@ def test_a_new_replica_keeps_away_from_the_racks_of_those_that_are_there() -> No
 
 
 def test_two_stores_of_one_node_are_the_last_resort() -> None:
-    twin = StoreInfo(StoreId("f" * 32), 1, None, 99 * GB, 100 * GB, StoreState.ACTIVE, True)
+    twin = StoreInfo(
+        store_id=StoreId("f" * 32),
+        node_id=1,
+        rack=None,
+        free_bytes=99 * GB,
+        total_bytes=100 * GB,
+        state=StoreState.ACTIVE,
+        is_alive=True,
+    )
     for number in range(50):
         assert set(choose([info(1), twin, info(2)], 2, store_of(1), NOBODY, segment_name(number))) == set(stores(1, 2))
     assert len(choose([info(1), twin], 2, store_of(1), NOBODY, segment_name(1))) == 2
@@ -56,7 +72,15 @@ def test_draining_lost_dead_avoided_and_nearly_full_stores_get_nothing() -> None
 
 def test_a_store_is_nearly_full_below_a_share_of_a_small_disk_and_below_a_segment_of_a_large_one() -> None:
     def is_usable(free_bytes: int, total_bytes: int) -> bool:
-        return StoreInfo(store_of(1), 1, None, free_bytes, total_bytes, StoreState.ACTIVE, True).is_usable
+        return StoreInfo(
+            store_id=store_of(1),
+            node_id=1,
+            rack=None,
+            free_bytes=free_bytes,
+            total_bytes=total_bytes,
+            state=StoreState.ACTIVE,
+            is_alive=True,
+        ).is_usable
 
     assert [is_usable(free << 20, 2 << 30) for free in (102, 103)] == [False, True]
     assert [is_usable(free << 20, 4 << 40) for free in (1023, 1024)] == [False, True]

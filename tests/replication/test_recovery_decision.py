@@ -6,7 +6,21 @@ A, B, C = StoreId("a"), StoreId("b"), StoreId("c")
 
 
 def replica(end: int, lac: int, *, in_doubt: bool = False) -> ReplicaState:
-    return ReplicaState(SegmentId("s" * 32), "p", 10, end, 3, lac, 100, 0, True, in_doubt, False, 1, b"")
+    return ReplicaState(
+        segment=SegmentId("s" * 32),
+        partition="p",
+        base=10,
+        end=end,
+        epoch=3,
+        lac=lac,
+        size_bytes=100,
+        max_timestamp=0,
+        is_fenced=True,
+        in_doubt=in_doubt,
+        is_sealed=False,
+        instance=1,
+        header=b"",
+    )
 
 
 def test_one_sound_answer_is_enough_when_all_must_acknowledge() -> None:

@@ -16,8 +16,20 @@ NOW = 50.0
 
 def state(end: int, lac: int = 10, *, in_doubt: bool = False) -> ReplicaState:
     return ReplicaState(
-        OLD.id, "p", 10, end, 4, lac, (end - 10) * 100, 7, True, in_doubt, False, 1, b""
-    )  # fmt: skip
+        segment=OLD.id,
+        partition="p",
+        base=10,
+        end=end,
+        epoch=4,
+        lac=lac,
+        size_bytes=(end - 10) * 100,
+        max_timestamp=7,
+        is_fenced=True,
+        in_doubt=in_doubt,
+        is_sealed=False,
+        instance=1,
+        header=b"",
+    )
 
 
 def takeover(head: Head = Head(2, 5, 3, OLD), stores: tuple[StoreId, ...] = (A, B, C, D)) -> Takeover:

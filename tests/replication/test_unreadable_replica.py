@@ -12,7 +12,21 @@ RULES = Rules(replication_factor=2, bad_store_s=5.0)
 
 
 def replica(end: int, *, in_doubt: bool = False) -> ReplicaState:
-    return ReplicaState(OLD.id, "p", 10, end, 1, 10, 100, 0, True, in_doubt, False, 1, b"")
+    return ReplicaState(
+        segment=OLD.id,
+        partition="p",
+        base=10,
+        end=end,
+        epoch=1,
+        lac=10,
+        size_bytes=100,
+        max_timestamp=0,
+        is_fenced=True,
+        in_doubt=in_doubt,
+        is_sealed=False,
+        instance=1,
+        header=b"",
+    )
 
 
 def takeover() -> Takeover:

@@ -69,8 +69,16 @@ async def donor(count: int = 40, size_bytes: int = 300, durability: Durability =
     content = await fill(store, name, count, size_bytes)
     sealed = await store.seal(name, count)
     description = SegmentDescription(
-        name, "topic.1", 0, count, 3, b"header", durability, sealed.crc32c, sealed.size_bytes
-    )  # fmt: skip
+        segment=name,
+        partition="topic.1",
+        base=0,
+        end=count,
+        epoch=3,
+        header=b"header",
+        durability=durability,
+        crc32c=sealed.crc32c,
+        size_bytes=sealed.size_bytes,
+    )
     return Donor(store, description, content)
 
 
@@ -149,8 +157,16 @@ def test_holes_that_compaction_left_are_copied_as_they_are() -> None:
         await giver.append(name, 0, 100, 0, [batch(10), batch(50, size_bytes=3000)])
         sealed = await giver.seal(name, 100)
         description = SegmentDescription(
-            name, "topic.1", 0, 100, 3, b"header", Durability.SYNC, sealed.crc32c, sealed.size_bytes
-        )  # fmt: skip
+            segment=name,
+            partition="topic.1",
+            base=0,
+            end=100,
+            epoch=3,
+            header=b"header",
+            durability=Durability.SYNC,
+            crc32c=sealed.crc32c,
+            size_bytes=sealed.size_bytes,
+        )
         store = await open_store(MemoryFiles())
         assert await store.copy(description, Donor(giver, description, b"", max_bytes=1)) == sealed
         assert await read_all(store, name) == await read_all(giver, name)
@@ -162,7 +178,17 @@ def test_an_empty_segment_is_copied_without_a_file() -> None:
     async def scenario() -> None:
         files = MemoryFiles()
         store = await open_store(files)
-        description = SegmentDescription(segment(1), "topic.1", 7, 7, 3, b"", Durability.SYNC, 0, 0)
+        description = SegmentDescription(
+            segment=segment(1),
+            partition="topic.1",
+            base=7,
+            end=7,
+            epoch=3,
+            header=b"",
+            durability=Durability.SYNC,
+            crc32c=0,
+            size_bytes=0,
+        )
         await store.copy(description, nothing_asked)
         assert (here(store).is_sealed, here(store).base, here(store).end) == (True, 7, 7)
         again = await open_store(files.killed())

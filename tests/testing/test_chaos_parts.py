@@ -96,7 +96,17 @@ def compared(tmp_path: Path, *contents: list[bytes]) -> ReplicaComparison:
                 node = Node(number, number, "h", 1, *address, stores=(NodeStore(store.store_id, 1, 1),))
                 await metadata.txn([], [Put(keys.node_key(number, number), keys.encode(node))])
                 replicas.append(store.store_id)
-            sealed = SealedSegment(SEGMENT, 0, 2, 0, 0, tuple(replicas), 1, 1, None)
+            sealed = SealedSegment(
+                id=SEGMENT,
+                base=0,
+                end=2,
+                epoch=0,
+                epoch_start=0,
+                replicas=tuple(replicas),
+                size_bytes=1,
+                max_timestamp=1,
+                crc32c=None,
+            )
             await metadata.txn([], [Put(keys.sealed_key(PARTITION, SEGMENT), keys.encode(sealed))])
             return await compare(metadata)
 

@@ -26,23 +26,36 @@ def transactions(draw: st.DrawFn) -> Transaction:
     state = draw(st.sampled_from(TransactionState))
     highest = LAST_EPOCH if state is TransactionState.ONGOING else MAX_EPOCH
     return Transaction(
-        draw(ids),
-        draw(producer_ids),
-        draw(st.integers(0, highest)),
-        draw(st.integers(-1, MAX_EPOCH)),
-        draw(st.just(-1) | producer_ids),
-        draw(st.just(-1) | producer_ids) if state.is_prepared else -1,
-        draw(st.integers(1, 2**31 - 1)),
-        state,
-        frozenset() if state in IDLE else draw(partitions),
-        draw(times),
-        draw(times),
-        draw(st.sampled_from([1, 2])),
+        transactional_id=draw(ids),
+        producer_id=draw(producer_ids),
+        producer_epoch=draw(st.integers(0, highest)),
+        last_producer_epoch=draw(st.integers(-1, MAX_EPOCH)),
+        previous_producer_id=draw(st.just(-1) | producer_ids),
+        next_producer_id=draw(st.just(-1) | producer_ids) if state.is_prepared else -1,
+        timeout_ms=draw(st.integers(1, 2**31 - 1)),
+        state=state,
+        partitions=frozenset() if state in IDLE else draw(partitions),
+        started_ms=draw(times),
+        updated_ms=draw(times),
+        version=draw(st.sampled_from([1, 2])),
     )
 
 
 events = st.builds(TransactionStored, transactions()) | st.builds(TransactionForgotten, ids)
-OPEN = Transaction("t", 5, 3, 2, 4, -1, 60_000, TransactionState.ONGOING, frozenset({P1, P0}), 100, 200, 2)
+OPEN = Transaction(
+    transactional_id="t",
+    producer_id=5,
+    producer_epoch=3,
+    last_producer_epoch=2,
+    previous_producer_id=4,
+    next_producer_id=-1,
+    timeout_ms=60_000,
+    state=TransactionState.ONGOING,
+    partitions=frozenset({P1, P0}),
+    started_ms=100,
+    updated_ms=200,
+    version=2,
+)
 
 
 @given(events)

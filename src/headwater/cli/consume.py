@@ -47,7 +47,7 @@ OFFSET_TAIL_BASE = -2000
 app = typer.Typer(add_completion=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeArguments:
     """The command line of `headwater consume`."""
 
@@ -94,7 +94,15 @@ def consume(
             f"Move the group first: `headwater group reset-offsets {group} --topic {topic} --to {start}`.",
             exit_code=2,
         )
-    arguments = ConsumeArguments(topic, group, position, partition, max_records, follow, bootstrap)
+    arguments = ConsumeArguments(
+        topic=topic,
+        group=group,
+        start=position,
+        partitions=partition,
+        max_records=max_records,
+        follow=follow,
+        bootstrap=bootstrap,
+    )
     config = client_config(bootstrap, **_consumer_config(arguments))
     with kafka_problems(bootstrap):
         _read(config, arguments, render)

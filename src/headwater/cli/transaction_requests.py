@@ -28,7 +28,7 @@ class ListedTransaction:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTransaction:
     transactional_id: str
     producer_id: int
@@ -39,7 +39,7 @@ class DescribedTransaction:
     partitions: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
     """A transaction that is open in one partition."""
 
@@ -84,13 +84,13 @@ def describe_transaction(client: "AdminClient", transactional_id: str) -> Descri
     (described,) = ask(broker, DESCRIBE_TRANSACTIONS, 0, transactional_ids=[transactional_id]).transaction_states
     check(described.error_code, None, f"Transactional id {transactional_id}")
     return DescribedTransaction(
-        transactional_id,
-        described.producer_id,
-        described.producer_epoch,
-        described.transaction_state,
-        described.transaction_timeout_ms,
-        described.transaction_start_time_ms if described.transaction_start_time_ms >= 0 else None,
-        tuple((topic.topic, index) for topic in described.topics for index in topic.partitions),
+        transactional_id=transactional_id,
+        producer_id=described.producer_id,
+        producer_epoch=described.producer_epoch,
+        state=described.transaction_state,
+        timeout_ms=described.transaction_timeout_ms,
+        started_ms=described.transaction_start_time_ms if described.transaction_start_time_ms >= 0 else None,
+        partitions=tuple((topic.topic, index) for topic in described.topics for index in topic.partitions),
     )
 
 
@@ -107,13 +107,13 @@ def open_transactions(client: "AdminClient", topics: Iterable[str]) -> list[Open
             check(answer.error_code, answer.error_message, f"Partition {index} of {topic}")
             found += [
                 OpenTransaction(
-                    topic,
-                    index,
-                    producer.producer_id,
-                    producer.producer_epoch,
-                    producer.coordinator_epoch,
-                    producer.current_txn_start_offset,
-                    producer.last_timestamp,
+                    topic=topic,
+                    partition=index,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    start_offset=producer.current_txn_start_offset,
+                    last_written_ms=producer.last_timestamp,
                 )
                 for producer in answer.active_producers
                 if producer.current_txn_start_offset != NO_TRANSACTION

@@ -19,7 +19,7 @@ READ_CLICKS = ("funnel", "clicks_dead_letters")
 """Queries of the pipeline; the others read orders."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     at_s: float
     """Since the start."""
@@ -85,14 +85,14 @@ def look(at_s: float, traffic: ShopTraffic, packers: Packers, analytics: Analyti
     queue = subscription(client, QUEUE)
     letters = offset_range(client, [TopicPartition(DEAD_LETTERS, 0)])
     return Figures(
-        at_s,
-        traffic.sent[CLICKS],
-        traffic.sent[ORDERS],
-        packers.packed,
-        (queue.lag(ORDERS).records or 0) if queue is not None else 0,
-        sum(end - first for first, end in letters.values()),
-        analytics.queries(),
-        analytics.results(),
+        at_s=at_s,
+        clicks=traffic.sent[CLICKS],
+        orders=traffic.sent[ORDERS],
+        packed=packers.packed,
+        queue_depth=(queue.lag(ORDERS).records or 0) if queue is not None else 0,
+        dead_letters=sum(end - first for first, end in letters.values()),
+        queries=analytics.queries(),
+        results=analytics.results(),
     )
 
 

@@ -95,7 +95,15 @@ async def running_app(config: GatewayConfig, pages: BrokerPages | None = None) -
         clients = _open_clients(config, stack)
         parts = await _start_parts(config, clients, stack)
         metrics.register(parts.pushes.metric_families)
-        operations, routes = _routes(config, clients, parts, PageReader(pages), guard, budget, metrics)
+        operations, routes = _routes(
+            config=config,
+            clients=clients,
+            parts=parts,
+            pages=PageReader(pages),
+            guard=guard,
+            budget=budget,
+            metrics=metrics,
+        )
         produce = Produce(
             config,
             topics=clients.topics,

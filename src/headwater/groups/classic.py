@@ -251,13 +251,13 @@ class ClassicGroup:
             self._rebalance.protocol_type = request.protocol_type
         self._rebalance.forget_pending(member_id)
         member = Member(
-            member_id,
-            request.instance_id,
-            request.client_id,
-            request.client_host,
-            request.session_timeout_ms,
-            request.rebalance_timeout_ms,
-            request.protocols,
+            member_id=member_id,
+            instance_id=request.instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocols=request.protocols,
         )
         self.members.add(member)
         self._rebalance.wait_for_join(member, to, now, out)
@@ -361,20 +361,26 @@ class ClassicGroup:
     def _store(self, now: Moment, out: Effects) -> None:
         members = tuple(
             StoredMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.rebalance_timeout_ms,
-                member.session_timeout_ms,
-                member.metadata(self.protocol),
-                member.assignment,
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=member.metadata(self.protocol),
+                assignment=member.assignment,
             )
             for member in self.members
         )
         leader = self.members.leader
         event = GroupStored(
-            self.group_id, self.protocol_type, self.generation, self.protocol, leader, now.wall_ms, members
+            group_id=self.group_id,
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=leader,
+            state_timestamp_ms=now.wall_ms,
+            members=members,
         )
         out.events.append(event)
         self.apply(event)
@@ -382,13 +388,13 @@ class ClassicGroup:
 
 def _recalled(stored: StoredMember, protocol: str | None) -> Member:
     return Member(
-        stored.member_id,
-        stored.instance_id,
-        stored.client_id,
-        stored.client_host,
-        stored.session_timeout_ms,
-        stored.rebalance_timeout_ms,
-        (MemberProtocol(protocol or "", stored.subscription),),
-        stored.assignment,
+        member_id=stored.member_id,
+        instance_id=stored.instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        session_timeout_ms=stored.session_timeout_ms,
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        protocols=(MemberProtocol(protocol or "", stored.subscription),),
+        assignment=stored.assignment,
         is_new=False,
     )

@@ -281,8 +281,17 @@ def _described(group_id: str, request: ConsumerHeartbeat, before: ConsumerMember
         return before
     if before is None:
         before = ConsumerMemberStored(
-            group_id, request.member_id, request.instance_id, None, "", "", (), None, 0, None
-        )  # fmt: skip
+            group_id=group_id,
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            rack_id=None,
+            client_id="",
+            client_host="",
+            topic_names=(),
+            topic_regex=None,
+            rebalance_timeout_ms=0,
+            server_assignor=None,
+        )
     elif request.epoch == JOIN_EPOCH:
         before = replace(before, rack_id=None, topic_names=(), topic_regex=None, server_assignor=None)
     has_timeout = request.rebalance_timeout_ms != UNCHANGED_MS

@@ -38,17 +38,17 @@ class ClassicMembers:
             out.reply(to, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, fresh_id))
             return out
         member = ConsumerMemberStored(
-            self._stored.group_id,
-            request.member_id or fresh_id,
-            request.instance_id,
-            None,
-            request.client_id,
-            request.client_host,
-            subscription.topics,
-            None,
-            request.rebalance_timeout_ms,
-            None,
-            ClassicPart(request.session_timeout_ms, request.protocols_by_name),
+            group_id=self._stored.group_id,
+            member_id=request.member_id or fresh_id,
+            instance_id=request.instance_id,
+            rack_id=None,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            topic_names=subscription.topics,
+            topic_regex=None,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            server_assignor=None,
+            classic=ClassicPart(request.session_timeout_ms, request.protocols_by_name),
         )
         self._given_out.pop(member.member_id, None)
         self._membership.update(member, before, now, out)

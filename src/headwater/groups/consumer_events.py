@@ -46,7 +46,7 @@ class ConsumerGroupDeleted:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMemberStored:
     group_id: str
     member_id: str
@@ -95,7 +95,7 @@ class TargetDeleted:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentStored:
     group_id: str
     member_id: str

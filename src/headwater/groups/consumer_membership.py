@@ -193,7 +193,7 @@ class ConsumerMembership:
         self.remove(before, DepartureReason.FENCED, "", now, out)
         self.log(member, out)
         self.log(TargetStored(self.group_id, member.member_id, target), out)
-        self.log(CurrentStored(self.group_id, member.member_id, assigned=current.assigned), out)
+        self.log(CurrentStored(group_id=self.group_id, member_id=member.member_id, assigned=current.assigned), out)
 
     def _advance(self, has_new_subscription: bool, out: Effects) -> None:
         """Begin an epoch if subscriptions or topics changed, and compute its target."""
@@ -237,14 +237,14 @@ class ConsumerMembership:
         for timer in ConsumerTimer:
             self.unwatch(timer, member.member_id)
         departure = Departure(
-            self.group_id,
-            now.wall_ms,
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            reason,
-            explanation[:MAX_EXPLANATION_CHARS],
+            group_id=self.group_id,
+            at_ms=now.wall_ms,
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            reason=reason,
+            explanation=explanation[:MAX_EXPLANATION_CHARS],
         )
         self.departures.note(departure)
         out.departures.append(departure)

@@ -64,8 +64,8 @@ def encode(event: ConsumerEvent) -> tuple[bytes, bytes | None]:
             return _key(GROUP_KEY, group_id), _value(_INT32.pack(epoch), tag)
         case ConsumerGroupDeleted(group_id):
             return _key(GROUP_KEY, group_id), None
-        case ConsumerMemberStored(group_id, member_id):
-            return _key(MEMBER_KEY, group_id, member_id), _member_value(event)
+        case ConsumerMemberStored():
+            return _key(MEMBER_KEY, event.group_id, event.member_id), _member_value(event)
         case ConsumerMemberDeleted(group_id, member_id):
             return _key(MEMBER_KEY, group_id, member_id), None
         case TargetEpochStored(group_id, epoch):
@@ -76,10 +76,10 @@ def encode(event: ConsumerEvent) -> tuple[bytes, bytes | None]:
             return _key(TARGET_KEY, group_id, member_id), _value(_partitions(partitions), _NO_TAGS)
         case TargetDeleted(group_id, member_id):
             return _key(TARGET_KEY, group_id, member_id), None
-        case CurrentStored(group_id, member_id, epoch, previous, state, assigned, revoking):
-            head = _CURRENT_HEAD.pack(epoch, previous, state)
-            value = _value(head, _partitions(assigned), _partitions(revoking), _NO_TAGS)
-            return _key(CURRENT_KEY, group_id, member_id), value
+        case CurrentStored():
+            head = _CURRENT_HEAD.pack(event.epoch, event.previous_epoch, event.state)
+            value = _value(head, _partitions(event.assigned), _partitions(event.revoking), _NO_TAGS)
+            return _key(CURRENT_KEY, event.group_id, event.member_id), value
         case CurrentDeleted(group_id, member_id):
             return _key(CURRENT_KEY, group_id, member_id), None
 
@@ -110,7 +110,15 @@ def decode(key: int, reader: ByteReader, value: bytes | None) -> ConsumerEvent:
             if state not in list(MemberState):
                 raise MalformedBytes(f"state {state} of a member is not known")
             assigned, revoking = _read_partitions(fields), _read_partitions(fields)
-            return CurrentStored(group_id, member_id, epoch, previous, MemberState(state), assigned, revoking)
+            return CurrentStored(
+                group_id=group_id,
+                member_id=member_id,
+                epoch=epoch,
+                previous_epoch=previous,
+                state=MemberState(state),
+                assigned=assigned,
+                revoking=revoking,
+            )
 
 
 def _deleted(key: int, group_id: str, member_id: str) -> ConsumerEvent:
@@ -171,9 +179,18 @@ def _read_member(group_id: str, member_id: str, fields: ByteReader) -> ConsumerM
     tagged = fields.tags().get(_CLASSIC_TAG)
     classic = _read_classic(tagged) if tagged is not None else None
     return ConsumerMemberStored(
-        group_id, member_id, instance_id, rack_id, client_id, client_host, topic_names, topic_regex,
-        rebalance_timeout_ms, server_assignor, classic,
-    )  # fmt: skip
+        group_id=group_id,
+        member_id=member_id,
+        instance_id=instance_id,
+        rack_id=rack_id,
+        client_id=client_id,
+        client_host=client_host,
+        topic_names=topic_names,
+        topic_regex=topic_regex,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        server_assignor=server_assignor,
+        classic=classic,
+    )
 
 
 def _read_classic(fields: ByteReader) -> ClassicPart | None:

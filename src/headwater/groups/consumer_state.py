@@ -46,7 +46,7 @@ class ConsumerState:
 
     def current(self, member_id: str) -> CurrentStored:
         """What the member has; a member that was never assigned anything is at epoch 0."""
-        return self._currents.get(member_id) or CurrentStored(self.group_id, member_id)
+        return self._currents.get(member_id) or CurrentStored(group_id=self.group_id, member_id=member_id)
 
     def target(self, member_id: str) -> Assignment:
         return self.targets.get(member_id, NOTHING)

@@ -21,7 +21,7 @@ class DepartureReason(enum.Enum):
     FENCED = "replaced by a new member with the same instance id"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
     group_id: str
     at_ms: int

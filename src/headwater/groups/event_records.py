@@ -187,7 +187,15 @@ def _read_group(group_id: str, reader: ByteReader) -> GroupStored:
     protocol, leader = reader.nullable_string(), reader.nullable_string()
     state_timestamp_ms = reader.int64() if version >= 2 else -1
     members = tuple(_read_member(version, reader) for _ in range(reader.count(_MIN_MEMBER_BYTES)))
-    return GroupStored(group_id, protocol_type, generation, protocol, leader, state_timestamp_ms, members)
+    return GroupStored(
+        group_id=group_id,
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol=protocol,
+        leader=leader,
+        state_timestamp_ms=state_timestamp_ms,
+        members=members,
+    )
 
 
 def _read_member(version: int, reader: ByteReader) -> StoredMember:
@@ -197,14 +205,14 @@ def _read_member(version: int, reader: ByteReader) -> StoredMember:
     rebalance_timeout_ms = reader.int32() if version >= 1 else -1
     session_timeout_ms = reader.int32()
     return StoredMember(
-        member_id,
-        instance_id,
-        client_id,
-        client_host,
-        rebalance_timeout_ms if version >= 1 else session_timeout_ms,
-        session_timeout_ms,
-        reader.blob(),
-        reader.blob(),
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=rebalance_timeout_ms if version >= 1 else session_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        subscription=reader.blob(),
+        assignment=reader.blob(),
     )
 
 

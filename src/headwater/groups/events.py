@@ -10,7 +10,7 @@ from typing import TypeAlias
 from headwater.groups.consumer_events import ConsumerEvent
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMember:
     member_id: str
     instance_id: str | None
@@ -23,7 +23,7 @@ class StoredMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStored:
     """A generation was completed, or the group became empty, or a static member got a new member id."""
 

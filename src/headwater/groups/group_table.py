@@ -136,7 +136,7 @@ class GroupTable:
         if isinstance(group, ClassicGroup):
             return describe(group)
         is_simple = group is None and group_id in self.offsets
-        return DescribedGroup(group_id, GroupState.EMPTY if is_simple else GroupState.DEAD)
+        return DescribedGroup(group_id=group_id, state=GroupState.EMPTY if is_simple else GroupState.DEAD)
 
     def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
         """A consumer group. Raises RequestError if it is none."""

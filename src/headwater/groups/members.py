@@ -19,7 +19,7 @@ class MemberProtocol:
     metadata: bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Member:
     member_id: str
     instance_id: str | None

@@ -46,7 +46,9 @@ def upgraded(group: ClassicGroup, topics: TopicTable) -> Iterator[ConsumerEvent]
         yield _consumer_member(group_id, member)
         assigned = _first_claims(with_ids(read_assignment(member.assignment), topics), taken)
         yield TargetStored(group_id, member.member_id, assigned)
-        yield CurrentStored(group_id, member.member_id, epoch, epoch, assigned=assigned)
+        yield CurrentStored(
+            group_id=group_id, member_id=member.member_id, epoch=epoch, previous_epoch=epoch, assigned=assigned
+        )
     yield TargetEpochStored(group_id, epoch)
     yield ConsumerGroupStored(group_id, epoch, 0)
 
@@ -60,30 +62,38 @@ def downgraded(group: ConsumerGroup, topics: TopicTable, now: Moment) -> GroupSt
         assert member.classic is not None, "a group goes back when all its members are classic"
         members.append(
             StoredMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.rebalance_timeout_ms,
-                member.classic.session_timeout_ms,
-                dict(member.classic.protocols).get(protocol, b""),
-                write_assignment(stored.current(member.member_id).assigned, topics),
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.classic.session_timeout_ms,
+                subscription=dict(member.classic.protocols).get(protocol, b""),
+                assignment=write_assignment(stored.current(member.member_id).assigned, topics),
             )
         )
     return GroupStored(
-        group.group_id,
-        CONSUMER_PROTOCOL_TYPE,
-        stored.epoch,
-        protocol,
-        members[0].member_id,
-        now.wall_ms,
-        tuple(members),
+        group_id=group.group_id,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=stored.epoch,
+        protocol=protocol,
+        leader=members[0].member_id,
+        state_timestamp_ms=now.wall_ms,
+        members=tuple(members),
     )
 
 
 def emptied(group: ConsumerGroup, now: Moment) -> GroupStored:
     """What to log for a classic group that replaces an empty consumer group: its generations go on from the epoch."""
-    return GroupStored(group.group_id, "", group.stored.epoch, None, None, now.wall_ms, ())
+    return GroupStored(
+        group_id=group.group_id,
+        protocol_type="",
+        generation=group.stored.epoch,
+        protocol=None,
+        leader=None,
+        state_timestamp_ms=now.wall_ms,
+        members=(),
+    )
 
 
 def protocols_of(group: ConsumerGroup) -> dict[str, tuple[tuple[str, bytes], ...]]:
@@ -100,17 +110,17 @@ def _consumer_member(group_id: str, member: Member) -> ConsumerMemberStored:
     assert subscription is not None, "a group is upgraded when all its members can be read"
     protocols = tuple((protocol.name, protocol.metadata) for protocol in member.protocols)
     return ConsumerMemberStored(
-        group_id,
-        member.member_id,
-        member.instance_id,
-        None,
-        member.client_id,
-        member.client_host,
-        subscription.topics,
-        None,
-        member.rebalance_timeout_ms,
-        None,
-        ClassicPart(member.session_timeout_ms, protocols),
+        group_id=group_id,
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=subscription.topics,
+        topic_regex=None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=None,
+        classic=ClassicPart(member.session_timeout_ms, protocols),
     )
 
 

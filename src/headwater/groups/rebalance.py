@@ -297,14 +297,14 @@ class Rebalance:
         self.deadlines.clear((Timer.SESSION, member.member_id))
         self.unheard.heard_of(member.member_id)
         departure = Departure(
-            self._group_id,
-            now.wall_ms,
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            reason,
-            explanation[:MAX_EXPLANATION_CHARS],
+            group_id=self._group_id,
+            at_ms=now.wall_ms,
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            reason=reason,
+            explanation=explanation[:MAX_EXPLANATION_CHARS],
         )
         self.departures.note(departure)
         out.departures.append(departure)

@@ -238,7 +238,15 @@ class ShareGroup:
 
     def _note_departure(self, member_id: str, reason: DepartureReason, now: Moment, effects: Effects) -> None:
         stored = self.members[member_id].stored
-        departure = Departure(self.group_id, now.wall_ms, member_id, None, stored.client_id, stored.client_host, reason)
+        departure = Departure(
+            group_id=self.group_id,
+            at_ms=now.wall_ms,
+            member_id=member_id,
+            instance_id=None,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            reason=reason,
+        )
         self.departures.note(departure)
         effects.departures.append(departure)
 

@@ -23,7 +23,7 @@ class ListedGroup:
     kind: str = CLASSIC
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
     member_id: str
     instance_id: str | None
@@ -33,7 +33,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
     group_id: str
     state: GroupState
@@ -52,7 +52,7 @@ class DescribedPartitions:
     indexes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConsumer:
     """A member of a consumer group."""
 
@@ -69,7 +69,7 @@ class DescribedConsumer:
     target: tuple[DescribedPartitions, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConsumerGroup:
     group_id: str
     state: GroupState
@@ -83,48 +83,48 @@ def describe(group: ClassicGroup) -> DescribedGroup:
     """Metadata and assignments are shown for a stable group only: before that they belong to no generation."""
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
-        group.group_id,
-        group.state,
-        group.protocol_type,
-        (group.protocol or "") if is_stable else "",
-        group.generation,
-        group.members.leader or "",
-        tuple(
+        group_id=group.group_id,
+        state=group.state,
+        protocol_type=group.protocol_type,
+        protocol=(group.protocol or "") if is_stable else "",
+        generation=group.generation,
+        leader=group.members.leader or "",
+        members=tuple(
             DescribedMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host,
-                member.metadata(group.protocol) if is_stable else b"",
-                member.assignment if is_stable else b"",
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.metadata(group.protocol) if is_stable else b"",
+                assignment=member.assignment if is_stable else b"",
             )
             for member in group.members
         ),
-        tuple(group.departures),
+        departures=tuple(group.departures),
     )
 
 
 def describe_consumer(group: ConsumerGroup, topics: TopicTable) -> DescribedConsumerGroup:
     stored = group.stored
     return DescribedConsumerGroup(
-        group.group_id,
-        group.state,
-        stored.epoch,
-        stored.target_epoch,
-        group.membership.assignor(),
-        tuple(
+        group_id=group.group_id,
+        state=group.state,
+        epoch=stored.epoch,
+        target_epoch=stored.target_epoch,
+        assignor=group.membership.assignor(),
+        members=tuple(
             DescribedConsumer(
-                member.member_id,
-                member.instance_id,
-                member.rack_id,
-                stored.current(member.member_id).epoch,
-                member.client_id,
-                member.client_host,
-                member.topic_names,
-                member.topic_regex,
-                member.classic is not None,
-                _partitions(stored.current(member.member_id).assigned, topics),
-                _partitions(stored.target(member.member_id), topics),
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                rack_id=member.rack_id,
+                epoch=stored.current(member.member_id).epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topic_names=member.topic_names,
+                topic_regex=member.topic_regex,
+                is_classic=member.classic is not None,
+                assigned=_partitions(stored.current(member.member_id).assigned, topics),
+                target=_partitions(stored.target(member.member_id), topics),
             )
             for member in stored.members.values()
         ),

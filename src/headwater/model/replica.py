@@ -66,7 +66,7 @@ class StoreUnreachable(StoreError):
     """No answer from a remote store. The outcome is unknown; sending the same call again is harmless."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
     """One replica as its store knows it. Offsets cover [base, end)."""
 
@@ -99,7 +99,7 @@ class SealedReplica:
     max_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentDescription:
     """A sealed segment as metadata describes it: all that a store needs to know to take a copy of it, and to tell
     whether the copy is right."""

@@ -28,7 +28,7 @@ class Head:
     open: OpenSegment | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedSegment:
     id: SegmentId
     base: Offset

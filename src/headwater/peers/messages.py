@@ -281,7 +281,15 @@ def read_copy(cursor: Cursor) -> tuple[SegmentDescription, list[Donor]]:
     partition = _read_text(cursor)
     header = bytes(cursor.take(_BLOB.unpack(cursor.take(_BLOB.size))[0]))
     description = SegmentDescription(
-        SegmentId(segment.hex()), partition, base, end, epoch, header, _read_durability(durability), crc, size_bytes
+        segment=SegmentId(segment.hex()),
+        partition=partition,
+        base=base,
+        end=end,
+        epoch=epoch,
+        header=header,
+        durability=_read_durability(durability),
+        crc32c=crc,
+        size_bytes=size_bytes,
     )
     count = cursor.take(1)[0]
     if count > MAX_DONORS:

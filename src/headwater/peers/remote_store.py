@@ -110,6 +110,7 @@ class RemoteStore:
         size = sum(map(len, batches))
 
         def encode(version: int, number: int) -> Sequence[Buffer]:
+            # By position: made for each append.
             head = messages.append_request(version, number, self._store_bytes, segment, first, end, lac, size)
             return [head, *batches]
 

@@ -28,7 +28,7 @@ THROTTLE_KEYS: Final = ("leader.replication.throttled.replicas", "follower.repli
 """Of a topic's configuration: KIP-73."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterView:
     nodes: Mapping[NodeId, Node] = field(default_factory=dict)
     """Those that have a session."""
@@ -49,14 +49,28 @@ class ClusterView:
         for store_id, record in self.stores.items():
             found = living.get(store_id)
             if found is None:
-                infos[store_id] = StoreInfo(store_id, record.node_id, None, 0, 0, record.state, False)
+                infos[store_id] = StoreInfo(
+                    store_id=store_id,
+                    node_id=record.node_id,
+                    rack=None,
+                    free_bytes=0,
+                    total_bytes=0,
+                    state=record.state,
+                    is_alive=False,
+                )
             else:
                 node, store = found
                 is_alive = node.node_id not in self.suspected
                 infos[store_id] = StoreInfo(
-                    store_id, node.node_id, node.rack, store.free_bytes, store.total_bytes, record.state, is_alive,
-                    store.in_doubt,
-                )  # fmt: skip
+                    store_id=store_id,
+                    node_id=node.node_id,
+                    rack=node.rack,
+                    free_bytes=store.free_bytes,
+                    total_bytes=store.total_bytes,
+                    state=record.state,
+                    is_alive=is_alive,
+                    in_doubt=store.in_doubt,
+                )
         return infos
 
     @cached_property

@@ -360,9 +360,16 @@ class Leader:
         sealed = None
         if end > old.base:
             sealed = SealedSegment(
-                old.id, old.base, end, old.epoch, old.epoch_start, old.replicas, self.committed_bytes,
-                self.max_timestamp, crc32c=None,
-            )  # fmt: skip
+                id=old.id,
+                base=old.base,
+                end=end,
+                epoch=old.epoch,
+                epoch_start=old.epoch_start,
+                replicas=old.replicas,
+                size_bytes=self.committed_bytes,
+                max_timestamp=self.max_timestamp,
+                crc32c=None,
+            )
         return [Publish(sealed, roll.segment)]
 
     def published(self, segment: SegmentId, now: float) -> list[Effect]:

@@ -20,7 +20,7 @@ MIN_FREE_BYTES = 1 << 30
 another segment of the usual size."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreInfo:
     store_id: StoreId
     node_id: NodeId

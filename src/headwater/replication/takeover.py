@@ -244,9 +244,16 @@ class Takeover:
             return None
         state = self._answers[found.source]
         return SealedSegment(
-            old.id, old.base, found.committed, old.epoch, old.epoch_start, old.replicas,
-            state.size_bytes, state.max_timestamp, crc32c=None,
-        )  # fmt: skip
+            id=old.id,
+            base=old.base,
+            end=found.committed,
+            epoch=old.epoch,
+            epoch_start=old.epoch_start,
+            replicas=old.replicas,
+            size_bytes=state.size_bytes,
+            max_timestamp=state.max_timestamp,
+            crc32c=None,
+        )
 
     def published(self, segment: SegmentId, now: float) -> list[Effect]:
         planting = self._planting

@@ -173,13 +173,13 @@ class _Draft:
         self._engine = engine
         self._description = description
         self.replica = Replica(
-            description.segment,
-            engine.checkpoints.next_instance(),
-            description.partition,
-            description.base,
-            description.epoch,
-            description.header,
-            description.durability,
+            segment=description.segment,
+            instance=engine.checkpoints.next_instance(),
+            partition=description.partition,
+            base=description.base,
+            epoch=description.epoch,
+            header=description.header,
+            durability=description.durability,
         )
         if self.replica.to_entry().payload_bytes > engine.max_append_bytes:
             raise AppendTooLarge(f"the header of segment {description.segment} is too large")

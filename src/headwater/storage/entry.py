@@ -156,7 +156,17 @@ def decode(data: bytes, position: int, generation: int, salt: int) -> Found | No
     if crc32c(view[body_at:stop], _seed(generation, salt)) != crc:
         return None
     payload = (view[start:stop],) if length else ()
-    entry = Entry(kind, SegmentId(segment.hex()), instance, first, end, lac, where, max_timestamp, payload)
+    entry = Entry(
+        kind=kind,
+        segment=SegmentId(segment.hex()),
+        instance=instance,
+        first=first,
+        end=end,
+        lac=lac,
+        position=where,
+        max_timestamp=max_timestamp,
+        payload=payload,
+    )
     return Found(entry, Place(group, ordinal, count), stop)
 
 

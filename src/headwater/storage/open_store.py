@@ -70,13 +70,13 @@ class OpenStore:
         self._readers = ThreadPoolExecutor(max(options.reader_threads, 1), "headwater-read")
         self.checkpoints = CheckpointSchedule(
             CheckpointWriter(
-                files,
-                self.paths.directory,
-                self.descriptors,
-                state_log,
-                reserve,
-                self.low_water,
-                1 if options.runs_inline else options.flush_threads,
+                files=files,
+                directory=self.paths.directory,
+                descriptors=self.descriptors,
+                state_log=state_log,
+                reserve=reserve,
+                low_water=self.low_water,
+                flush_threads=1 if options.runs_inline else options.flush_threads,
             ),
             self.replicas,
             self.paths,
@@ -146,7 +146,17 @@ class OpenStore:
                     return recover()
 
             recovered = recover_or_release() if options.runs_inline else await asyncio.to_thread(recover_or_release)
-            return cls(files, directory, options, identity, lock_fd, state_log, reserve, recovered, on_failure)
+            return cls(
+                files=files,
+                directory=directory,
+                options=options,
+                identity=identity,
+                lock_fd=lock_fd,
+                state_log=state_log,
+                reserve=reserve,
+                recovered=recovered,
+                on_failure=on_failure,
+            )
         except BaseException:
             files.close(lock_fd)
             raise

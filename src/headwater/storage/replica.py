@@ -204,13 +204,13 @@ class Replica:
         flags = _Flag(flag_bits)
         header_at = _FIXED.size + partition_bytes
         replica = cls(
-            entry.segment,
-            entry.instance,
-            payload[_FIXED.size : header_at].decode(),
-            entry.first,
-            epoch,
-            payload[header_at:],
-            Durability.OS if _Flag.OS in flags else Durability.SYNC,
+            segment=entry.segment,
+            instance=entry.instance,
+            partition=payload[_FIXED.size : header_at].decode(),
+            base=entry.first,
+            epoch=epoch,
+            header=payload[header_at:],
+            durability=Durability.OS if _Flag.OS in flags else Durability.SYNC,
         )
         replica.grow(entry.end, entry.position, entry.max_timestamp, entry.lac)
         replica.synced_end, replica.synced_bytes = entry.end, entry.position

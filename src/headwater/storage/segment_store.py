@@ -124,7 +124,15 @@ class SegmentStore:
                 await asyncio.shield(existing.created)
             return
         self._engine.low_water.check()
-        replica = Replica(segment, self._engine.checkpoints.next_instance(), partition, base, epoch, header, durability)
+        replica = Replica(
+            segment=segment,
+            instance=self._engine.checkpoints.next_instance(),
+            partition=partition,
+            base=base,
+            epoch=epoch,
+            header=header,
+            durability=durability,
+        )
         await self._log_new(replica)
 
     async def append(
@@ -148,7 +156,15 @@ class SegmentStore:
         check_id(segment)
         replica = self._replicas.get(segment)
         if replica is None:
-            replica = Replica(segment, self._engine.checkpoints.next_instance(), "", 0, -1, b"", Durability.SYNC)
+            replica = Replica(
+                segment=segment,
+                instance=self._engine.checkpoints.next_instance(),
+                partition="",
+                base=0,
+                epoch=-1,
+                header=b"",
+                durability=Durability.SYNC,
+            )
             replica.is_fenced = replica.in_doubt = True
             log_event("unknown_segment_fenced", logging.WARNING, segment=segment)
             await self._log_new(replica)

@@ -130,18 +130,18 @@ def _read(transactional_id: str, value: bytes) -> Transaction:
     if state >= len(_STATES) or version not in _PROTOCOLS:
         raise MalformedBytes(f"state {state} of protocol {version} is not known")
     transaction = Transaction(
-        transactional_id,
-        producer_id,
-        producer_epoch,
-        last_producer_epoch,
-        previous_producer_id,
-        next_producer_id,
-        timeout_ms,
-        _STATES[state],
-        _read_partitions(reader, topics),
-        started_ms,
-        updated_ms,
-        version,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        last_producer_epoch=last_producer_epoch,
+        previous_producer_id=previous_producer_id,
+        next_producer_id=next_producer_id,
+        timeout_ms=timeout_ms,
+        state=_STATES[state],
+        partitions=_read_partitions(reader, topics),
+        started_ms=started_ms,
+        updated_ms=updated_ms,
+        version=version,
     )
     _check(transaction)
     return transaction

@@ -57,7 +57,7 @@ class ProducerState(NamedTuple):
         if start == NO_OFFSET and header.is_transactional:
             start = base_offset
         seen_at_ms = max(seen_at_ms, now_ms if now_ms != NO_TIMESTAMP else timestamp)
-        return ProducerState(
+        return ProducerState(  # by position: made for each batch
             epoch, last_sequence, last_timestamp, seen_at_ms, coordinator_epoch, start, marker_offset, batches
         )
 
@@ -66,14 +66,14 @@ class ProducerState(NamedTuple):
         sequence goes on; a new one (KIP-890) starts at 0."""
         is_new_epoch = header.producer_epoch > self.epoch
         return ProducerState(
-            max(self.epoch, header.producer_epoch),
-            NO_SEQUENCE if is_new_epoch else self.last_sequence,
-            header.max_timestamp,
-            max(self.seen_at_ms, now_ms if now_ms != NO_TIMESTAMP else header.max_timestamp),
-            max(self.coordinator_epoch, marker.coordinator_epoch),
-            NO_OFFSET,
-            header.base_offset,
-            () if is_new_epoch else self.batches,
+            epoch=max(self.epoch, header.producer_epoch),
+            last_sequence=NO_SEQUENCE if is_new_epoch else self.last_sequence,
+            last_timestamp=header.max_timestamp,
+            seen_at_ms=max(self.seen_at_ms, now_ms if now_ms != NO_TIMESTAMP else header.max_timestamp),
+            coordinator_epoch=max(self.coordinator_epoch, marker.coordinator_epoch),
+            transaction_start=NO_OFFSET,
+            marker_offset=header.base_offset,
+            batches=() if is_new_epoch else self.batches,
         )
 
 

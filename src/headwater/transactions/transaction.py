@@ -69,7 +69,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """All that is stored of one transactional id."""
 
@@ -227,8 +227,8 @@ class Transaction:
 def created(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
     """A transactional id that was never used, or was forgotten."""
     return Transaction(
-        transactional_id,
-        producer_id,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
         producer_epoch=0,
         last_producer_epoch=NO_EPOCH,
         previous_producer_id=NO_ID,

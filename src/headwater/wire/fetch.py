@@ -110,7 +110,7 @@ def read_request(frame: bytearray, header: RequestHeader) -> FetchRequest:
         string(cursor, is_flexible)  # rack: one node has no nearer replica to offer
     if is_flexible:
         replica_id = _read_tags(cursor, replica_id)
-    return FetchRequest(
+    return FetchRequest(  # by position: made for each fetch
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten
     )
 

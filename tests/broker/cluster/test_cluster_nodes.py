@@ -16,7 +16,16 @@ def store_of(node: NodeId) -> StoreId:
 
 def node(number: NodeId, *roles: Role) -> Node:
     stores = (NodeStore(store_of(number), GB, GB),) if Role.STORE in roles or not roles else ()
-    return Node(number, 1, "host", number, "host", 0, roles=roles or tuple(Role), stores=stores)
+    return Node(
+        node_id=number,
+        epoch=1,
+        host="host",
+        port=number,
+        peer_host="host",
+        peer_port=0,
+        roles=roles or tuple(Role),
+        stores=stores,
+    )
 
 
 def cluster_nodes(alive: list[Node], stores: dict[NodeId, StoreState], controller: NodeId = 1) -> ClusterNodes:

@@ -97,7 +97,15 @@ class Cluster:
 
     async def seal(self, number: int, *on: NodeId) -> str:
         segment = SealedSegment(
-            SegmentId(f"{number:032x}"), number, number + 1, 1, number, tuple(map(store_of, on)), 1000, 0, 7
+            id=SegmentId(f"{number:032x}"),
+            base=number,
+            end=number + 1,
+            epoch=1,
+            epoch_start=number,
+            replicas=tuple(map(store_of, on)),
+            size_bytes=1000,
+            max_timestamp=0,
+            crc32c=7,
         )
         key = keys.sealed_key(PartitionId(TOPIC, 0), segment.id)
         await self.put(key, segment)

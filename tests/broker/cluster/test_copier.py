@@ -34,7 +34,17 @@ async def filled(served: Node) -> SealedSegment:
     """A segment that is sealed in the metadata, and not yet in the store."""
     await served.store.create(segment(1), str(PARTITION), 0, 1, b"header", Durability.SYNC)
     await fill(served.store, segment(1), 40, 300)
-    return SealedSegment(segment(1), 0, 30, 1, 0, (served.store.store_id,), 0, 0, None)
+    return SealedSegment(
+        id=segment(1),
+        base=0,
+        end=30,
+        epoch=1,
+        epoch_start=0,
+        replicas=(served.store.store_id,),
+        size_bytes=0,
+        max_timestamp=0,
+        crc32c=None,
+    )
 
 
 @pytest.mark.parametrize("is_local", [False, True])
@@ -161,4 +171,4 @@ def test_a_ping_is_answered_by_a_living_node_and_refused_by_a_dead_one() -> None
 def described(served: Node) -> cluster.Node:
     store = cluster.NodeStore(served.store.store_id, 1, 1)
     host, port = served.address
-    return cluster.Node(1, 1, host, port, host, port, stores=(store,))
+    return cluster.Node(node_id=1, epoch=1, host=host, port=port, peer_host=host, peer_port=port, stores=(store,))

@@ -31,7 +31,9 @@ def test_what_is_written_is_known_soon_and_what_is_deleted_is_forgotten(tmp_path
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata, a_watch(metadata) as watch:
             assert watch.view() == watch.view()
-            node = Node(1, 4, "h", 1, "p", 2, stores=(NodeStore(store_of(1), 1, 2),))
+            node = Node(
+                node_id=1, epoch=4, host="h", port=1, peer_host="p", peer_port=2, stores=(NodeStore(store_of(1), 1, 2),)
+            )
             partition = PartitionId(TOPIC, 3)
             await put(metadata, keys.node_key(1, 4), node)
             await put(metadata, keys.store_key(store_of(1)), StoreRecord(store_of(1), 1, StoreState.DRAINING))
@@ -58,7 +60,11 @@ def test_of_a_node_that_came_back_the_newer_record_counts(tmp_path: Path) -> Non
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata, a_watch(metadata) as watch:
             for epoch in (11, 9):
-                await put(metadata, keys.node_key(1, epoch), Node(1, epoch, "h", epoch, "p", epoch))
+                await put(
+                    metadata,
+                    keys.node_key(1, epoch),
+                    Node(node_id=1, epoch=epoch, host="h", port=epoch, peer_host="p", peer_port=epoch),
+                )
             await until(lambda: len(watch._nodes.items) == 2)
             assert watch.nodes[1].epoch == 11
 
@@ -112,7 +118,9 @@ def test_an_unreadable_value_hides_no_other(tmp_path: Path) -> None:
                 keys.CONTROLLER_LEADER: b'"x"',
             }
             await metadata.txn([], [Put(key, value) for key, value in bad.items()])
-            await put(metadata, keys.node_key(3, 1), Node(3, 1, "h", 1, "p", 1))
+            await put(
+                metadata, keys.node_key(3, 1), Node(node_id=3, epoch=1, host="h", port=1, peer_host="p", peer_port=1)
+            )
             await until(lambda: watch.nodes)
             await metadata.txn([], [Del(key) for key in bad])
             await asyncio.sleep(0.1)

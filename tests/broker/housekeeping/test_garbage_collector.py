@@ -60,7 +60,18 @@ def kept(store: SegmentStore) -> set[int]:
 
 
 def sealed(number: int, *replicas: StoreId, adding: tuple[StoreId, ...] = ()) -> SealedSegment:
-    return SealedSegment(name(number), 0, 10, 1, 0, replicas, 0, 0, 0, adding=adding)
+    return SealedSegment(
+        id=name(number),
+        base=0,
+        end=10,
+        epoch=1,
+        epoch_start=0,
+        replicas=replicas,
+        size_bytes=0,
+        max_timestamp=0,
+        crc32c=0,
+        adding=adding,
+    )
 
 
 def test_what_is_named_stays_and_the_rest_goes(tmp_path: Path) -> None:

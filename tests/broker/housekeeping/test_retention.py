@@ -12,7 +12,17 @@ def config(**overrides: str) -> TopicConfig:
 
 def sealed(number: int, size: int, max_timestamp: int, created_ms: int = 0) -> SealedSegment:
     id_ = SegmentId(segment_id(created_ms, number))
-    return SealedSegment(id_, number * 10, number * 10 + 10, 0, 0, (StoreId("s"),), size, max_timestamp, None)
+    return SealedSegment(
+        id=id_,
+        base=number * 10,
+        end=number * 10 + 10,
+        epoch=0,
+        epoch_start=0,
+        replicas=(StoreId("s"),),
+        size_bytes=size,
+        max_timestamp=max_timestamp,
+        crc32c=None,
+    )
 
 
 def test_segments_whose_newest_record_is_too_old_go() -> None:

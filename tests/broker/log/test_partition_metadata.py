@@ -18,8 +18,29 @@ PARTITION = PartitionId(uuid.UUID(int=5), 0)
 STORES = (StoreId("a" * 32),)
 OPEN = OpenSegment(SegmentId("9" * 32), 20, 1, 20, STORES)
 HEAD = Head(1, 1, 0, OPEN)
-OLD = SealedSegment(SegmentId("1" * 32), 0, 20, 1, 0, STORES, 100, 0, None)
-NEW = SealedSegment(SegmentId("2" * 32), 0, 20, 1, 0, STORES, 50, 0, None, compacted=True)
+OLD = SealedSegment(
+    id=SegmentId("1" * 32),
+    base=0,
+    end=20,
+    epoch=1,
+    epoch_start=0,
+    replicas=STORES,
+    size_bytes=100,
+    max_timestamp=0,
+    crc32c=None,
+)
+NEW = SealedSegment(
+    id=SegmentId("2" * 32),
+    base=0,
+    end=20,
+    epoch=1,
+    epoch_start=0,
+    replicas=STORES,
+    size_bytes=50,
+    max_timestamp=0,
+    crc32c=None,
+    compacted=True,
+)
 HEAD_KEY, OLD_KEY, NEW_KEY = keys.head_key(PARTITION), *(keys.sealed_key(PARTITION, it.id) for it in (OLD, NEW))
 
 

@@ -10,7 +10,18 @@ STORE = (StoreId("s"),)
 
 
 def sealed(base: int, end: int, epoch: int = 0, **more: object) -> SealedSegment:
-    return SealedSegment(SegmentId(f"{base:032x}"), base, end, epoch, base, STORE, end - base, base, None, **more)  # type: ignore[arg-type]
+    return SealedSegment(
+        id=SegmentId(f"{base:032x}"),
+        base=base,
+        end=end,
+        epoch=epoch,
+        epoch_start=base,
+        replicas=STORE,
+        size_bytes=end - base,
+        max_timestamp=base,
+        crc32c=None,
+        **more,  # type: ignore[arg-type]
+    )
 
 
 def opened(base: int, epoch: int = 0) -> OpenSegment:
@@ -36,7 +47,18 @@ def test_an_empty_segment_leaves_nothing_behind_when_it_is_rolled() -> None:
 def test_compaction_puts_one_segment_in_the_place_of_its_neighbours() -> None:
     chain = Chain([sealed(0, 10), sealed(10, 20), sealed(20, 30)], opened(30))
     old = chain.sealed[:2]
-    new = SealedSegment(SegmentId("f" * 32), 0, 20, 0, 0, STORE, 5, 5, None, compacted=True)
+    new = SealedSegment(
+        id=SegmentId("f" * 32),
+        base=0,
+        end=20,
+        epoch=0,
+        epoch_start=0,
+        replicas=STORE,
+        size_bytes=5,
+        max_timestamp=5,
+        crc32c=None,
+        compacted=True,
+    )
     chain.replace(old, new)
     assert [segment.base for segment in chain] == [0, 20, 30]
     assert chain.find(15) is new

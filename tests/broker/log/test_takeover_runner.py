@@ -67,7 +67,17 @@ class ChangedBehindOurBack:
         head = keys.decode_head(kv.value)
         ours = head.open
         assert ours is not None and ours.id != OLD, "it was published"
-        sealed = SealedSegment(ours.id, ours.base, END, ours.epoch, ours.epoch_start, ours.replicas, 10, 0, None)
+        sealed = SealedSegment(
+            id=ours.id,
+            base=ours.base,
+            end=END,
+            epoch=ours.epoch,
+            epoch_start=ours.epoch_start,
+            replicas=ours.replicas,
+            size_bytes=10,
+            max_timestamp=0,
+            crc32c=None,
+        )
         theirs = replace(head, leader=2, epoch=9, open=replace(ours, id=segment_id(9, 9), base=END, epoch=9))
         sealed_key = keys.sealed_key(PARTITION, ours.id)
         await self._metadata.txn([], [Put(key, keys.encode(theirs)), Put(sealed_key, keys.encode(sealed))])
@@ -101,9 +111,15 @@ def takeover(store: Any, metadata: Any, head: Head, version: int) -> TakeoverRun
 
     numbers = iter(range(2, 100))
     ports = NodePorts(
-        1, store, OneStore(store), choose, SystemClock(), TailCache(1 << 20), asyncio.ensure_future,
-        lambda: segment_id(2, next(numbers)),
-    )  # fmt: skip
+        node_id=1,
+        store=store,
+        stores=OneStore(store),
+        choose=choose,
+        clock=SystemClock(),
+        tail_cache=TailCache(1 << 20),
+        spawn=asyncio.ensure_future,
+        new_segment_id=lambda: segment_id(2, next(numbers)),
+    )
     return TakeoverRun(ports, metadata, metadata, PARTITION, head, version, Rules(1, 1), Durability.OS)
 
 

@@ -186,7 +186,16 @@ def test_the_server_answers_get_metrics_and_nothing_else() -> None:
 
 def test_the_server_answers_for_groups_by_name() -> None:
     left = [
-        Departure(group, 7, "m", None, "app", "/here", DepartureReason.SESSION_EXPIRED) for group in ("a b", "other")
+        Departure(
+            group_id=group,
+            at_ms=7,
+            member_id="m",
+            instance_id=None,
+            client_id="app",
+            client_host="/here",
+            reason=DepartureReason.SESSION_EXPIRED,
+        )
+        for group in ("a b", "other")
     ]
 
     async def run() -> None:
@@ -209,7 +218,18 @@ def test_the_server_answers_for_groups_by_name() -> None:
 
 def test_a_page_about_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.broker.metrics.group_health.MAX_SHOWN", 3)
-    left = [Departure("g", number, "m", None, "", "", DepartureReason.LEFT) for number in range(5)]
+    left = [
+        Departure(
+            group_id="g",
+            at_ms=number,
+            member_id="m",
+            instance_id=None,
+            client_id="",
+            client_host="",
+            reason=DepartureReason.LEFT,
+        )
+        for number in range(5)
+    ]
     page = json.loads(health_page(left, None))
     assert (len(page["groups"][0]["departures"]), page["left_out"]) == (3, 2)
 

@@ -29,9 +29,25 @@ SAMPLES: list[tuple[Callable[[], bytes], Callable[[ByteReader], object], object]
         Marker(PLACE, 1 << 40, 5, True, 8, 99),
     ),
     (
-        lambda: node_messages.admission(AddPartitions("id", 1, 2, frozenset({PLACE}), True, 1)),
+        lambda: node_messages.admission(
+            AddPartitions(
+                transactional_id="id",
+                producer_id=1,
+                producer_epoch=2,
+                partitions=frozenset({PLACE}),
+                is_verify_only=True,
+                version=1,
+            )
+        ),
         node_messages.read_admission,
-        AddPartitions("id", 1, 2, frozenset({PLACE}), True, 1),
+        AddPartitions(
+            transactional_id="id",
+            producer_id=1,
+            producer_epoch=2,
+            partitions=frozenset({PLACE}),
+            is_verify_only=True,
+            version=1,
+        ),
     ),
     (
         lambda: node_messages.admitted(AddAnswer(ErrorCode.NONE, frozenset({PLACE}))),

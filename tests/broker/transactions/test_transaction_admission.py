@@ -33,7 +33,12 @@ class Producer:
         self.id, self.epoch = answer.producer_id, answer.producer_epoch
 
     async def add_partition(self) -> None:
-        request = AddPartitions(self.name, self.id, self.epoch, frozenset({self.place}))
+        request = AddPartitions(
+            transactional_id=self.name,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            partitions=frozenset({self.place}),
+        )
         assert (await self.coordinator.transactions.add_partitions(request)).error is ErrorCode.NONE
 
     def entrant(self, version: int) -> Entrant:

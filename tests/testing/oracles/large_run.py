@@ -45,7 +45,9 @@ def events(operations: int) -> Iterator[Event]:
         for index in range(SENDS):
             partition = PARTITIONS[index % len(PARTITIONS)]
             value, log = f"{number}.{index}", logs[partition]
-            yield SendBegan(producer, partition.topic, value, partition.partition, name)
+            yield SendBegan(
+                producer=producer, topic=partition.topic, value=value, partition=partition.partition, transaction=name
+            )
             yield SendEnded(partition.topic, value, CallOutcome.OK, partition.partition, len(log))
             log.append((len(log), value) if is_commit else None)
         yield OffsetsAdded(name, "group", ((INPUT, number + 1),))

@@ -159,7 +159,7 @@ class _Transactor:
             _decide(run, self._undecided)  # at the latest when the producer comes back
             self._undecided = None
         if self._open is None:
-            self._open = OpenTransaction(run.recorder.begin(self._name))
+            self._open = OpenTransaction(name=run.recorder.begin(self._name))
         if run.dice.random() < 0.7:
             if not run.send(self._name, run.dice.choice(PLACES), self._open):
                 _abort(run, self._open)
@@ -189,7 +189,7 @@ class _Transformer:
         run.recorder.polled(self._name, COMMITTED, [(*place, offset, value) for offset, value in records])
         if not records:
             return
-        transaction = OpenTransaction(run.recorder.begin(self._name))
+        transaction = OpenTransaction(name=run.recorder.begin(self._name))
         is_whole = all(run.send(self._name, run.dice.choice(PLACES[2:]), transaction) for _ in records)
         self._positions[place] = position
         transaction.offsets = {place: position}

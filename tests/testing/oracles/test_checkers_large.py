@@ -35,7 +35,7 @@ def test_reading_the_same_records_again_takes_no_memory() -> None:
 
     def read_by(consumers: int) -> Iterator[Event]:
         for _, value in records:
-            yield SendBegan("p", "orders", value, 0)
+            yield SendBegan(producer="p", topic="orders", value=value, partition=0)
         for consumer in range(consumers):
             yield Polled(f"c{consumer}", Isolation.READ_COMMITTED, TopicPartition("orders", 0), records)
 

@@ -132,7 +132,9 @@ def test_a_history_comes_back_from_its_file_as_it_was(seed: int) -> None:
 
 @given(st.text(max_size=50))
 def test_any_text_comes_back_from_the_file_as_it_was(text: str) -> None:
-    event = SendBegan(text, text, text, 3, text, text, is_idempotent=False)
+    event = SendBegan(
+        producer=text, topic=text, value=text, partition=3, transaction=text, key=text, is_idempotent=False
+    )
     assert decode(encode(Stamped(1, event))) == Stamped(1, event)
 
 
@@ -167,7 +169,7 @@ def test_files_without_times_cannot_be_put_in_order(tmp_path: Path) -> None:
 
 
 def test_a_last_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
-    whole = encode(Stamped(1, SendBegan("p", TOPIC, "v0")))
+    whole = encode(Stamped(1, SendBegan(producer="p", topic=TOPIC, value="v0")))
     ended = encode(Stamped(2, SendEnded(TOPIC, "v0", CallOutcome.OK, 0, 0)))
     for length in range(len(ended) - 1):
         (tmp_path / "run").write_bytes(whole + ended[:length])
@@ -175,7 +177,9 @@ def test_a_last_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_line_in_the_middle_that_was_cut_short_breaks_the_history(tmp_path: Path) -> None:
-    (tmp_path / "run").write_bytes(b'{"event":"send\n' + encode(Stamped(1, SendBegan("p", TOPIC, "v0"))))
+    (tmp_path / "run").write_bytes(
+        b'{"event":"send\n' + encode(Stamped(1, SendBegan(producer="p", topic=TOPIC, value="v0")))
+    )
     with pytest.raises(BrokenHistory, match=r"run:1: this is not JSON"):
         list(History.read(tmp_path / "run"))
 
@@ -290,7 +294,7 @@ def test_the_command_runs_as_a_module(tmp_path: Path) -> None:
 
 
 def test_events_are_exported_as_edn(tmp_path: Path) -> None:
-    assert edn(SendBegan("p", TOPIC, 'a "value"', 0, is_idempotent=False)) == (
+    assert edn(SendBegan(producer="p", topic=TOPIC, value='a "value"', partition=0, is_idempotent=False)) == (
         '{:event :send-began, :producer "p", :topic "orders", :value "a \\"value\\"", :partition 0, '
         ":is-idempotent false}"
     )
@@ -305,7 +309,7 @@ def test_events_are_exported_as_edn(tmp_path: Path) -> None:
 
 
 def test_the_format_of_the_file_does_not_change_by_accident() -> None:
-    event = SendBegan("p", "orders", "v1", 0)
+    event = SendBegan(producer="p", topic="orders", value="v1", partition=0)
     assert json.loads(encode(Stamped(81, event))) == {
         "event": "send_began",
         "producer": "p",

@@ -149,8 +149,14 @@ class ClusterNodes:
                     free, total = self.own_space()
                 infos.append(
                     StoreInfo(
-                        store.store_id, node.node_id, node.rack, free, total, state, is_alive=True,
+                        store_id=store.store_id,
+                        node_id=node.node_id,
+                        rack=node.rack,
+                        free_bytes=free,
+                        total_bytes=total,
+                        state=state,
+                        is_alive=True,
                         in_doubt=store.in_doubt,
                     )
-                )  # fmt: skip
+                )
         return infos

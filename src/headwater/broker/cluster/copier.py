@@ -92,7 +92,14 @@ class Copier:
                 failures.append(f"{donor}: {str(error) or type(error).__name__}")
                 continue
             return SegmentDescription(
-                sealed.id, str(action.partition), sealed.base, sealed.end, sealed.epoch, header,
-                self._durability_of(action.partition), crc32c, size_bytes,
-            )  # fmt: skip
+                segment=sealed.id,
+                partition=str(action.partition),
+                base=sealed.base,
+                end=sealed.end,
+                epoch=sealed.epoch,
+                header=header,
+                durability=self._durability_of(action.partition),
+                crc32c=crc32c,
+                size_bytes=size_bytes,
+            )
         raise StoreUnreachable(f"no store gives segment {sealed.id}: {'; '.join(failures)}")

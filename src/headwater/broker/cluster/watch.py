@@ -112,7 +112,15 @@ class ClusterWatch:
         suspected: frozenset[NodeId] = frozenset(),
     ) -> ClusterView:
         """For decisions that are made before the next await: heads and sealed segments are not copied."""
-        return ClusterView(self.nodes, self.stores, self.topics, self.heads.items, sealed, self.placements, suspected)
+        return ClusterView(
+            nodes=self.nodes,
+            stores=self.stores,
+            topics=self.topics,
+            heads=self.heads.items,
+            sealed=sealed,
+            reassignments=self.placements,
+            suspected=suspected,
+        )
 
     @property
     def _caches(

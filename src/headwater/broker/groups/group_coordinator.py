@@ -312,7 +312,7 @@ class GroupCoordinator:
     def described(self, group_id: str) -> DescribedGroup:
         """An unknown group is described as dead."""
         if not self._topic.exists:
-            return DescribedGroup(group_id, GroupState.DEAD)
+            return DescribedGroup(group_id=group_id, state=GroupState.DEAD)
         return self._topic.log(group_id).shard.described(group_id)
 
     def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
@@ -395,9 +395,14 @@ class GroupCoordinator:
 
     def _open(self, partition: Partition) -> GroupLog:
         return GroupLog(
-            partition, self._settings, self._topics, self._clock, self._spawn, self._alarm.arm,
-            self._forget_deleted_topics,
-        )  # fmt: skip
+            partition=partition,
+            settings=self._settings,
+            topics=self._topics,
+            clock=self._clock,
+            spawn=self._spawn,
+            on_deadline=self._alarm.arm,
+            on_loaded=self._forget_deleted_topics,
+        )
 
     def _forget_deleted_topics(self, log: GroupLog) -> None:
         """A crash, or a shard that was being read, may have come between a topic's deletion and that of its offsets."""

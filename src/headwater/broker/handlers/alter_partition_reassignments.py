@@ -33,9 +33,12 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             try:
                 topic = broker.catalog.topic(asked.name)
                 await _alter(
-                    broker, topic, partition.partition_index, partition.replicas,
+                    broker,
+                    topic,
+                    partition.partition_index,
+                    partition.replicas,
                     request.allow_replication_factor_change,
-                )  # fmt: skip
+                )
             except RequestError as error:
                 answer.error_code, answer.error_message = error.code, error.message
             answers.append(answer)

@@ -42,9 +42,13 @@ async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Mess
     plan = _plan(broker, asked)
     overrides = {config.name: config.value for config in asked.configs}
     topic = await broker.catalog.create(
-        asked.name, plan.partitions, overrides, replication_factor=plan.replication_factor, leaders=plan.leaders,
+        asked.name,
+        plan.partitions,
+        overrides,
+        replication_factor=plan.replication_factor,
+        leaders=plan.leaders,
         validate_only=validate_only,
-    )  # fmt: skip
+    )
     return Message(
         name=asked.name,
         topic_id=topic.topic_id if topic is not None else None,

@@ -120,7 +120,13 @@ class Cleaner:
             partition.ask_roll()
         chain = partition.register.chain
         start = retention_start(
-            chain.sealed, chain.open.id, partition.open_bytes, config, now_ms, subscriptions, stable_end
+            sealed=chain.sealed,
+            open_id=chain.open.id,
+            open_bytes=partition.open_bytes,
+            config=config,
+            now_ms=now_ms,
+            subscriptions=subscriptions,
+            stable_end=stable_end,
         )
         if start is not None:
             log_event("retention", topic=partition.topic_name, partition=partition.id.index, start=start)

@@ -131,10 +131,18 @@ class Compaction:
         if len(replicas) < partition.rules.min_insync:
             raise NoSpace("too few stores can take the compacted segment")
         new = SealedSegment(
-            segment_id, first.base, last.end, last.epoch, last.epoch_start, replicas, 0, -1, None,
+            id=segment_id,
+            base=first.base,
+            end=last.end,
+            epoch=last.epoch,
+            epoch_start=last.epoch_start,
+            replicas=replicas,
+            size_bytes=0,
+            max_timestamp=-1,
+            crc32c=None,
             compacted=self._map.latest_offset >= last.end - 1,
             earlier_epochs=_earlier_epochs(group),
-        )  # fmt: skip
+        )
         await partition.register.stage(new)
         try:
             await partition.swap(group, await self._write(group, new))

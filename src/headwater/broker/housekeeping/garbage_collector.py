@@ -120,9 +120,11 @@ class GarbageCollector:
         if garbage:
             freed = _sizes(inventory)
             log_event(
-                "garbage_collected", partition=name, segments=len(garbage),
+                "garbage_collected",
+                partition=name,
+                segments=len(garbage),
                 freed_bytes=sum(freed[segment] for segment, _ in garbage),
-            )  # fmt: skip
+            )
         return len(garbage)
 
 

@@ -43,7 +43,7 @@ class Placement(Protocol):
     ) -> tuple[StoreId, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
     node_id: NodeId
     store: LocalStore | None

@@ -99,9 +99,15 @@ class Partition(CommittedLog):
         self._ports = ports
         clock = ports.clock
         self._leader = Leader(
-            register.chain.open, begun.end, begun.size_bytes, rules, ports.choose, ports.new_segment_id,
-            clock.monotonic(), begun.max_timestamp,
-        )  # fmt: skip
+            segment=register.chain.open,
+            end=begun.end,
+            open_bytes=begun.size_bytes,
+            rules=rules,
+            choose=ports.choose,
+            new_segment_id=ports.new_segment_id,
+            now=clock.monotonic(),
+            max_timestamp=begun.max_timestamp,
+        )
         self._open_since_ms = clock.now_ms()
         self._open_durability = begun.durability
         self._next_roll_ms = 0

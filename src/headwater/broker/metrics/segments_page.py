@@ -62,7 +62,16 @@ def _led(index: int, partition: Partition, node_of: NodeOf) -> Iterator[dict[str
     newest = partition.open_max_timestamp if partition.open_bytes else -1
     open_segment = partition.register.chain.open
     end, size_bytes = partition.high_watermark, partition.open_bytes
-    yield _told(index, open_segment.base, end, size_bytes, "open", open_segment.replicas, newest, node_of)
+    yield _told(
+        index=index,
+        start=open_segment.base,
+        end=end,
+        size_bytes=size_bytes,
+        state="open",
+        stores=open_segment.replicas,
+        newest=newest,
+        node_of=node_of,
+    )
 
 
 def _elsewhere(
@@ -73,12 +82,28 @@ def _elsewhere(
         yield _sealed(index, segment, node_of)
     last: OpenSegment | None = head.open if head is not None else None
     if last is not None and all(last.id != segment.id for segment in sealed):
-        yield _told(index, last.base, None, None, "open", last.replicas, -1, node_of)
+        yield _told(
+            index=index,
+            start=last.base,
+            end=None,
+            size_bytes=None,
+            state="open",
+            stores=last.replicas,
+            newest=-1,
+            node_of=node_of,
+        )
 
 
 def _sealed(index: int, segment: SealedSegment, node_of: NodeOf) -> dict[str, Any]:
     return _told(
-        index, segment.base, segment.end, segment.size_bytes, "sealed", segment.replicas, segment.max_timestamp, node_of
+        index=index,
+        start=segment.base,
+        end=segment.end,
+        size_bytes=segment.size_bytes,
+        state="sealed",
+        stores=segment.replicas,
+        newest=segment.max_timestamp,
+        node_of=node_of,
     )
 
 

@@ -179,7 +179,14 @@ def read_admission(body: ByteReader) -> AddPartitions:
     producer_id, epoch, is_verify_only, version = body.unpack(_PRODUCER)
     partitions = frozenset(read_partition(body) for _ in _read_count(body, _PARTITION.size))
     body.check_end()
-    return AddPartitions(transactional_id, producer_id, epoch, partitions, is_verify_only, version)
+    return AddPartitions(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        partitions=partitions,
+        is_verify_only=is_verify_only,
+        version=version,
+    )
 
 
 def admitted(answer: AddAnswer) -> bytes:

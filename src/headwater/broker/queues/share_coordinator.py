@@ -237,7 +237,15 @@ class ShareCoordinator:
         def lost() -> None:
             self._lost(queue)
 
-        log = StateWriter(key, partition.leader_epoch, share, claimed, self.states, self.spawn, lost)
+        log = StateWriter(
+            key=key,
+            epoch=partition.leader_epoch,
+            share=share,
+            claimed=claimed,
+            keeper=self.states,
+            spawn=self.spawn,
+            on_lost=lost,
+        )
         queue = ShareQueue(key, partition, share, log, self)
         return queue
 

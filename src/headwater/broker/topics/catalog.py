@@ -180,9 +180,14 @@ class Catalog:
         config = TopicConfig.stored(stored.config, self._defaults)
         if known is None:
             topic = Topic(
-                stored.topic_id, stored.name, stored.config, config, version, stored.partitions,
-                stored.replication_factor,
-            )  # fmt: skip
+                topic_id=stored.topic_id,
+                name=stored.name,
+                overrides=stored.config,
+                config=config,
+                version=version,
+                partition_count=stored.partitions,
+                replication_factor=stored.replication_factor,
+            )
             self._by_name[topic.name] = topic
             self._by_id[topic.topic_id] = topic
         else:

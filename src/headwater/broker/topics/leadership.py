@@ -109,9 +109,15 @@ class Leadership:
     ) -> TakenOver | None:
         async with self._turns:
             run = TakeoverRun(
-                self._environment_of(topic, partition), self._metadata, self._writes, partition, head, version,
-                topic.rules(partition.index), topic.config.durability,
-            )  # fmt: skip
+                ports=self._environment_of(topic, partition),
+                metadata=self._metadata,
+                writes=self._writes,
+                partition=partition,
+                head=head,
+                version=version,
+                rules=topic.rules(partition.index),
+                durability=topic.config.durability,
+            )
             try:
                 return await run.run(sealed)
             except StoreFailed:
@@ -128,9 +134,16 @@ class Leadership:
         if topic is None or self._is_stopped:
             return
         partition = Partition(
-            self._environment_of(topic, partition_id), partition_id, topic.name, taken.register, topic.config,
-            topic.rules(partition_id.index), taken.transactions, taken.begun, self._stepped_down,
-        )  # fmt: skip
+            ports=self._environment_of(topic, partition_id),
+            partition_id=partition_id,
+            topic_name=topic.name,
+            register=taken.register,
+            config=topic.config,
+            rules=topic.rules(partition_id.index),
+            transactions=taken.transactions,
+            begun=taken.begun,
+            on_over=self._stepped_down,
+        )
         topic.led[partition_id.index] = partition
         topic.heads[partition_id.index] = taken.register.head
         for told in self.on_led:

@@ -12,7 +12,7 @@ from headwater.model.segments import Head
 from headwater.replication.effects import Rules
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Topic:
     topic_id: TopicId
     name: str

@@ -79,7 +79,12 @@ class TransactionAdmission:
         partition = await self._groups.offsets_partition(group_id)
         is_verify_only = version < 2
         request = AddPartitions(
-            transactional_id, producer_id, producer_epoch, frozenset({partition}), is_verify_only, version
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=frozenset({partition}),
+            is_verify_only=is_verify_only,
+            version=version,
         )
         asked = self.ask(request)
         answer = await asked.answer

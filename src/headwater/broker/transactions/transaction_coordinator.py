@@ -133,7 +133,13 @@ class TransactionCoordinator:
         """A group's offsets become part of the transaction."""
         partition = await self._groups.offsets_partition(group_id)
         request = AddPartitions(
-            transactional_id, producer_id, producer_epoch, frozenset({partition}), False, version, connection
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=frozenset({partition}),
+            is_verify_only=False,
+            version=version,
+            connection=connection,
         )
         answer = await self.add_partitions(request)
         if answer.error is not ErrorCode.NONE:
@@ -149,7 +155,12 @@ class TransactionCoordinator:
         connection: int,
     ) -> "asyncio.Future[EndAnswer]":
         request = EndTransaction(
-            transactional_id, producer_id, producer_epoch, is_commit, version, connection=connection
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            version=version,
+            connection=connection,
         )
         if self._find(transactional_id).shard.needs_spare_producer_id(transactional_id):
             return asyncio.get_running_loop().create_task(self._end_with_spare(request))

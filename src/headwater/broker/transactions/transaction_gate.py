@@ -78,10 +78,10 @@ class Question:
             if not partition.has_open_transaction(entrant.producer_id, entrant.producer_epoch)
         )
         self._request = AddPartitions(
-            entrant.transactional_id,
-            entrant.producer_id,
-            entrant.producer_epoch,
-            closed,
+            transactional_id=entrant.transactional_id,
+            producer_id=entrant.producer_id,
+            producer_epoch=entrant.producer_epoch,
+            partitions=closed,
             is_verify_only=entrant.version < 2,
             version=entrant.version,
         )

@@ -7,7 +7,7 @@ from typing import Final
 NO_LEADER: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescription:
     node: int
     address: str
@@ -25,7 +25,7 @@ class NodeDescription:
     """None while it is up, or if it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreDescription:
     store: str
     node: int
@@ -52,7 +52,7 @@ class PartitionProblem:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
     cluster_id: str
     controller: int

@@ -28,9 +28,15 @@ def ask_brokers(bootstrap: str) -> ClusterDescription:
     for broker in sorted(cluster.brokers, key=lambda broker: int(broker.broker_id)):
         number = broker.broker_id
         node = NodeDescription(
-            number, f"{broker.host}:{broker.port}", broker.rack, number == cluster.controller_id,
-            leads[number], in_sync[number], is_up=not broker.is_fenced, down_since_ms=last_seen_ms.get(number),
-        )  # fmt: skip
+            node=number,
+            address=f"{broker.host}:{broker.port}",
+            rack=broker.rack,
+            is_controller=number == cluster.controller_id,
+            leads=leads[number],
+            in_sync=in_sync[number],
+            is_up=not broker.is_fenced,
+            down_since_ms=last_seen_ms.get(number),
+        )
         if node.is_up:
             try:
                 node = _with_disk_usage(node, (broker.host, broker.port))
@@ -38,11 +44,11 @@ def ask_brokers(bootstrap: str) -> ClusterDescription:
                 silent.append(node.address)
         nodes.append(node)
     return ClusterDescription(
-        cluster.cluster_id,
-        cluster.controller_id,
-        len(partitions),
-        tuple(nodes),
-        tuple(_problems(partitions)),
+        cluster_id=cluster.cluster_id,
+        controller=cluster.controller_id,
+        partitions=len(partitions),
+        nodes=tuple(nodes),
+        problems=tuple(_problems(partitions)),
         cannot_tell=tuple(silent),
     )
 

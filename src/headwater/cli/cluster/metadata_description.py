@@ -30,17 +30,17 @@ async def read_metadata(metadata: MetaStore) -> ClusterDescription:
     problems = tuple(_problems(records))
     nodes = (*_nodes_up(records, usage), *_nodes_down(records, usage))
     return ClusterDescription(
-        records.cluster_id,
-        records.controller,
-        len(records.heads),
-        tuple(sorted(nodes, key=lambda node: node.node)),
-        problems,
-        tuple(_stores(records, usage)),
-        sum(problem.problem == BEING_TAKEN_OVER for problem in problems),
+        cluster_id=records.cluster_id,
+        controller=records.controller,
+        partitions=len(records.heads),
+        nodes=tuple(sorted(nodes, key=lambda node: node.node)),
+        problems=problems,
+        stores=tuple(_stores(records, usage)),
+        takeovers=sum(problem.problem == BEING_TAKEN_OVER for problem in problems),
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Records:
     """What the metadata store holds of a cluster."""
 
@@ -80,14 +80,14 @@ async def _read_records(metadata: MetaStore) -> _Records:
         for kv in await metadata.list(keys.HEADS)
     ]
     return _Records(
-        keys.decode_cluster(cluster.value).cluster_id,
-        keys.decode_controller(controller.value).node if controller is not None else NO_CONTROLLER,
-        {node.node_id: node for node in nodes},
-        stores,
-        {topic.topic_id: topic for topic in topics},
-        heads,
-        [keys.decode_sealed(kv.value) for kv in await metadata.list(keys.SEALED)],
-        reassignments,
+        cluster_id=keys.decode_cluster(cluster.value).cluster_id,
+        controller=keys.decode_controller(controller.value).node if controller is not None else NO_CONTROLLER,
+        nodes={node.node_id: node for node in nodes},
+        stores=stores,
+        topics={topic.topic_id: topic for topic in topics},
+        heads=heads,
+        sealed=[keys.decode_sealed(kv.value) for kv in await metadata.list(keys.SEALED)],
+        reassignments=reassignments,
     )
 
 
@@ -146,12 +146,12 @@ def _problems(records: _Records) -> Iterator[PartitionProblem]:
 def _nodes_up(records: _Records, usage: _Usage) -> Iterator[NodeDescription]:
     for number, node in records.nodes.items():
         yield NodeDescription(
-            number,
-            f"{node.host}:{node.port}",
-            node.rack,
-            number == records.controller,
-            usage.leads[number],
-            usage.in_sync[number],
+            node=number,
+            address=f"{node.host}:{node.port}",
+            rack=node.rack,
+            is_controller=number == records.controller,
+            leads=usage.leads[number],
+            in_sync=usage.in_sync[number],
             free_bytes=sum(store.free_bytes for store in node.stores) if node.stores else None,
             roles=tuple(node.roles),
             is_leaving=node.is_leaving,
@@ -168,13 +168,13 @@ def _nodes_down(records: _Records, usage: _Usage) -> Iterator[NodeDescription]:
             continue
         known_bytes = (down[number].used_bytes or 0) if number in down else 0
         down[number] = NodeDescription(
-            number,
-            f"{record.host}:{record.port}" if record.host else "-",
-            record.rack,
-            False,
-            usage.leads[number],
-            usage.in_sync[number],
-            usage.size_bytes[store] + known_bytes,
+            node=number,
+            address=f"{record.host}:{record.port}" if record.host else "-",
+            rack=record.rack,
+            is_controller=False,
+            leads=usage.leads[number],
+            in_sync=usage.in_sync[number],
+            used_bytes=usage.size_bytes[store] + known_bytes,
             is_up=False,
             down_since_ms=record.away_since_ms,
         )
@@ -186,12 +186,12 @@ def _stores(records: _Records, usage: _Usage) -> Iterator[StoreDescription]:
     for record in sorted(records.stores, key=lambda record: (record.node_id, record.store_id)):
         store = record.store_id
         yield StoreDescription(
-            store,
-            record.node_id,
-            record.state.value,
-            store in living,
-            usage.segments[store],
-            usage.open[store],
-            usage.size_bytes[store],
-            living.get(store),
+            store=store,
+            node=record.node_id,
+            state=record.state.value,
+            is_alive=store in living,
+            segments=usage.segments[store],
+            open=usage.open[store],
+            bytes=usage.size_bytes[store],
+            free_bytes=living.get(store),
         )

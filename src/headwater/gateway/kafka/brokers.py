@@ -102,7 +102,9 @@ class Brokers:
         self._nodes = {node.node_id: (node.host, node.port) for node in answer.brokers or ()}
         return {
             topic.name: Topic(
-                topic.name, topic.topic_id, {each.partition_index: each.leader_id for each in topic.partitions or ()}
+                name=topic.name,
+                topic_id=topic.topic_id,
+                leaders={each.partition_index: each.leader_id for each in topic.partitions or ()},
             )
             for topic in answer.topics or ()
             if topic.error_code == ErrorCode.NONE and topic.name is not None

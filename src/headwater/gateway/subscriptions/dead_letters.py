@@ -54,7 +54,9 @@ class DeadLetters:
     async def redrive(self, name: str, request: RedriveIn) -> Redriven:
         topic = await self._topic_of(name)
         if topic not in (await self._admin.metadata()).topics:
-            return Redriven(topic, 0, {}, 0, 0, 0, request.dry_run)
+            return Redriven(
+                topic=topic, redriven=0, targets={}, filtered=0, sent_before=0, gone=0, dry_run=request.dry_run
+            )
         return await self._redrives.run(topic, request)
 
     async def _topic_of(self, name: str) -> str:

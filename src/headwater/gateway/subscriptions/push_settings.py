@@ -89,17 +89,17 @@ class PushSettings:
 
     def out(self) -> PushOut:
         return PushOut(
-            self.url,
-            bool(self.secret),
-            self.format,
-            self.order,
-            self.batch_records,
-            self.concurrency,
-            self.timeout_ms,
-            self.attempts,
-            self.backoff_ms,
-            self.max_backoff_ms,
-            self.stopped or None,
+            url=self.url,
+            is_signed=bool(self.secret),
+            format=self.format,
+            order=self.order,
+            batch_records=self.batch_records,
+            concurrency=self.concurrency,
+            timeout_ms=self.timeout_ms,
+            attempts=self.attempts,
+            backoff_ms=self.backoff_ms,
+            max_backoff_ms=self.max_backoff_ms,
+            stopped=self.stopped or None,
         )
 
 
@@ -109,17 +109,17 @@ def push_settings(config: Mapping[str, str], *, is_queue: bool) -> PushSettings 
     if not url:
         return None
     return PushSettings(
-        url,
-        config.get(SECRET, ""),
-        config.get(FORMAT, "plain"),  # type: ignore[arg-type]
-        config.get(ORDER, "none"),  # type: ignore[arg-type]
-        int(config.get(BATCH, "1")),
-        int(config.get(CONCURRENCY, "32")),
-        int(config.get(TIMEOUT, "10000")),
-        int(config.get(ATTEMPTS, "10")) if is_queue else None,
-        int(config.get(BACKOFF, "500")),
-        int(config.get(MAX_BACKOFF, "60000")),
-        config.get(STOPPED, ""),
+        url=url,
+        secret=config.get(SECRET, ""),
+        format=config.get(FORMAT, "plain"),  # type: ignore[arg-type]
+        order=config.get(ORDER, "none"),  # type: ignore[arg-type]
+        batch_records=int(config.get(BATCH, "1")),
+        concurrency=int(config.get(CONCURRENCY, "32")),
+        timeout_ms=int(config.get(TIMEOUT, "10000")),
+        attempts=int(config.get(ATTEMPTS, "10")) if is_queue else None,
+        backoff_ms=int(config.get(BACKOFF, "500")),
+        max_backoff_ms=int(config.get(MAX_BACKOFF, "60000")),
+        stopped=config.get(STOPPED, ""),
     )
 
 

@@ -60,7 +60,13 @@ class RedriveJobs:
         if tally.may_repeat:
             log.warning("redrive_memory_incomplete topic=%s redriven=%d", topic, tally.redriven)
         return Redriven(
-            topic, tally.redriven, dict(tally.targets), tally.filtered, tally.sent_before, tally.gone, request.dry_run
+            topic=topic,
+            redriven=tally.redriven,
+            targets=dict(tally.targets),
+            filtered=tally.filtered,
+            sent_before=tally.sent_before,
+            gone=tally.gone,
+            dry_run=request.dry_run,
         )
 
     async def close(self) -> None:

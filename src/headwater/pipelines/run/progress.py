@@ -60,7 +60,7 @@ class State(enum.StrEnum):
     """Never written: running, as far as it told, but it tells nothing any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
     """One run of a pipeline, as it was told last."""
 

@@ -95,14 +95,14 @@ class Runner:
         self._published_s = self._looked_s = self._measured_s = float("-inf")
         now_ms = _now_ms()
         self.status = RunStatus(
-            graph.pipeline.name,
-            uuid.uuid4().hex,
-            State.RUNNING,
-            socket.gethostname(),
-            os.getpid(),
-            str(graph.pipeline.file.resolve()),
-            now_ms,
-            now_ms,
+            pipeline=graph.pipeline.name,
+            run=uuid.uuid4().hex,
+            state=State.RUNNING,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            file=str(graph.pipeline.file.resolve()),
+            started_ms=now_ms,
+            updated_ms=now_ms,
         )
 
     def plan(self) -> list[PlannedQuery]:

@@ -112,7 +112,7 @@ class Comparison:
             branches = written.get(key)
             if isinstance(branches, list) and not _is_same(key, reader, writer):
                 rest = {name: value for name, value in written.items() if name != key}
-                return self._each_branch(reader, writer.document, key, branches, rest, path, depth) & verdict
+                return self._each_branch(reader, writer.document, key, branches, rest, path=path, depth=depth) & verdict
         if isinstance(written.get("allOf"), list):
             return verdict & self._narrowed(reader, writer, written, path, depth)
         for key in _SUMS:

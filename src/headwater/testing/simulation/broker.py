@@ -285,7 +285,15 @@ class SimulatedBroker(Process):
         self.takeover = None
         self._armed = None
         size, rules = BATCH_BYTES * len(self.tail), self._swarm.rules
-        self.leader = Leader(led.open, led.end, size, rules, self._choose, self.new_segment_id, self.world.now)
+        self.leader = Leader(
+            segment=led.open,
+            end=led.end,
+            open_bytes=size,
+            rules=rules,
+            choose=self._choose,
+            new_segment_id=self.new_segment_id,
+            now=self.world.now,
+        )
         self._committed.extend(self.tail)
         self._exposed = led.end
         self._invariants.exposed(self.name, self._epoch, led.open.replicas, self.tail)

@@ -90,9 +90,29 @@ class SimulatedMembership:
         for store in self.stores:
             alive, free = self.is_alive(store), 0 if store.is_full else DISK_BYTES
             state = self.records[store.store_id].state
-            stores.append(StoreInfo(store.store_id, store.node, None, free, DISK_BYTES, state, alive))
+            stores.append(
+                StoreInfo(
+                    store_id=store.store_id,
+                    node_id=store.node,
+                    rack=None,
+                    free_bytes=free,
+                    total_bytes=DISK_BYTES,
+                    state=state,
+                    is_alive=alive,
+                )
+            )
             roles = ((Role.BROKER,) if store.node in leading else ()) + ((Role.STORE,) if alive else ())
             if roles:
                 disks = (NodeStore(store.store_id, free, DISK_BYTES),) if alive else ()
-                nodes[store.node] = Node(store.node, 1, "", 0, "", 0, None, roles, disks)
+                nodes[store.node] = Node(
+                    node_id=store.node,
+                    epoch=1,
+                    host="",
+                    port=0,
+                    peer_host="",
+                    peer_port=0,
+                    rack=None,
+                    roles=roles,
+                    stores=disks,
+                )
         return MembershipView(nodes, tuple(stores))

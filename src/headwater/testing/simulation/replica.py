@@ -42,9 +42,20 @@ class SimulatedReplica:
     def state(self) -> ReplicaState:
         size = BATCH_BYTES * len(self.entries)
         return ReplicaState(
-            self.segment, self.partition, self.base, self.end, self.epoch, self.lac, size, 0,
-            self.is_fenced, self.in_doubt, self.is_sealed, self.instance, self.header,
-        )  # fmt: skip
+            segment=self.segment,
+            partition=self.partition,
+            base=self.base,
+            end=self.end,
+            epoch=self.epoch,
+            lac=self.lac,
+            size_bytes=size,
+            max_timestamp=0,
+            is_fenced=self.is_fenced,
+            in_doubt=self.in_doubt,
+            is_sealed=self.is_sealed,
+            instance=self.instance,
+            header=self.header,
+        )
 
     def cut(self, count: int) -> None:
         """Keep the first `count` entries."""

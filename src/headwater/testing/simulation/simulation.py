@@ -47,7 +47,15 @@ class Simulation:
             store.stores = membership.by_id
         invariants.attach(metadata, membership.by_id)
         self.brokers = [
-            SimulatedBroker(world, network, metadata, membership, invariants, swarm, node)
+            SimulatedBroker(
+                world=world,
+                network=network,
+                metadata=metadata,
+                membership=membership,
+                invariants=invariants,
+                swarm=swarm,
+                node=node,
+            )
             for node in range(swarm.brokers)
         ]
         membership.brokers.extend(self.brokers)
@@ -60,9 +68,24 @@ class Simulation:
             SimulatedProducer(world, network, self.brokers, invariants, swarm, number)
             for number in range(swarm.producers)
         ]
-        self.reader = SimulatedReader(world, network, metadata, membership, self.brokers, invariants, swarm)
+        self.reader = SimulatedReader(
+            world=world,
+            network=network,
+            metadata=metadata,
+            membership=membership,
+            brokers=self.brokers,
+            invariants=invariants,
+            swarm=swarm,
+        )
         self.nemesis = SimulatedNemesis(
-            world, network, metadata, membership, self.brokers, self.mover, invariants, swarm
+            world=world,
+            network=network,
+            metadata=metadata,
+            membership=membership,
+            brokers=self.brokers,
+            mover=self.mover,
+            invariants=invariants,
+            swarm=swarm,
         )
         self.collectors = [Collector(world, network, metadata, invariants, store, swarm) for store in self.stores]
 

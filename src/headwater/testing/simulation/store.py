@@ -89,7 +89,9 @@ class SimulatedStore(Process):
         written = self._write(store_id, segment, first, lac, batches)
         if not isinstance(written, SimulatedReplica):
             return False
-        self._flushed(self.life, written, len(written.entries), written.lac, False, _ignore, written.end)
+        self._flushed(
+            self.life, written, len(written.entries), written.lac, is_fenced=False, reply=_ignore, value=written.end
+        )
         return True
 
     def _write(

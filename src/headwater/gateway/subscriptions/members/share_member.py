@@ -253,7 +253,7 @@ class ShareMember:
         for record in found:
             count = counts.pop(record.offset)
             lease = self._leases.lend(lent.partition, record.offset, until_ms)
-            yield Delivery(
+            yield Delivery(  # by position: made for each record
                 self.topic,
                 lent.partition,
                 record.offset,

@@ -297,7 +297,7 @@ def _poll(consumer: Any, most: int, wait_s: float = POLL_S) -> list[Any]:
 
 
 def delivery_of(message: Any) -> Delivery:
-    return Delivery(
+    return Delivery(  # by position: made for each record
         message.topic(),
         message.partition(),
         message.offset(),

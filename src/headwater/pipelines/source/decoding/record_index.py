@@ -77,7 +77,15 @@ def _index(data: bytes, view: Bytes, payloads: Sequence[Payload], first_offset: 
         timestamps = np.where(types, _of_batches([header.max_timestamp for header in headers], batch_of), timestamps)
     keys, positions = read_slices(view, positions, ends)
     values, positions = read_slices(view, positions, ends)
-    return RecordIndex(offsets, timestamps, types, keys, values, positions, ends)
+    return RecordIndex(
+        offsets=offsets,
+        timestamps=timestamps,
+        timestamp_types=types,
+        keys=keys,
+        values=values,
+        header_positions=positions,
+        ends=ends,
+    )
 
 
 def read_varints(view: Bytes, positions: Integers, max_bytes: int) -> tuple[Integers, Integers]:

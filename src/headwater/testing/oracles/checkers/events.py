@@ -39,7 +39,7 @@ Offsets: TypeAlias = "tuple[tuple[TopicPartition, int], ...]"
 Positions: TypeAlias = "tuple[tuple[TopicPartition, int | None], ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendBegan:
     producer: str
     topic: str

@@ -91,7 +91,17 @@ class Recorder:
     ) -> None:
         """About to be sent. The value must be the only one of its kind in the topic."""
         key = None if key is None else _text(key)
-        self._note(SendBegan(producer, topic, _text(value), partition, transaction, key, is_idempotent))
+        self._note(
+            SendBegan(
+                producer=producer,
+                topic=topic,
+                value=_text(value),
+                partition=partition,
+                transaction=transaction,
+                key=key,
+                is_idempotent=is_idempotent,
+            )
+        )
 
     def acknowledged(self, topic: str, value: Text, partition: int, offset: int | None = None) -> None:
         """Clients that do not know the offset may say -1."""
