@@ -73,6 +73,7 @@ class Leader:
         max_timestamp: int = -1,
     ) -> None:
         """`segment` is published, and all its replicas hold everything below `end`, in so many bytes."""
+        assert segment.base <= end, f"the open segment begins at {segment.base}, past the log end {end}"
         self.segment = segment
         self.rules = rules
         self.log_end = end
@@ -219,6 +220,7 @@ class Leader:
         self._entries.clear()
         self.queued_bytes = 0
         self.log_end = self._acks.high_watermark
+        assert not dropped or dropped[0].base == self.log_end, "what is dropped begins where nothing is committed"
         for sender in senders:
             sender.sent = self.log_end
             sender.has_failed = False
@@ -262,6 +264,7 @@ class Leader:
         for entry in islice(self._entries, skipped, None):
             if batches and size + len(entry.batch) > self.rules.window_bytes:
                 break
+            assert entry.base == end, "a replica is a prefix of what the leader wrote: it gets batches without a gap"
             batches.append(entry.batch)
             size += len(entry.batch)
             end = entry.end
@@ -270,6 +273,7 @@ class Leader:
 
     def _commit(self) -> None:
         entries, high_watermark = self._entries, self.high_watermark
+        assert high_watermark <= self.log_end, "nothing is committed past the log end"
         while entries and entries[0].end <= high_watermark:
             entry = entries.popleft()
             self.queued_bytes -= len(entry.batch)
@@ -309,6 +313,7 @@ class Leader:
         if len(stores) < self.rules.min_insync:
             return self._starve(now)
         committed = self._acks.freeze()
+        assert committed >= self.segment.base, "the old segment ends at its base or past it"
         epoch = self.segment.epoch
         segment = OpenSegment(segment_id, committed, epoch, committed, stores)
         self._roll = _Roll(segment, frozenset(stores), now + self.rules.replica_timeout_s)
@@ -357,6 +362,7 @@ class Leader:
         replicas = tuple(store for store in roll.segment.replicas if store in roll.created)
         roll.segment = replace(roll.segment, replicas=replicas)
         old, end = self.segment, roll.segment.base
+        assert end == self.high_watermark, "the high watermark stands still while a roll is under way"
         sealed = None
         if end > old.base:
             sealed = SealedSegment(
@@ -381,6 +387,7 @@ class Leader:
         self._retry_at = None
         self.segment = roll.segment
         base = roll.segment.base
+        assert base == self.high_watermark <= self.log_end, "what was committed before the roll is, and no more"
         self._acks = AckTracker(roll.segment.replicas, base)
         self._senders = {store: _Sender(base, lac=base) for store in roll.segment.replicas}
         self.committed_bytes, self.max_timestamp = 0, -1

@@ -74,6 +74,7 @@ class Takeover:
         """`is_lost` names stores that will never answer, if their records may be given up (docs/replication.md, 14)."""
         self.head = head
         self.epoch = next_epoch(head)
+        assert head.open is None or self.epoch > head.open.epoch, "a segment has one writer, in one leader epoch"
         self.result: Led | None = None
         self._rules = rules
         self._choose = choose
@@ -146,6 +147,7 @@ class Takeover:
             if now < self._grace_until:
                 return []
         committed, end = max(found.committed, old.base), max(found.end, old.base)
+        assert committed <= end, "what is known to be committed is on the longest replica"
         self._found = Recovered(committed, end, found.source)
         self._step = _Step.REPLAYING
         self._grace_until = None
@@ -220,6 +222,7 @@ class Takeover:
         if len(planting.planted) < self._rules.min_insync:
             return self._wait(now)
         replicas = tuple(store for store in planting.segment.replicas if store in planting.planted)
+        assert replicas, "a segment is published when its tail is on a store"
         planting.segment = replace(planting.segment, replicas=replicas)
         return self._publish(planting.segment)
 
@@ -258,9 +261,11 @@ class Takeover:
     def published(self, segment: SegmentId, now: float) -> list[Effect]:
         planting = self._planting
         if self._step is _Step.PUBLISHING and planting is not None and planting.segment.id == segment:
-            assert self._found is not None, "what is published was decided before"
+            found, sealed = self._found, self._sealed
+            assert found is not None, "what is published was decided before"
+            assert sealed is None or sealed.end == planting.segment.base, "the chain of segments has no gap"
             self._step = _Step.OVER
-            self.result = Led(planting.segment, self._sealed, self._found.end)
+            self.result = Led(planting.segment, sealed, found.end)
         return []
 
     def publish_failed(self, segment: SegmentId, now: float) -> list[Effect]:

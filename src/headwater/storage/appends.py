@@ -100,6 +100,7 @@ class Appends:
         """Append behind everything that is here or on its way. Nothing is awaited, so calls keep their order."""
         if first != replica.queued_end or end < first:
             raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.queued_end})")
+        assert replica.end <= first, "what was handed over before is written before"
         if not batches and end == first:
             replica.lac = max(replica.lac, min(lac, replica.end))
             return replica.end
@@ -139,6 +140,7 @@ class Appends:
     def _appended(self, replica: Replica, end: Offset, lac: Offset, runs: list[Run]) -> None:
         index = replica.index
         assert index is not None, "an index stays in memory while something is written"
+        assert end >= replica.end, "appends take effect in the order of the calls"
         size = replica.size_bytes
         max_timestamp = -1
         for run in runs:

@@ -86,6 +86,7 @@ class Partition(CommittedLog):
     ) -> None:
         """`on_over` is called when another node turns out to lead."""
         super().__init__(ports, register, transactions)
+        assert register.chain.open.base <= begun.end, "everything in sealed segments is committed"
         self.id = partition_id
         self.topic_name = topic_name
         self.config = config
@@ -284,6 +285,7 @@ class Partition(CommittedLog):
 
     def committed(self) -> None:
         waiting, high_watermark = self._waiting, self.high_watermark
+        assert high_watermark <= self._leader.log_end, "nothing is committed past the log end"
         size_bytes = self._leader.total_bytes - self._committed_bytes
         self._committed_bytes += size_bytes
         self.transactions.commit(high_watermark)
@@ -294,6 +296,7 @@ class Partition(CommittedLog):
         for watcher in tuple(self.watchers):
             watcher.grew(size_bytes)
         stable_bytes = self.transactions.stable_bytes(high_watermark, self._committed_bytes)
+        assert stable_bytes <= self._committed_bytes, "the last stable offset is not past the high watermark"
         if stable_bytes > self._stable_bytes:
             stabilised_bytes = stable_bytes - self._stable_bytes
             self._stable_bytes = stable_bytes
@@ -310,6 +313,9 @@ class Partition(CommittedLog):
 
     def dropped(self, entries: Sequence[Entry], error: StoreError) -> None:
         """Nothing of these was kept: forget them everywhere and tell their producers."""
+        assert self.log_end == self.high_watermark == entries[0].base, (
+            "only what is not committed is dropped, all of it"
+        )
         self._appended_bytes = self._committed_bytes
         self.transactions.truncate(entries[0].base)
         self._ports.tail_cache.clear(self._tail)
@@ -419,6 +425,7 @@ class Partition(CommittedLog):
 
     async def trim(self, start: Offset) -> None:
         """Nothing below `start` is readable any more; whole segments below it go."""
+        assert start <= self.high_watermark, "the log starts at an offset that is committed"
         dropped = await self.register.advance_start(start)
         self._ports.tail_cache.drop_below(self._tail, self.log_start)
         self.transactions.forget_below(self.log_start)

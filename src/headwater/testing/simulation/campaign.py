@@ -34,13 +34,19 @@ class Result:
 
 
 def run_seed(seed: int, mutant: str | None = None, theme: str | None = None) -> Result:
-    failures: tuple[Failure, ...] = ()
+    """Fails if an invariant is violated, or an assertion of the machines that are simulated."""
+    message = None
     with mutated(mutant):
         simulation = Simulation(seed, theme)
         try:
             simulation.run()
         except InvariantViolated as violation:
-            failures = (Failure(seed, str(violation), tuple(simulation.world.trace[-TRACE_ENTRIES:])),)
+            message = str(violation)
+        except AssertionError as violation:
+            message = f"an assertion: {violation}"
+    failures: tuple[Failure, ...] = ()
+    if message is not None:
+        failures = (Failure(seed, message, tuple(simulation.world.trace[-TRACE_ENTRIES:])),)
     return Result(1, simulation.world.counts, simulation.world.now, failures)
 
 

@@ -90,10 +90,10 @@ def no_fence(fence: Wrapper, store: SimulatedStore, reply: Any, store_id: Any, s
 
 @_mutant(SimulatedStore, "_flushed", "a fence is kept in memory only")
 def volatile_fence(
-    flushed: Wrapper, store: SimulatedStore, life: int, replica: Any, count: int, lac: int, *rest: Any
+    flushed: Wrapper, store: SimulatedStore, life: int, replica: Any, count: int, lac: int, *rest: Any, **named: Any
 ) -> None:
     was_durable = replica.is_fence_durable
-    flushed(store, life, replica, count, lac, *rest)
+    flushed(store, life, replica, count, lac, *rest, **named)
     replica.is_fence_durable = was_durable
 
 
