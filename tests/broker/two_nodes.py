@@ -50,7 +50,7 @@ async def start_node(directory: Path, node_id: int, **config: Any) -> Broker:
 
 async def new_partition(leader: Broker, other: Broker, name: str = "t") -> PartitionId:
     """Of a topic with one partition, led by that node; both know of it."""
-    topic = await leader.catalog.create(name, 1, {}, leaders=[leader.config.node_id])
+    topic = await leader.catalog.changes.create(name, 1, {}, leaders=[leader.config.node_id])
     assert topic is not None
     await until(lambda: other.catalog.find(name) is not None and 0 in topic.led)
     return topic.partition_id(0)

@@ -206,7 +206,7 @@ class Broker:
         if name.startswith("__"):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} does not exist.")
         try:
-            topic = await self.catalog.create(
+            topic = await self.catalog.changes.create(
                 name, self.config.default_partitions, {}, replication_factor=self.default_replication_factor
             )
         except RequestError as error:
@@ -217,4 +217,4 @@ class Broker:
         return topic
 
     async def delete_topic(self, topic: Topic) -> None:
-        await self.catalog.delete(topic)
+        await self.catalog.changes.delete(topic)

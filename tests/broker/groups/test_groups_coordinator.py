@@ -76,7 +76,7 @@ class Node:
         self.catalog = Catalog(metadata, self.ports, self.config.topic_defaults, lambda count: [1] * count)
         await self.catalog.load(is_alone=True)
         if self.catalog.find("orders") is None:
-            await self.catalog.create("orders", 2, {})
+            await self.catalog.changes.create("orders", 2, {})
         coordinator = GroupCoordinator(self.catalog, self.config, self.clock, spawn)
         coordinator.start()
         try:
@@ -259,12 +259,12 @@ def test_the_offsets_of_a_deleted_topic_are_forgotten_also_after_a_crash_in_betw
         node = Node(tmp_path)
         async with node.run() as coordinator:
             await ready(coordinator)
-            await node.catalog.create("bills", 1, {})
+            await node.catalog.changes.create("bills", 1, {})
             await coordinator.commit("g", commit_request(("orders", 0, 7), ("bills", 0, 5)))
             coordinator.forget_topic("orders")
             assert await committed(coordinator, "g", "orders", 0) == -1
             assert await committed(coordinator, "g", "bills", 0) == 5
-            await node.catalog.delete(node.catalog.topic("bills"))
+            await node.catalog.changes.delete(node.catalog.topic("bills"))
         async with node.run() as coordinator:
             await until(coordinator.is_loaded)
             await until(lambda: not list(coordinator.listed()))
@@ -411,7 +411,7 @@ def test_a_group_of_the_new_protocol_goes_on_after_a_restart_and_after_compactio
             assert (again.epoch, again.assigned) == (41, None)
             (found,) = await coordinator.committed("g", [("orders", 0)], "a", 41)
             assert found.committed is not None and found.committed.offset == 7
-            await node.catalog.add_partitions(node.catalog.topic("orders"), 3)
+            await node.catalog.changes.add_partitions(node.catalog.topic("orders"), 3)
             grown = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 41))
             assert grown.epoch == 42 and grown.assigned is not None
             assert [sorted(indexes) for indexes in grown.assigned.values()] == [[0, 1, 2]]

@@ -36,7 +36,7 @@ async def settle(
     coordinator: GroupCoordinator, is_commit: bool = True, *, producer_id: int = PRODUCER, epoch: int = 0
 ) -> None:
     index = (await coordinator.offsets_partition("g")).index
-    await coordinator.settle(index, producer_id, epoch, is_commit, 0)
+    await coordinator.end_transaction(index, producer_id, epoch, is_commit, 0)
 
 
 def only_log(node: Node) -> Partition:
@@ -45,7 +45,7 @@ def only_log(node: Node) -> Partition:
 
 
 async def settling(coordinator: GroupCoordinator, *end: Any) -> None:
-    await coordinator.settle(*end)
+    await coordinator.end_transaction(*end)
 
 
 def test_the_partition_of_a_group_is_the_one_that_remembers_it(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_producers_and_coordinators_that_were_replaced_are_fenced(tmp_path: Path
             assert await refusal(late) is ErrorCode.INVALID_PRODUCER_EPOCH
             assert await refusal(settle(coordinator, epoch=4)) is ErrorCode.INVALID_PRODUCER_EPOCH
             index = (await coordinator.offsets_partition("g")).index
-            await coordinator.settle(index, OTHER, 0, True, 9)
+            await coordinator.end_transaction(index, OTHER, 0, True, 9)
             fenced = await refusal(settling(coordinator, index, OTHER, 0, True, 8))
             assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
             await settle(coordinator, epoch=5)
@@ -188,11 +188,11 @@ def test_pending_offsets_of_a_deleted_topic_are_forgotten_also_after_a_crash_in_
         node = Node(tmp_path)
         async with node.run() as coordinator:
             await ready(coordinator)
-            await node.catalog.create("bills", 1, {})
+            await node.catalog.changes.create("bills", 1, {})
             await pend(coordinator, ("orders", 0, 7), ("bills", 0, 5))
             coordinator.forget_topic("orders")
             assert not await is_pending(coordinator, 0)
-            await node.catalog.delete(node.catalog.topic("bills"))
+            await node.catalog.changes.delete(node.catalog.topic("bills"))
         async with node.run() as coordinator:
             await until(coordinator.is_loaded)
             await until(lambda: not list(coordinator.listed()))

@@ -71,7 +71,7 @@ def test_a_batch_over_the_topics_limit_is_too_large_and_the_limit_can_be_raised(
     async def scenario(broker: Broker, client: Client) -> None:
         await client.create("t", max_message_bytes="1000")
         assert (await client.produce("t", batch_of([bytes(1000)]))).error_code == ErrorCode.MESSAGE_TOO_LARGE
-        await broker.catalog.alter_config(broker.catalog.topic("t"), lambda old: {"max.message.bytes": "5000"})
+        await broker.catalog.changes.alter_config(broker.catalog.topic("t"), lambda old: {"max.message.bytes": "5000"})
         assert (await client.produce("t", batch_of([bytes(1000)]))).error_code == 0
         assert (await client.produce("nosuch", batch_of([b"a"]))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         outside = await client.produce("t", batch_of([b"a"]), partition=9)
@@ -216,7 +216,7 @@ def test_a_change_of_durability_begins_a_new_segment(tmp_path: Path) -> None:
         await client.create("t", headwater_durability="sync")
         await client.produce("t", batch_of([b"a"], timestamp=NOW_MS))
         topic = broker.catalog.topic("t")
-        await broker.catalog.alter_config(topic, lambda old: {"headwater.durability": "os"})
+        await broker.catalog.changes.alter_config(topic, lambda old: {"headwater.durability": "os"})
         assert topic.partition(0).config.durability is Durability.OS
         await client.produce("t", batch_of([b"b"], timestamp=NOW_MS))
         assert [segment.base for segment in topic.partition(0).register.chain] == [0, 1]

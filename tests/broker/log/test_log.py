@@ -138,7 +138,7 @@ def test_a_nearly_full_disk_takes_no_new_topic_and_the_log_says_so_once_a_minute
             for seconds, lines in ((0, 1), (1, 1), (60, 2)):
                 clock.advance(seconds)
                 with pytest.raises(RequestError, match="No store has room for a new segment") as refused:
-                    await broker.catalog.create("new", 1, {})
+                    await broker.catalog.changes.create("new", 1, {})
                 assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
                 assert caplog.text.count("no_store_has_room") == lines
             assert (await client.produce("t", batch_of([b"still taken"]))).error_code == 0
@@ -226,7 +226,7 @@ def test_retention_drops_old_segments_and_a_live_change_counts(tmp_path: Path) -
             await broker.cleaner.retain()
             assert await client.offset("t", -2) == 0
             topic = broker.catalog.topic("t")
-            await broker.catalog.alter_config(topic, lambda old: {**old, "retention.ms": "1000"})
+            await broker.catalog.changes.alter_config(topic, lambda old: {**old, "retention.ms": "1000"})
             clock.advance(5)
             await broker.cleaner.retain()  # asks the open segment to end, too
             await settled()

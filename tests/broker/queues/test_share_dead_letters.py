@@ -190,7 +190,7 @@ async def test_a_topic_that_allows_no_letters_gets_none_until_it_does(tmp_path: 
         await asyncio.sleep(0.1)
         assert await client.read_all("plain") == []
         topic = broker.catalog.topic("plain")
-        await broker.catalog.alter_config(topic, lambda _: {dead_letters.GROUP_ENABLE: "true"})
+        await broker.catalog.changes.alter_config(topic, lambda _: {dead_letters.GROUP_ENABLE: "true"})
         assert len(await letters(client, broker, 1, "plain")) == 1
 
 

@@ -107,7 +107,7 @@ async def test_the_queue_of_a_topic_that_went_during_a_crash_is_forgotten(tmp_pa
     files = MemoryFiles()
     async with queue_broker(tmp_path, files) as (broker, _):
         await Member.joined(broker, "t")
-        await broker.catalog.delete(broker.catalog.topic("t"))
+        await broker.catalog.changes.delete(broker.catalog.topic("t"))
     async with running(tmp_path, files) as (broker, _):
         assert await broker.shares.loaded("g") == []
 

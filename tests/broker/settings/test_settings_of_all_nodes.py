@@ -138,17 +138,17 @@ async def test_a_name_that_was_given_up_on_one_node_is_free_on_the_other(tmp_pat
     async with prepared_nodes(tmp_path) as (one, two):
         with deaf(two):
             old = two.catalog.topic("t").topic_id
-            await one.catalog.delete(one.catalog.topic("t"))
-            new = await two.catalog.create("t", 1, {})
+            await one.catalog.changes.delete(one.catalog.topic("t"))
+            new = await two.catalog.changes.create("t", 1, {})
         assert new is not None and new.topic_id != old
 
 
 @on_loop
 async def test_partitions_that_another_node_has_added_keep_their_heads(tmp_path: Path) -> None:
     async with prepared_nodes(tmp_path) as (one, two):
-        with deaf(two), patch.object(one.catalog, "_announce", None):
-            await one.catalog.add_partitions(one.catalog.topic("t"), 3)
-            await two.catalog.add_partitions(two.catalog.topic("t"), 4)
+        with deaf(two), patch.object(one.catalog.changes, "_announce", None):
+            await one.catalog.changes.add_partitions(one.catalog.topic("t"), 3)
+            await two.catalog.changes.add_partitions(two.catalog.topic("t"), 4)
         await until(lambda: one.catalog.topic("t").partition_count == 4)
         heads = [one.catalog.topic("t").head(index) for index in range(4)]
         assert all(head is not None and head.open is not None for head in heads[:3]), "those were led already"

@@ -19,7 +19,7 @@ def test_a_name_that_another_node_has_just_given_away_is_not_given_again(tmp_pat
             first = broker.catalog.topic("orders").topic_id
             broker.catalog.removed(first)  # as a node that has not heard of it yet
             with pytest.raises(RequestError) as refused:
-                await broker.catalog.create("orders", 1, {})
+                await broker.catalog.changes.create("orders", 1, {})
             assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
             name = await broker.metadata.get(keys.name_key("orders"))
             assert name is not None and name.value.decode() == first.hex
@@ -35,7 +35,7 @@ def test_a_name_whose_topic_is_gone_is_free(tmp_path: Path) -> None:
             await client.create("orders")
             name = await broker.metadata.get(keys.name_key("orders"))
             assert name is not None
-            await broker.catalog.delete(broker.catalog.topic("orders"))
+            await broker.catalog.changes.delete(broker.catalog.topic("orders"))
             await broker.metadata.txn([], [Put(keys.name_key("orders"), name.value)])
             await client.create("orders")
 

@@ -229,7 +229,7 @@ def test_aborted_transactions_of_every_segment_are_known_after_restarts(tmp_path
                     continue  # an open segment that nothing was written to
                 if number == 4:  # and one that ends empty because the topic is to be written otherwise
                     topic = broker.catalog.topic("t")
-                    await broker.catalog.alter_config(topic, lambda old: {**old, "headwater.durability": "os"})
+                    await broker.catalog.changes.alter_config(topic, lambda old: {**old, "headwater.durability": "os"})
                 await client.produce("t", batch_of([b"kept %d" % number]))
                 for pid in range(3):
                     transactor = Transactor(partition, 10 * number + pid)

@@ -288,7 +288,7 @@ class GroupCoordinator:
         if self._topic.is_kept(index):
             await self._topic.at(index).shard_log.loaded()
 
-    def settle(
+    def end_transaction(
         self, index: int, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int
     ) -> "asyncio.Future[Any]":
         """The producer's transaction has ended: what it committed to groups of this partition counts from now on, or

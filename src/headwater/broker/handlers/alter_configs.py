@@ -25,7 +25,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             case ResourceType.TOPIC:
                 topic = broker.catalog.topic(name)
                 overrides = replaced((config.name, config.value) for config in resource.configs)
-                await broker.catalog.alter_config(topic, lambda _: overrides, validate_only=validate_only)
+                await broker.catalog.changes.alter_config(topic, lambda _: overrides, validate_only=validate_only)
             case ResourceType.GROUP:
                 await broker.group_configs.alter(name, configs, validate_only=validate_only, replaces_all=True)
             case ResourceType.BROKER:

@@ -28,7 +28,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"{added} partitions would be added, but {len(asked.assignments)} are assigned.",
                 )
-            await broker.catalog.add_partitions(topic, asked.count, validate_only=request.validate_only)
+            await broker.catalog.changes.add_partitions(topic, asked.count, validate_only=request.validate_only)
         except RequestError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)

@@ -41,7 +41,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Message:
     plan = _plan(broker, asked)
     overrides = {config.name: config.value for config in asked.configs}
-    topic = await broker.catalog.create(
+    topic = await broker.catalog.changes.create(
         asked.name,
         plan.partitions,
         overrides,

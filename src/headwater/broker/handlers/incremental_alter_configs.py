@@ -24,7 +24,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         match resource.resource_type:
             case ResourceType.TOPIC:
                 topic, defaults = broker.catalog.topic(name), broker.settings.topic_defaults
-                await broker.catalog.alter_config(
+                await broker.catalog.changes.alter_config(
                     topic, lambda overrides: changed(overrides, changes, defaults), validate_only=validate_only
                 )
             case ResourceType.GROUP:

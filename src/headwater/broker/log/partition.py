@@ -468,7 +468,7 @@ class Partition(CommittedLog):
         for watcher in (*self.watchers, *self.stable_watchers):
             watcher.grew(0)
 
-    async def settle(self) -> None:
+    async def prepare_stop(self) -> None:
         """Before a clean stop: let what is under way finish, then tell the own store that everything is committed, so
         that the next start has no tail to carry over."""
         await self._replicator.idle()

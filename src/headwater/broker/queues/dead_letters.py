@@ -125,7 +125,7 @@ class DeadLetters:
             if not self.config.dead_letter_auto_create:
                 raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Dead-letter topic {name} does not exist.")
             try:
-                topic = await self._catalog.create(
+                topic = await self._catalog.changes.create(
                     name, self.config.default_partitions, {GROUP_ENABLE: "true"}, replication_factor=replication_factor
                 )
             except RequestError as error:

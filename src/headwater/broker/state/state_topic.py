@@ -88,7 +88,7 @@ class StateTopic(Generic[L]):
 
     async def _create(self) -> None:
         try:
-            await self._catalog.create_internal(self._name, self._partitions, CONFIG)
+            await self._catalog.changes.create_internal(self._name, self._partitions, CONFIG)
         except (RequestError, Unavailable, Unknown) as error:
             if isinstance(error, RequestError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 return

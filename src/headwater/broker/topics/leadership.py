@@ -28,7 +28,7 @@ AT_ONCE = 192
 """Partitions that are taken over at the same time."""
 RETRY_S = 0.5
 BEGIN_WAIT_S = 10.0
-"""How long somebody waits for a lead that is about to begin, before it is one that does not."""
+"""How long a request waits for a takeover that is under way."""
 
 Sealed = Mapping[SegmentId, tuple[SealedSegment, int]]
 
@@ -44,12 +44,12 @@ class Leadership:
         self._writes = writes
         self._topics = topics
         self._runs: dict[PartitionId, asyncio.Task[None]] = {}
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._permits = asyncio.Semaphore(AT_ONCE)
         self._is_stopped = False
         self.on_led: list[Callable[[Partition], None]] = []
-        """Told of each partition that this node leads from now on."""
+        """Callbacks for each partition that this node leads from now on."""
         self.on_lost: list[Callable[[Partition], None]] = []
-        """Told of each that it led until now."""
+        """Callbacks for each partition that this node led until now."""
 
     def consider(self, partition: PartitionId, head: Head, version: int, sealed: Sealed | None = None) -> None:
         """What the metadata says of a partition, now or a moment ago."""
@@ -69,7 +69,7 @@ class Leadership:
             self._runs[partition] = task
             task.add_done_callback(lambda _: self._runs.pop(partition, None))
 
-    async def settled(self, partitions: Iterable[PartitionId] | None = None) -> None:
+    async def wait_for_takeovers(self, partitions: Iterable[PartitionId] | None = None) -> None:
         """Return when none of these, or none at all, is being taken over."""
         wanted = list(self._runs) if partitions is None else list(partitions)
         while runs := [self._runs[partition] for partition in wanted if partition in self._runs]:
@@ -83,7 +83,7 @@ class Leadership:
         """Return when this node leads the partition, if it is about to; or when that takes too long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BEGIN_WAIT_S):
-                await self.settled([partition])
+                await self.wait_for_takeovers([partition])
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -107,7 +107,7 @@ class Leadership:
     async def _take_over(
         self, topic: Topic, partition: PartitionId, head: Head, version: int, sealed: Sealed | None
     ) -> TakenOver | None:
-        async with self._turns:
+        async with self._permits:
             run = TakeoverRun(
                 ports=self._environment_of(topic, partition),
                 metadata=self._metadata,

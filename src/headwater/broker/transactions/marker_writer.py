@@ -1,7 +1,7 @@
 """Markers: how a transaction ends in each partition that it touched, wherever it is led.
 
 In a partition of records a marker is a control batch. A partition of the groups' offsets is state of the group
-coordinator: there the transaction's offsets are settled instead.
+coordinator: there the transaction's offsets are committed or dropped instead.
 """
 
 import asyncio
@@ -96,7 +96,9 @@ class MarkerWriter:
         if topic is None:
             raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The topic is not known here.")
         if topic.name == OFFSETS_TOPIC:
-            return self._groups.settle(partition_id.index, producer_id, producer_epoch, is_commit, coordinator_epoch)
+            return self._groups.end_transaction(
+                partition_id.index, producer_id, producer_epoch, is_commit, coordinator_epoch
+            )
         partition = topic.partition(partition_id.index)
         appended = partition.append_marker(producer_id, producer_epoch, is_commit, coordinator_epoch)
         self.ends.refuse(producer_id, producer_epoch)
