@@ -107,7 +107,7 @@ class NodeAnswers:
     async def _positions(self, body: ByteReader) -> bytes:
         index = body.int64()
         body.check_end()
-        return node_messages.positions(self._coordinators.groups.positions_at(index))
+        return node_messages.positions(self._coordinators.groups.views.positions_at(index))
 
     # The state of share groups
 

@@ -189,8 +189,8 @@ class Broker:
         return self._parts.store
 
     def groups_page(self, group: str | None) -> bytes:
-        is_known = group is None or self.groups.coordinates(group)
-        return health_page(self.groups.departures(), group, is_known=is_known)
+        is_known = group is None or self.groups.views.coordinates(group)
+        return health_page(self.groups.views.departures(), group, is_known=is_known)
 
     async def segments_page(self, name: str) -> bytes | None:
         topic = self.catalog.find(name)

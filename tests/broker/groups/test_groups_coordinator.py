@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.groups.group_coordinator import GroupCoordinator
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.log.node_ports import NodePorts, OneStore
 from headwater.broker.log.tail_cache import TailCache
@@ -134,8 +135,8 @@ def test_the_internal_topic_comes_with_the_first_group(tmp_path: Path) -> None:
         node = Node(tmp_path)
         async with node.run() as coordinator:
             assert await committed(coordinator, "g", "orders", 0) == -1
-            assert list(coordinator.listed()) == []
-            assert coordinator.described("g").state is GroupState.DEAD
+            assert list(coordinator.views.listed()) == []
+            assert coordinator.views.described("g").state is GroupState.DEAD
             assert await refusal(coordinator.delete_group("g")) is ErrorCode.GROUP_ID_NOT_FOUND
             assert node.catalog.find(OFFSETS_TOPIC) is None, "asking creates nothing"
             await asyncio.gather(*(coordinator.ensure_ready() for _ in range(5)))
@@ -161,7 +162,7 @@ def test_groups_and_offsets_come_back_after_a_restart(tmp_path: Path) -> None:
             begun = await coordinator.sync("g", SyncRequest(joined.member_id, None, joined.generation, None, None, {}))
             assert begun.error is ErrorCode.REBALANCE_IN_PROGRESS
             await until(coordinator.is_loaded)
-            described = coordinator.described("g")
+            described = coordinator.views.described("g")
             assert (described.state, described.generation) == (GroupState.STABLE, joined.generation)
             assert [member.assignment for member in described.members] == [b"everything"]
             assert coordinator.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.NONE
@@ -178,11 +179,11 @@ def test_sessions_end_by_the_clock_and_the_group_becomes_empty(tmp_path: Path) -
             await stable(coordinator)
             node.clock.advance(9.9)
             coordinator.tick()
-            assert coordinator.described("g").state is GroupState.STABLE
+            assert coordinator.views.described("g").state is GroupState.STABLE
             node.clock.advance(0.2)
             coordinator.tick()
-            assert coordinator.described("g").state is GroupState.EMPTY
-            (departure,) = coordinator.described("g").departures
+            assert coordinator.views.described("g").state is GroupState.EMPTY
+            (departure,) = coordinator.views.described("g").departures
             assert departure.reason.value == "session expired"
 
     asyncio.run(scenario())
@@ -206,7 +207,7 @@ def test_offsets_of_an_abandoned_group_expire_and_stay_away_after_a_restart(tmp_
             assert await committed(coordinator, "g", "orders", 0) == -1
         async with node.run() as coordinator:
             await until(coordinator.is_loaded)
-            assert [group.group_id for group in coordinator.listed()] == ["busy"]
+            assert [group.group_id for group in coordinator.views.listed()] == ["busy"]
             assert await committed(coordinator, "busy", "orders", 0) == 10
 
     asyncio.run(scenario())
@@ -267,7 +268,7 @@ def test_the_offsets_of_a_deleted_topic_are_forgotten_also_after_a_crash_in_betw
             await node.catalog.changes.delete(node.catalog.topic("bills"))
         async with node.run() as coordinator:
             await until(coordinator.is_loaded)
-            await until(lambda: not list(coordinator.listed()))
+            await until(lambda: not list(coordinator.views.listed()))
             assert await committed(coordinator, "g", "bills", 0) == -1
 
     asyncio.run(scenario())
@@ -310,10 +311,10 @@ def test_a_compacted_log_brings_back_the_same_groups(tmp_path: Path) -> None:
             await until(lambda: log.register.chain.sealed[0].crc32c is not None)
             await Cleaner(node.ports, node.catalog, node.config).compact()
             assert log.size_bytes < before_bytes / 4
-            durable = coordinator.described("g").members
+            durable = coordinator.views.described("g").members
         async with node.run() as coordinator:
             await until(coordinator.is_loaded)
-            assert coordinator.described("g").members == durable
+            assert coordinator.views.described("g").members == durable
             assert await committed(coordinator, "g", "orders", 0) == 49
             assert await committed(coordinator, "g", "orders", 1) == 7
 
@@ -330,7 +331,7 @@ def test_lag_is_what_the_log_has_and_the_group_has_not(tmp_path: Path) -> None:
             assert appended.committed is not None
             await appended.committed
             await coordinator.commit("g", commit_request(("orders", 0, 4)))
-            assert list(coordinator.lags()) == [("g", "orders", 0, 6)]
+            assert list(coordinator.views.lags()) == [("g", "orders", 0, 6)]
 
     asyncio.run(scenario())
 
@@ -353,7 +354,7 @@ def test_a_thousand_members_form_a_group_and_time_out_together(tmp_path: Path) -
             assert {answer.error for answer in await asyncio.gather(*syncs)} == {ErrorCode.NONE}
             node.clock.advance(10.0)
             coordinator.tick()
-            assert coordinator.described("g").state is GroupState.EMPTY
+            assert coordinator.views.described("g").state is GroupState.EMPTY
 
     asyncio.run(scenario())
 
@@ -396,7 +397,7 @@ def test_a_group_of_the_new_protocol_goes_on_after_a_restart_and_after_compactio
                 await coordinator.consumer_heartbeat("g", consumer_heartbeat(f"b{number}", 0))
                 await coordinator.consumer_heartbeat("g", consumer_heartbeat(f"b{number}", -1))
             answer = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 1, owned=first.assigned))
-            described = coordinator.described_consumer("g")
+            described = coordinator.views.described_consumer("g")
             assert (described.state, described.epoch, answer.epoch) == (GroupState.STABLE, 41, 41)
             (log,) = [each for each in node.catalog.topic(OFFSETS_TOPIC).partitions() if each.log_end]
             log.ask_roll()
@@ -406,7 +407,7 @@ def test_a_group_of_the_new_protocol_goes_on_after_a_restart_and_after_compactio
             await Cleaner(node.ports, node.catalog, node.config).compact()
         async with node.run() as coordinator:
             await until(coordinator.is_loaded)
-            assert coordinator.described_consumer("g") == described
+            assert coordinator.views.described_consumer("g") == described
             again = await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 41))
             assert (again.epoch, again.assigned) == (41, None)
             (found,) = await coordinator.committed("g", [("orders", 0)], "a", 41)
@@ -427,8 +428,8 @@ def test_a_silent_member_of_the_new_protocol_is_removed_by_the_clock(tmp_path: P
             await coordinator.consumer_heartbeat("g", consumer_heartbeat("a", 0))
             node.clock.advance(10)
             coordinator.tick()
-            assert coordinator.described_consumer("g").state is GroupState.EMPTY
-            assert [(each.group_id, each.reason.value) for each in coordinator.departures()] == [
+            assert coordinator.views.described_consumer("g").state is GroupState.EMPTY
+            assert [(each.group_id, each.reason.value) for each in coordinator.views.departures()] == [
                 ("g", "session expired")
             ]
 

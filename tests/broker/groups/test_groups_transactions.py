@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.groups.group_coordinator import GroupCoordinator
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode
@@ -195,7 +196,7 @@ def test_pending_offsets_of_a_deleted_topic_are_forgotten_also_after_a_crash_in_
             await node.catalog.changes.delete(node.catalog.topic("bills"))
         async with node.run() as coordinator:
             await until(coordinator.is_loaded)
-            await until(lambda: not list(coordinator.listed()))
+            await until(lambda: not list(coordinator.views.listed()))
             await settle(coordinator)
             assert await committed(coordinator, "g", "bills", 0) == -1
 
@@ -213,10 +214,10 @@ def test_positions_and_lag_are_of_what_counts(tmp_path: Path) -> None:
             await appended.committed
             await coordinator.commit("g", commit_request(("orders", 0, 4)))
             await pend(coordinator, ("orders", 0, 9), ("orders", 1, 9))
-            assert list(coordinator.lags()) == [("g", "orders", 0, 6)]
-            assert [(each.topic, each.offset) for each in coordinator.positions()] == [("orders", 4)]
+            assert list(coordinator.views.lags()) == [("g", "orders", 0, 6)]
+            assert [(each.topic, each.offset) for each in coordinator.views.positions()] == [("orders", 4)]
             await settle(coordinator)
-            assert sorted(coordinator.lags()) == [("g", "orders", 0, 1), ("g", "orders", 1, 0)]
+            assert sorted(coordinator.views.lags()) == [("g", "orders", 0, 1), ("g", "orders", 1, 0)]
 
     asyncio.run(scenario())
 
@@ -261,7 +262,7 @@ def test_a_group_with_pending_offsets_is_neither_expired_nor_kept_from_deletion(
             await coordinator.expire()
             assert await committed(coordinator, "g", "orders", 0) == 5
             await coordinator.delete_group("g")
-            assert list(coordinator.listed()) == []
+            assert list(coordinator.views.listed()) == []
             await settle(coordinator)
             assert await committed(coordinator, "g", "orders", 0) == -1
 

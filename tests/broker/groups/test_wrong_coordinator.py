@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.transactions.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode

@@ -186,7 +186,7 @@ def test_the_positions_of_an_explicit_subscription_do_not_expire(tmp_path: Path)
         clock.advance(60 * DAY_S)
         await broker.groups.expire()
         await settled()
-        assert [position.group_id for position in broker.groups.positions()] == ["durable"]
+        assert [position.group_id for position in broker.groups.views.positions()] == ["durable"]
 
     play(tmp_path, scenario)
 
@@ -289,7 +289,7 @@ def test_nothing_is_dropped_while_positions_are_still_being_read(tmp_path: Path)
         await fill(client)
         clock.advance(2 * DAY_S)
         survey = ConsumedPositions(
-            broker.catalog, broker.group_configs, [broker.groups.positions, still_reading]
+            broker.catalog, broker.group_configs, [broker.groups.views.positions, still_reading]
         ).survey
         assert await survey() is None
         cleaner, broker.cleaner = (

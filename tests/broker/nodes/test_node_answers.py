@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeRequest
 from headwater.broker.nodes.node_messages import Kind

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.settings.key_cache import KeyCache

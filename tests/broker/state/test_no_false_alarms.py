@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.state.shard_log import ShardLog

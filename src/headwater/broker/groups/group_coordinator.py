@@ -1,8 +1,8 @@
 """The group coordinator: finds the shard of a group, asks it, and waits until the answer may be given.
 
-A group belongs to one partition of the internal topic, by a hash of its id; the topic comes into being when
-the first group does. Shards are read in the background after a start; until then their groups are answered with
-COORDINATOR_LOAD_IN_PROGRESS, on which clients wait and ask again.
+A group belongs to one partition of the internal topic, by a hash of its id; the topic is created with the first group.
+Shards are read in the background after a start; until then their groups are answered with COORDINATOR_LOAD_IN_PROGRESS,
+on which clients wait and ask again.
 
 All deadlines of all groups are kept by one task, which sleeps until the earliest of them.
 """
@@ -10,17 +10,17 @@ All deadlines of all groups are kept by one task, which sleeps until the earlies
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from headwater.broker.groups.group_log import GroupLog
+from headwater.broker.groups.group_log import OFFSETS_TOPIC, GroupLog
+from headwater.broker.groups.group_views import GroupViews
 from headwater.broker.log.partition import Partition
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.state.deadline_timer import DeadlineTimer
 from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
 from headwater.groups.consumer_requests import ConsumerHeartbeat
-from headwater.groups.departures import Departure
 from headwater.groups.effects import (
     ConsumerAnswer,
     Effects,
@@ -39,15 +39,11 @@ from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
 from headwater.groups.topics import TopicInfo, TopicTable
 from headwater.groups.transaction_ends import AnnouncedCommit, TransactionEnds
-from headwater.groups.views import SHARE, DescribedConsumerGroup, DescribedGroup, ListedGroup
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.group_lag import partition_lag, partitions_read
-from headwater.model.group_position import GroupPosition
 from headwater.model.ids import PartitionId, TopicId
 from headwater.model.moment import Moment, moment
 
-OFFSETS_TOPIC = "__consumer_offsets"
 EXPIRY_INTERVAL_S = 600.0
 """How often offsets that outlived their retention are looked for."""
 
@@ -81,6 +77,7 @@ class GroupCoordinator:
         self._topic: StateTopic[GroupLog] = StateTopic(
             catalog, OFFSETS_TOPIC, config.offsets_topic_partitions, self._open, spawn
         )
+        self.views = GroupViews(self._topic, catalog)
         self._alarm = DeadlineTimer(lambda: int(clock.monotonic() * 1000))
         self.on_share_departure: list[Callable[[str, str], None]] = []
         """Called with the group and each member that a share group loses."""
@@ -106,7 +103,7 @@ class GroupCoordinator:
         self._spawn(self._watch_retention())
 
     async def ensure_ready(self) -> None:
-        """Make sure that there is a place to keep groups in."""
+        """Create the offsets topic if it does not exist."""
         await self._topic.ensure()
 
     def is_loaded(self) -> bool:
@@ -157,7 +154,7 @@ class GroupCoordinator:
         return answers
 
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerAnswer:
-        """A member of the new protocol joins, stays or leaves."""
+        """A member of a consumer group (KIP-848) joins, stays or leaves."""
         check_group_id(group_id)
         await self.ensure_ready()
         answer: ConsumerAnswer = await self._decide(
@@ -216,17 +213,17 @@ class GroupCoordinator:
     async def committed(
         self,
         group_id: str,
-        wanted: Iterable[tuple[str, int]] | None,
+        partitions: Iterable[tuple[str, int]] | None,
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> list[FoundOffset]:
-        """What the group has committed: of the wanted partitions, or of all. Nothing for an unknown group. A member of
-        the new protocol says who it is, and is refused if its epoch is over."""
+        """What the group has committed: in these partitions, or in all. Nothing for an unknown group. A member of a
+        consumer group (KIP-848) names itself, and is refused if its epoch is over."""
         if not self._topic.exists:
-            return [FoundOffset(topic, partition, None) for topic, partition in wanted or ()]
+            return [FoundOffset(topic, partition, None) for topic, partition in partitions or ()]
         log = self._topic.log(group_id)
         log.shard.check_fetch(group_id, member_id, member_epoch)
-        found = log.shard.found_offsets(group_id, wanted)
+        found = log.shard.found_offsets(group_id, partitions)
         await self._committed_so_far(log)
         return found
 
@@ -239,7 +236,7 @@ class GroupCoordinator:
         return answers
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: nobody will read on in it."""
+        """The topic was deleted, and with it the offsets of all groups there."""
         for log in self._topic:
             if log.is_loaded:
                 log.release(log.shard.forget_topic(topic))
@@ -284,7 +281,7 @@ class GroupCoordinator:
         return self._topic.is_kept(index) and not self._topic.at(index).is_loaded
 
     async def loaded(self, index: int) -> None:
-        """Return when they are read."""
+        """Return when the groups of a partition are read."""
         if self._topic.is_kept(index):
             await self._topic.at(index).shard_log.loaded()
 
@@ -302,73 +299,12 @@ class GroupCoordinator:
         log.release(log.shard.end_transaction(producer_id, producer_epoch, is_commit, to))
         return to
 
-    # Administration
-
-    def listed(self) -> Iterator[ListedGroup]:
-        """Raises RequestError while groups are being read: a list with holes would mislead."""
-        for log in self._topic:
-            yield from log.shard.listed()
-
-    def described(self, group_id: str) -> DescribedGroup:
-        """An unknown group is described as dead."""
-        if not self._topic.exists:
-            return DescribedGroup(group_id=group_id, state=GroupState.DEAD)
-        return self._topic.log(group_id).shard.described(group_id)
-
-    def described_consumer(self, group_id: str) -> DescribedConsumerGroup:
-        """Raises GROUP_ID_NOT_FOUND for what is no group of the new protocol."""
-        return self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND).shard.described_consumer(group_id)
-
-    def coordinates(self, group_id: str) -> bool:
-        """Whether this node does, as far as it has read what is kept of its groups. Without groups any node does."""
-        if not self._topic.exists:
-            return True
-        return self._topic.keeps(group_id) and self._topic.log(group_id).is_loaded
-
-    def departures(self) -> Iterator[Departure]:
-        """Who left which group, and why: what is remembered since the start."""
-        for log in self._topic:
-            if log.is_loaded:
-                yield from log.shard.departures()
-
     async def delete_group(self, group_id: str) -> None:
         await self._decide(
             group_id, lambda shard, to, now: shard.delete_group(group_id, to), ErrorCode.GROUP_ID_NOT_FOUND
         )
 
-    def lags(self, subscribed: Callable[[str], str] = lambda _: "") -> Iterator[tuple[str, str, int, int]]:
-        """(group, topic, partition, records that the group has still to read), of partitions that are led here.
-        `subscribed` names the topic that a group is explicitly subscribed to, or nothing."""
-        counts = {topic.name: topic.partition_count for topic in self._catalog}
-        for log in self._topic:
-            for group in log.shard.listed() if log.is_loaded else ():
-                offsets = {(topic, index): each.offset for topic, index, each in log.shard.offsets(group.group_id)}
-                topics = log.shard.topics_read(group.group_id)
-                assigned = [(topic, index) for topic in topics for index in range(counts.get(topic, 0))]
-                # What members read cannot always be known; then they are shown where they have committed.
-                is_simple = group.protocol_type == "" or group.state is not GroupState.EMPTY
-                named = subscribed(group.group_id) if group.kind != SHARE else ""
-                for place in partitions_read(offsets, assigned, counts, is_simple=is_simple, subscribed=named):
-                    led = self._catalog.topic(place[0]).led.get(place[1])
-                    if led is not None:
-                        known = partition_lag(place, offsets.get(place), led.log_start, led.high_watermark)
-                        yield group.group_id, *place, known.lag or 0
-
-    def positions(self) -> Iterator[GroupPosition]:
-        """Everything that was committed to this node. Raises RequestError while some of it is still being read."""
-        return _positions(self._topic)
-
-    def offsets_partitions(self) -> list[PartitionId]:
-        """Where positions are kept, by whatever node."""
-        topic = self._catalog.find(OFFSETS_TOPIC)
-        return [topic.partition_id(index) for index in range(topic.partition_count)] if topic is not None else []
-
-    def is_kept(self, index: int) -> bool:
-        return self._topic.is_kept(index)
-
-    def positions_at(self, index: int) -> list[GroupPosition]:
-        """As `positions`, of one partition. Raises RequestError if another node keeps it."""
-        return list(_positions([self._topic.at(index)]))
+    # Time
 
     def tick(self) -> int | None:
         """Do everything whose time has come; say when the next time is."""
@@ -464,10 +400,3 @@ class GroupCoordinator:
 
     def _now(self) -> Moment:
         return moment(self._clock)
-
-
-def _positions(logs: Iterable[GroupLog]) -> Iterator[GroupPosition]:
-    for log in logs:
-        for group_id in log.shard.group_ids():
-            for topic, partition, committed in list(log.shard.offsets(group_id)):
-                yield GroupPosition(group_id, topic, partition, committed.offset)

@@ -22,6 +22,8 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment, moment
 from headwater.records.record import Record
 
+OFFSETS_TOPIC = "__consumer_offsets"
+
 
 class GroupLog:
     def __init__(

@@ -13,21 +13,21 @@ from headwater.model.ids import PartitionId
 
 class GroupPositions:
     def __init__(self, groups: GroupCoordinator, nodes: NodeClient) -> None:
-        self._groups = groups
+        self._views = groups.views
         self._nodes = nodes
 
     async def collect(self) -> list[GroupPosition]:
         """Everything that was committed. Raises RequestError if one coordinator cannot say so now: nothing may be
         concluded from positions that are missing."""
-        return [each for partition in self._groups.offsets_partitions() for each in await self._collect(partition)]
+        return [each for partition in self._views.offsets_partitions() for each in await self._collect(partition)]
 
     async def _collect(self, partition: PartitionId) -> list[GroupPosition]:
         async def collect_here() -> list[GroupPosition]:
-            positions = self._groups.positions_at(partition.index)
+            positions = self._views.positions_at(partition.index)
             await asyncio.sleep(0)
             return positions
 
-        route = Route(self._nodes, lambda: self._groups.is_kept(partition.index), partition)
+        route = Route(self._nodes, lambda: self._views.is_kept(partition.index), partition)
         body = node_messages.number(partition.index)
         return await route.call(
             collect_here, NodeRequest(Kind.POSITIONS, ConnectionClass.BULK, lambda: body, node_messages.read_positions)

@@ -27,7 +27,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
 
 def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
     try:
-        group = broker.groups.described_consumer(group_id)
+        group = broker.groups.views.described_consumer(group_id)
     except RequestError as error:
         return Message(
             error_code=error.code,

@@ -36,7 +36,7 @@ def _describe(broker: "Broker", group_id: str, operations: int, version: int) ->
         authorized_operations=operations,
     )
     try:
-        group = broker.groups.described(group_id)
+        group = broker.groups.views.described(group_id)
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message
         answer.authorized_operations = NOT_ASKED

@@ -24,7 +24,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
                 group_state=group.state.value,
                 group_type=group.kind,
             )
-            for group in broker.groups.listed()
+            for group in broker.groups.views.listed()
             if (not states or group.state.value.lower() in states) and (not kinds or group.kind in kinds)
         ],
     )

@@ -13,20 +13,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from headwater.broker.log.committed_log import CommittedLog
 from headwater.broker.log.lead_check import LeadCheck
 from headwater.broker.log.node_ports import NodePorts, OneStore
-from headwater.broker.log.partition_metadata import LostLeadership, PartitionMetadata
+from headwater.broker.log.partition_metadata import PartitionMetadata
 from headwater.broker.log.replicator import Replicator
+from headwater.broker.log.segment_measuring import measure_segment
 from headwater.broker.settings.topic_config import TopicConfig
 from headwater.logs.events import log_event
-from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId, SegmentId, StoreId
-from headwater.model.replica import Durability, SealedReplica, StoreError, StoreFailed
+from headwater.model.replica import Durability, StoreError
 from headwater.model.segments import SealedSegment
 from headwater.records.batch import BatchHeader, parse_header, stamp, stamp_log_append_time
 from headwater.records.control import EndMarker, build_marker
@@ -39,10 +39,10 @@ ROLL_RETRY_MS = 1_000
 
 
 class Watcher(Protocol):
-    """Somebody who waits for a partition to grow."""
+    """A request that waits for a partition to grow."""
 
     def grew(self, size_bytes: int) -> None:
-        """So many bytes more can be read; 0: look again, whatever you wait for."""
+        """So many bytes more can be read; 0: the watcher must look again, whatever it waits for."""
 
 
 class Appended(NamedTuple):
@@ -57,7 +57,7 @@ class _Waiting(NamedTuple):
     end: Offset
     committed: "asyncio.Future[None]"
     stored: "asyncio.Future[None] | None"
-    """Of somebody who waits for the first replica only."""
+    """For a request that waits for the first replica only (acks=1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class Partition(CommittedLog):
         self.topic_name = topic_name
         self.config = config
         self.watchers: set[Watcher] = set()
-        """Told when the high watermark moves."""
+        """Notified when the high watermark moves."""
         self.stable_watchers: set[Watcher] = set()
-        """Told when the last stable offset moves."""
+        """Notified when the last stable offset moves."""
         self.refusal: RequestError | None = None
-        """Why nothing can be done here any more: somebody else leads, or the topic was deleted."""
+        """Why requests are refused from now on: another node leads, or the topic was deleted."""
         self._on_over = on_over
         self._ports = ports
         clock = ports.clock
@@ -188,7 +188,7 @@ class Partition(CommittedLog):
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, *, for_one: bool = False) -> Appended:
         """Give a checked batch its offsets and send it to the replicas. Idempotent: a batch that was appended before is
-        not again. `for_one`: whoever asks waits for the first replica only (acks=1), and may lose the batch with it.
+        not again. `for_one`: the request waits for the first replica only (acks=1), and may lose the batch with it.
 
         A transactional batch begins its producer's transaction here, or goes on with it. Whether it may begin is for
         the coordinator to say: ask before."""
@@ -270,7 +270,7 @@ class Partition(CommittedLog):
             committed = next(entry for entry in self._waiting if entry.end > last_offset).committed
         return Appended(base_offset, -1, committed)
 
-    # What comes of it (broker.replicator)
+    # Called by the replicator
 
     @property
     def durability(self) -> Durability:
@@ -312,7 +312,7 @@ class Partition(CommittedLog):
             _fulfil(entry.stored)
 
     def dropped(self, entries: Sequence[Entry], error: StoreError) -> None:
-        """Nothing of these was kept: forget them everywhere and tell their producers."""
+        """No replica holds these entries: forget them everywhere and fail the requests that wait for them."""
         assert self.log_end == self.high_watermark == entries[0].base, (
             "only what is not committed is dropped, all of it"
         )
@@ -393,30 +393,8 @@ class Partition(CommittedLog):
                 await self.measure(sealed)
 
     async def measure(self, sealed: SealedSegment) -> None:
-        """Have the stores flush and measure a sealed segment, and note the figures. One that is gone is left alone."""
-        measured: SealedReplica | None = None
-        problem: Exception | None = None
-        for store_id in sealed.replicas:
-            try:
-                replica = await self._ports.stores.find(store_id).seal(sealed.id, sealed.end)
-                measured = measured or replica
-            except StoreFailed:
-                raise
-            except StoreError as error:
-                problem = error
-        try:
-            if measured is not None:
-                await self.register.update(
-                    sealed.id,
-                    lambda now: replace(
-                        now,
-                        size_bytes=measured.size_bytes,
-                        max_timestamp=measured.max_timestamp,
-                        crc32c=measured.crc32c,
-                    ),
-                )
-        except (Unavailable, Unknown, LostLeadership) as error:
-            problem = error
+        """Have the stores flush and measure a sealed segment. A segment that is gone meanwhile is left alone."""
+        problem = await measure_segment(self._ports, self.register, sealed)
         if problem is not None and self.register.chain.holds(sealed.id) and not self.is_over:
             why = f"{type(problem).__name__}: {problem}"
             log_event("measure_failed", logging.WARNING, partition=self.id, segment=sealed.id, error=why)
@@ -456,7 +434,7 @@ class Partition(CommittedLog):
         await self._replicator.idle()
 
     def resign(self, reason: str) -> None:
-        """Somebody else leads, the metadata says."""
+        """Another node leads, the metadata says."""
         if not self.is_over:
             self.stepped_down(reason)
 

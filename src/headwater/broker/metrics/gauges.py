@@ -29,7 +29,7 @@ def watch_broker(broker: "Broker") -> None:
             yield (topic.name,), sum(len(list(partition.register.chain)) for partition in topic.partitions())
 
     def group_lags() -> Iterator[Sample]:
-        for group, topic, index, lag in broker.groups.lags(
+        for group, topic, index, lag in broker.groups.views.lags(
             lambda group: broker.group_configs.subscription(group).topic
         ):
             yield (group, topic, str(index)), lag

@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import Collection
 from itertools import count
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from headwater.broker.groups.group_coordinator import GroupCoordinator
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
 from headwater.broker.nodes.node_messages import Kind, Marker
