@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from headwater.broker.transactions.transaction_gate import TransactionGate, Turn
+from headwater.broker.transactions.transaction_gate import QueuePosition, TransactionGate
 
 
 def new_gate() -> TransactionGate:
@@ -11,7 +11,7 @@ def new_gate() -> TransactionGate:
     return TransactionGate(admissions)
 
 
-async def pass_through(turn: Turn, name: str, passed: list[str], until: asyncio.Event | None = None) -> None:
+async def pass_through(turn: QueuePosition, name: str, passed: list[str], until: asyncio.Event | None = None) -> None:
     async with turn:
         if until is not None:
             await until.wait()

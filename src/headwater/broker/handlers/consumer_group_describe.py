@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (69): members of groups of the new protocol, what they have and what they are to have.
 
-Versions 0 and 1: from 1 on it is told which protocol a member speaks.
+Versions 0 and 1: from 1 on with the protocol that a member speaks.
 """
 
 from collections.abc import Sequence

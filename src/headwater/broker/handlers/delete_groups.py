@@ -1,6 +1,6 @@
 """DeleteGroups (42): forget groups without members, and what they committed. Versions 0 to 2.
 
-A group that is an explicit subscription ends with it, also if nobody has used it yet.
+A group that is an explicit subscription ends with it, also if it was not used yet.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """DeleteRecords (21), versions 0 to 2: everything before an offset goes; -1 means everything that is committed.
 
 Refused, as by Kafka, for internal topics and for topics that are only compacted, where old records are what the topic
-is for. Transactions hold nobody up: what one that goes on has written may go, too.
+is for. Transactions do not hold it up: what one that goes on has written may go, too.
 """
 
 from collections import Counter

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4)
 
 RESOURCES_AT_ONCE = 100
-"""Described before other requests get their turn."""
+"""Described before other requests are served."""
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
@@ -43,7 +43,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 
 
 async def _refresh(broker: "Broker", resources: Sequence[Message]) -> None:
-    """What was altered through another node is told here, too, as soon as that was acknowledged."""
+    """What was altered through another node is shown here, too, as soon as that was acknowledged."""
     groups = {asked.resource_name for asked in resources if asked.resource_type == ResourceType.GROUP}
     await broker.group_configs.refresh_if_possible(*groups)
     topics = {asked.resource_name for asked in resources if asked.resource_type == ResourceType.TOPIC}

@@ -1,7 +1,7 @@
 """FindCoordinator (10): who coordinates a group or a transaction, or keeps what a share group did with a partition.
 Versions 0 to 6: one key, and from 4 on many; from 6 on those of share groups, `group:topic id:partition` (KIP-932).
 
-It is whoever leads the partition of the internal topic that keeps the state; the topic is created here, before the
+It is the leader of the partition of the internal topic that keeps the state; the topic is created here, before the
 first request needs it.
 """
 

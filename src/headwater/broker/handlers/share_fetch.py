@@ -40,7 +40,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     elif not request.is_renew_ack and (session.partitions or not (acknowledges or request.forgotten_topics_data)):
         readings = await ShareFetching(broker.shares, broker.catalog, session, limits).run()
     acknowledged = await acknowledging.errors()
-    session.told = {partition: reading.error for partition, reading in readings.items() if reading.error}
+    session.reported_errors = {partition: reading.error for partition, reading in readings.items() if reading.error}
     return Message(
         error_code=ErrorCode.NONE,
         error_message=None,

@@ -66,11 +66,11 @@ async def _commit(
             await broker.admissions.admit_offsets(request.transactional_id, *producer, group_id, protocol)
             answers = await broker.groups.commit_in_transaction(group_id, commit, *producer, announced)
     except RequestError as error:
-        return {(each.topic, each.partition): _told(error.code, version) for each in offsets}
+        return {(each.topic, each.partition): _translated(error.code, version) for each in offsets}
     return {(answer.topic, answer.partition): answer.error for answer in answers}
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _translated(code: ErrorCode, version: int) -> ErrorCode:
     match code:
         case ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -79,7 +79,7 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
         case ErrorCode.INVALID_TXN_STATE if version >= FIRST_WITH_ABORTABLE:
             return ErrorCode.TRANSACTION_ABORTABLE
         case ErrorCode.CONCURRENT_TRANSACTIONS if version < FIRST_THAT_ADDS:
-            return _told(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, version)
+            return _translated(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, version)
         case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version < FIRST_THAT_KNOWS_LOADING:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code

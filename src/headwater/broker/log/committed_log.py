@@ -1,8 +1,8 @@
 """A partition as its readers see it: three offsets that bound what is read, and the batches between them.
 
 The log start, the high watermark up to which everything is committed, and between them the last stable offset, up to
-which every transaction has ended. Readers of committed records stop there, and are told of the aborted transactions in
-what they read. Batches come from the tail in memory, or from a replica of the segment that holds them.
+which every transaction has ended. Readers of committed records stop there, and get the aborted transactions in what
+they read. Batches come from the tail in memory, or from a replica of the segment that holds them.
 """
 
 from headwater.broker.log.node_ports import NodePorts

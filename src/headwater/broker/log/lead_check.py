@@ -50,7 +50,7 @@ class LeadCheck:
         except LostLeadership as error:
             self._resign(str(error))
         except (Unavailable, Unknown):
-            pass  # whoever cannot reach the metadata knows nothing
+            pass  # without the metadata nothing is known
         else:
             self._offset, self._until_s = offset, self._clock.monotonic() + VALID_S
         finally:

@@ -13,7 +13,7 @@ from headwater.model.replica import LocalStore, Store, StoreUnreachable
 CREATES_AT_ONCE = 256
 """So few that each is answered long before a store counts as silent."""
 MEASURES_AT_ONCE = 4
-"""Each has a disk flush at every replica, and nobody waits for it."""
+"""Each flushes the disk of every replica, and no request waits for it."""
 
 
 class Stores(Protocol):
@@ -56,11 +56,11 @@ class NodePorts:
     spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
     new_segment_id: Callable[[], SegmentId]
     is_lost: Callable[[StoreId], bool] = lambda _: False
-    """Whether somebody decided that what is on a store will not come back: a takeover then does without it."""
+    """Whether an administrator declared a store lost: a takeover then does without it."""
     creates: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CREATES_AT_ONCE))
-    """The turns of replicas that are created, of all partitions: when a store is lost, all of them want new ones."""
+    """Permits to create replicas, for all partitions: when a store is lost, all of them need new ones."""
     measures: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MEASURES_AT_ONCE))
-    """The turns of sealed segments that are flushed and measured."""
+    """Permits to flush and measure sealed segments."""
 
     def placing(self, wanted: Callable[[], frozenset[NodeId]]) -> Self:
         """The same, for a partition whose segments prefer some nodes, which may change."""

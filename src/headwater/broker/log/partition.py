@@ -339,7 +339,7 @@ class Partition(CommittedLog):
             for promise in (entry.committed, entry.stored):
                 if promise is not None and not promise.done():
                     promise.set_exception(RequestError(error.code, error.message))
-                    promise.exception()  # nobody may be waiting (acks=0)
+                    promise.exception()  # with acks=0 no request waits
 
     def configure(self, config: TopicConfig, rules: Rules) -> None:
         """The topic's settings were changed."""

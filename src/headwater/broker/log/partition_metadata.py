@@ -1,7 +1,7 @@
 """The register of one partition's segments: what the metadata store says, and the only way to change it.
 
 Every change is one compare-and-set transaction on the head (and the sealed keys it touches), then the same
-change in memory. A change that finds another head means that somebody else leads the partition now. Sealed segments are
+change in memory. A change that finds another head means that another node leads the partition now. Sealed segments are
 changed by others, too (the controller moves their replicas): a change that meets one reads it again and is repeated.
 """
 
@@ -168,7 +168,7 @@ class PartitionMetadata:
             await self._until_done(attempt)
 
     async def confirm(self) -> None:
-        """Raises LostLeadership if somebody else has changed the head; Unavailable, Unknown if nobody can say."""
+        """Raises LostLeadership if another node has changed the head; Unavailable, Unknown if that is not known."""
         async with self._lock:
             current = await self._metadata.get(self._head_key)
             if current is None or current.version != self._version:
@@ -244,7 +244,7 @@ class PartitionMetadata:
 
 async def what_happened(metadata: Metadata, head_key: str, value: bytes, operations: Sequence[Operation]) -> Txn:
     """A transaction without an answer: the head's bytes tell whether it took place. Never tried again blindly. Looks
-    until it knows: whoever goes on without knowing may lead beside another leader."""
+    until it knows: a leader that goes on without knowing may lead beside another."""
     while True:
         try:
             current = await metadata.get(head_key)

@@ -16,12 +16,12 @@ from headwater.model.ids import PartitionId
 from headwater.records.batch import BatchHeader
 
 LIFETIME_S: Final = 30.0
-"""Longer than any pipeline of requests takes. A gap that is still there then is told as what it is."""
+"""Longer than any pipeline of requests takes. A gap that is still there then is answered as out of order."""
 MAX_REMEMBERED: Final = 10_000
 PASSING: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR}
 )
-"""RefusedBatches that say nothing of the batch."""
+"""Refusals for reasons that are not the batch's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Carries out what the leader of one partition decides: appends and creates at its stores, changes of the head.
 
-The machine (`replication.leader`) says what is to be done; here it is done, and the machine is told what came of it.
+The machine (`replication.leader`) says what is to be done; here it is done, and the machine gets the outcome.
 An append that a store can take at once is over when the call returns.
 """
 
@@ -58,7 +58,7 @@ class Replicated(Protocol):
         """A new segment is open."""
 
     def stepped_down(self, reason: str) -> None:
-        """Somebody else leads."""
+        """The leader was fenced, or another node leads."""
 
 
 class Replicator:
@@ -235,10 +235,10 @@ class Replicator:
     async def _create_in_turn(self, store: Store, segment: OpenSegment) -> bool:
         """False if it is not wanted any more when its turn comes. A store that does not answer has its turn for as long
         as it may be silent, and no longer."""
-        turns = self._ports.creates
-        if turns.locked():
+        permits = self._ports.creates
+        if permits.locked():
             self.leader.create_waits(segment.id)
-        async with turns:
+        async with permits:
             if self.is_over or not self.leader.create_begins(segment.id, self._now()):
                 return False
             if self._timer is None:

@@ -33,7 +33,7 @@ READ_BYTES = 4 * 1024 * 1024
 
 
 class Deposed(StoreError):
-    """What was found can only be if somebody else leads by now: the head must be read again."""
+    """The metadata or the replicas show that another node leads by now: the head must be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class TakeoverRun:
         self._failure: BaseException | None = None
 
     async def run(self, sealed: Mapping[SegmentId, tuple[SealedSegment, int]] | None = None) -> TakenOver | None:
-        """Until the partition is led, or somebody else leads it (None). `sealed` are the sealed segments, if they were
+        """Until the partition is led, or another node leads it (None). `sealed` are the sealed segments, if they were
         read after the head. What a step does not expect ends the whole: nothing waits for a result that never comes."""
         try:
             self._carry_out(self._machine.start(self._now()))

@@ -16,9 +16,9 @@ from headwater.broker.log.partition import Partition
 from headwater.broker.log.refused_batches import RefusedBatches
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.topics.catalog import Catalog
-from headwater.broker.transactions.transaction_gate import Entrant, Question, TransactionGate, Turn
+from headwater.broker.transactions.transaction_gate import AdmissionRequest, Entrant, QueuePosition, TransactionGate
+from headwater.broker.validation.schema_gate import QueuePosition as SchemaQueuePosition
 from headwater.broker.validation.schema_gate import SchemaGate
-from headwater.broker.validation.schema_gate import Turn as SchemaTurn
 from headwater.broker.validation.schema_rules import check_schemas
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
@@ -145,13 +145,13 @@ class Producing:
         return gate.is_busy or any(self._schema_fault(checked) is not None for checked in self._validated)
 
     def _append_later(self) -> Answer:
-        turn = self._ports.schema_gate.queue()
-        appending = asyncio.get_running_loop().create_task(self._append_after_schemas(turn))
-        appending.add_done_callback(lambda _: turn.leave())  # a client that goes may cancel it before it begins
+        position = self._ports.schema_gate.queue()
+        appending = asyncio.get_running_loop().create_task(self._append_after_schemas(position))
+        appending.add_done_callback(lambda _: position.leave())  # a client that goes may cancel it before it begins
         return appending
 
-    async def _append_after_schemas(self, turn: SchemaTurn) -> Pieces | None:
-        async with turn:
+    async def _append_after_schemas(self, position: SchemaQueuePosition) -> Pieces | None:
+        async with position:
             unavailable: RequestError | None = None
             if any(self._schema_fault(checked) is not None for checked in self._validated):
                 try:
@@ -210,31 +210,33 @@ class Producing:
 
     def _enter(self, entrant: Entrant) -> Answer:
         gate = self._ports.transaction_gate
-        question = None if gate.has_queue(entrant.producer_id) else gate.ask(entrant)
-        if question is not None and question.is_answered:
-            self._refuse(question.refused())
-            question.close()
+        admission = None if gate.has_queue(entrant.producer_id) else gate.ask(entrant)
+        if admission is not None and admission.is_answered:
+            self._refuse(admission.refused())
+            admission.close()
             self._append_all()
             return self._wait()
-        turn = gate.queue(entrant.producer_id)
-        entering = asyncio.get_running_loop().create_task(self._enter_later(entrant, turn, question))
+        position = gate.queue(entrant.producer_id)
+        entering = asyncio.get_running_loop().create_task(self._enter_later(entrant, position, admission))
 
         def done(_: object) -> None:  # a client that goes may cancel it before it begins
-            turn.leave()
-            if question is not None:
-                question.close()
+            position.leave()
+            if admission is not None:
+                admission.close()
 
         entering.add_done_callback(done)
         return entering
 
-    async def _enter_later(self, entrant: Entrant, turn: Turn, question: Question | None) -> Pieces | None:
-        async with turn:
-            question = question or self._ports.transaction_gate.ask(entrant)
+    async def _enter_later(
+        self, entrant: Entrant, position: QueuePosition, admission: AdmissionRequest | None
+    ) -> Pieces | None:
+        async with position:
+            admission = admission or self._ports.transaction_gate.ask(entrant)
             try:
-                await question.answered()
-                self._refuse(question.refused())
+                await admission.answered()
+                self._refuse(admission.refused())
             finally:
-                question.close()
+                admission.close()
             self._append_all()
         answer = self._wait()
         return await answer if isinstance(answer, asyncio.Future) else answer

@@ -43,7 +43,7 @@ class BatchTerms:
         return known
 
     def _facts(self, header: BatchHeader, batch: Buffer) -> Sequence[DeliveryTerms]:
-        """A batch that nobody can read is delivered as it is: its reader finds out, and may reject it."""
+        """A batch that cannot be decoded is delivered as it is: its reader finds out, and may reject it."""
         try:
             return self._read(records(batch, header))
         except (CorruptBatch, DecompressedTooLarge):

@@ -166,7 +166,7 @@ async def _pause(queue: ShareQueue, seconds: float, error: Exception) -> float:
 
 
 def _readable(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
-    """The records of a batch; what nobody can read has no letter."""
+    """The records of a batch; a batch that cannot be decoded has no dead letter."""
     if header.is_control:
         return
     try:

@@ -97,7 +97,7 @@ class ShareCoordinator:
             self._reconfigure(group_id)
 
     def stop(self) -> None:
-        """From now on connections are lost because the broker goes: that says nothing about who held them."""
+        """From now on connections are lost because the broker stops: that says nothing about their members."""
         self._is_stopping = True
 
     # Queues
@@ -160,7 +160,7 @@ class ShareCoordinator:
         await self.forget(await self.loaded(group_id))
 
     def forget_topic(self, topic: Topic) -> None:
-        """The topic was deleted: nobody will read on in it. Its state goes where it is kept."""
+        """The topic was deleted, and with it its queues. Their state is removed by its keeper."""
         for queue in [queue for queue in self if queue.partition.id.topic_id == topic.topic_id]:
             self._drop(queue)
 
@@ -293,7 +293,7 @@ class ShareCoordinator:
             self._drop(queue)
 
     async def _make(self, key: ShareKey, partition: Partition, start: Offset | None) -> ShareQueue:
-        """Nobody learns of a queue before its beginning is on disk."""
+        """A queue is not visible before its beginning is on disk."""
         await self.states.ensure()
         lock = self._opening.setdefault(key, asyncio.Lock())
         try:
@@ -304,7 +304,7 @@ class ShareCoordinator:
                 partition.check_led()
                 claimed = await self.states.claim(key, partition.leader_epoch)
                 found = self.find(*key)
-                if found is None and claimed.snapshot:  # somebody led here for a moment, and made it
+                if found is None and claimed.snapshot:  # another node led for a moment, and made it
                     self._claimed(key, partition, claimed)
                     found = self.find(*key)
                 return found or await self._make_new(key, partition, claimed, start)

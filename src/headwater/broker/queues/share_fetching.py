@@ -230,9 +230,9 @@ class ShareFetching:
             return None
 
     def _has_news(self) -> bool:
-        """An error is told at once, but only once: then the wait is as long as that for records."""
-        told = self._session.told
-        return any(reading.error and told.get(each) != reading.error for each, reading in self.readings.items())
+        """An error is reported at once, but only once: then the wait is as long as that for records."""
+        reported = self._session.reported_errors
+        return any(reading.error and reported.get(each) != reading.error for each, reading in self.readings.items())
 
     async def _wait_for_nothing(self) -> None:
         """As long as for records, so that a member that cannot have any does not ask without end. It stands in nobody's

@@ -10,7 +10,7 @@ and nobody is woken twice for the same version, so that two who both want more t
 for ever.
 
 A group with isolation read_committed is given nothing past the last stable offset, and nothing that an aborted
-transaction has written. Markers are given to nobody.
+transaction has written. Markers are lent to no member.
 """
 
 import asyncio
@@ -257,7 +257,7 @@ class ShareQueue:
         await self.log.forget()
 
     def close(self) -> None:
-        """Take no more part: whoever waits looks again, and finds another queue or none."""
+        """The queue ends: fetches that wait look again, and find another queue or none."""
         self.is_closed = True
         self.log.close()
         self._watchers.discard(self)

@@ -31,8 +31,8 @@ class ShareSession:
     epoch: int = 1
     partitions: dict[PartitionId, None] = field(default_factory=dict)
     """Those to look at first come first."""
-    told: dict[PartitionId, ErrorCode] = field(default_factory=dict)
-    """Errors of the last answer."""
+    reported_errors: dict[PartitionId, ErrorCode] = field(default_factory=dict)
+    """Errors of the last response."""
 
     @property
     def key(self) -> SessionKey:
@@ -47,7 +47,7 @@ class ShareSession:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"A session has at most {MAX_PARTITIONS} partitions.")
 
     def gave(self, partition: PartitionId) -> None:
-        """The partition had something: the others get their turn before it does again."""
+        """The partition gave records: the others come before it in the next fetch."""
         if partition in self.partitions:
             del self.partitions[partition]
             self.partitions[partition] = None

@@ -29,7 +29,7 @@ STATE_TOPIC = "__share_group_state"
 OWN_KEYS = 1
 """The format of internal topics (model.cluster.STATE_FORMAT) that has the newer keys."""
 LOAD_WAIT_S = 10.0
-"""How long a request waits for state that is being read, before it is told to come back."""
+"""How long a request waits for state that is being read, before it gets a retriable error."""
 
 
 class StateKeepers:
@@ -128,7 +128,7 @@ class StateKeepers:
         return StateKeeper(partition, self._clock, self._spawn, self._loaded, lambda: self._nodes.all_read(OWN_KEYS))
 
     def _loaded(self, log: StateKeeper) -> None:
-        """A topic may have gone while nobody kept the state."""
+        """Topics may have been deleted while no node led the partition that keeps the state."""
         strays = [topic_id for topic_id in log.topics() if self._catalog.find_id(topic_id) is None]
         if strays:
             self._spawn(self._forget_strays(log, strays))

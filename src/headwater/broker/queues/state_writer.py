@@ -6,7 +6,7 @@ the leader that the queue belongs to: so it is claimed again, and a snapshot of 
 place of all that is in doubt. Members wait meanwhile, and keep their leases.
 
 When the state is claimed by a later leader, or its keeper says that something was certainly not written, the memory is
-wrong: whoever waits is told, and the queue must be dropped.
+wrong: requests that wait fail, and the queue must be dropped.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class StateWriter:
         self._change_bytes = sum(map(len, claimed.changes))
         self._snapshot_bytes = len(claimed.snapshot)
         self._last: asyncio.Future[None] | None = None
-        """What the keeper was told last and has not confirmed."""
+        """What was last sent to the keeper and is not confirmed."""
         self._stranded: list[asyncio.Future[None]] = []
         """Promises of writes that are in doubt: the next snapshot keeps them."""
         self._is_recovering = False
@@ -222,4 +222,4 @@ def _keep(promises: Sequence["asyncio.Future[None]"]) -> None:
 def _fail(promise: "asyncio.Future[None]", error: RequestError) -> None:
     if not promise.done():
         promise.set_exception(RequestError(error.code, error.message))
-        promise.exception()  # nobody may be waiting
+        promise.exception()  # perhaps no request waits

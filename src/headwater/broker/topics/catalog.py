@@ -191,7 +191,7 @@ class Catalog:
         self.leadership.consider(partition, head, version)
 
     def put_placement(self, partition: PartitionId, reassignment: Reassignment | None) -> None:
-        """Where somebody wants the replicas of a partition; None, or one without nodes: it does not matter."""
+        """The nodes that an administrator placed a partition on; None, or no nodes, if it may lie anywhere."""
         topic = self._by_id.get(partition.topic_id)
         if topic is None:
             return
@@ -211,8 +211,8 @@ class Catalog:
         if self._by_name.get(topic.name) is topic:
             del self._by_name[topic.name]
         self._changed(topic.name)
-        for told in self.on_removed:
-            told(topic)
+        for callback in self.on_removed:
+            callback(topic)
         for partition in topic.partitions():
             self._ports.spawn(partition.close())
 
@@ -234,7 +234,7 @@ class Catalog:
 
     async def _measure_segments(self) -> None:
         """Have the stores flush and measure what was sealed without it: by the start, or before a crash. One at a
-        time, because nobody waits for it."""
+        time, because no request waits for it."""
         for partition in self.partitions():
             for segment in partition.register.chain.sealed:
                 if segment.crc32c is None and not partition.is_over:
@@ -262,8 +262,8 @@ class Catalog:
             partition.configure(config, topic.rules(partition.id.index))
 
     def _changed(self, name: str) -> None:
-        for told in self.on_change:
-            told(name)
+        for callback in self.on_change:
+            callback(name)
 
 
 def _by_partition(items: Iterable[KV]) -> dict[PartitionId, dict[SegmentId, tuple[SealedSegment, int]]]:

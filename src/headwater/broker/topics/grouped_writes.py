@@ -2,7 +2,8 @@
 
 A node that takes over thousands of partitions, or has to open new segments for all of them, writes as many heads. Each
 is a compare-and-set of its own; those that are asked for while others are under way go together in one transaction. If
-one comparison of a group fails, the group has no effect, and each is tried by itself: nobody fails for a neighbour.
+one comparison of a group fails, the group has no effect, and each is tried by itself: a write fails
+for its own conditions only.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Which partitions this node leads: it follows the heads.
 
 A head that names this node is taken over, one that names another is let go. What is not yet led and ought to be is
-tried until it is, or until the head names somebody else. A leader that finds itself fenced looks at the head again: it
+tried until it is, or until the head names another node. A leader that finds itself fenced looks at the head again: it
 may have been fenced by one who then failed, and take over anew.
 """
 
@@ -146,8 +146,8 @@ class Leadership:
         )
         topic.led[partition_id.index] = partition
         topic.heads[partition_id.index] = taken.register.head
-        for told in self.on_led:
-            told(partition)
+        for callback in self.on_led:
+            callback(partition)
 
     def _environment_of(self, topic: Topic, partition: PartitionId) -> NodePorts:
         return self._ports.placing(lambda: topic.preferred(partition.index))
@@ -167,8 +167,8 @@ class Leadership:
 
     def _forget(self, topic: Topic, partition: Partition) -> None:
         del topic.led[partition.id.index]
-        for told in self.on_lost:
-            told(partition)
+        for callback in self.on_lost:
+            callback(partition)
 
     async def _look_again(self, partition: PartitionId) -> None:
         found = await self._read_head(partition)

@@ -27,7 +27,7 @@ class Topic:
     led: dict[int, Partition] = field(default_factory=dict)
     """The partitions that this node leads, by index."""
     placed: dict[int, Reassignment] = field(default_factory=dict)
-    """Where somebody wants the replicas of a partition, by index."""
+    """The reassignment of each partition that an administrator placed, by index."""
 
     @property
     def is_internal(self) -> bool:
@@ -74,7 +74,7 @@ class Topic:
         return led.register.head if led is not None else self.heads.get(index)
 
     def partitions(self) -> Iterator[Partition]:
-        """Those led here, in their order; without those that are lost while somebody waits between two of them."""
+        """The partitions led here, by index. A partition whose lead is lost during the iteration is left out."""
         for index in sorted(self.led):
             partition = self.led.get(index)
             if partition is not None:

@@ -157,7 +157,7 @@ class TopicChanges:
     async def alter_config(
         self, topic: Topic, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
-        """Change a topic's overrides; they hold from now on. `change` makes the new ones of the old: nobody else's
+        """Change a topic's overrides; they hold from now on. `change` makes the new ones of the old: no other
         change comes in between."""
         async with self._lock:
             for _ in range(MAX_TRIES):
@@ -220,7 +220,7 @@ class TopicChanges:
             )
 
     def _warn_of_full_stores(self, reason: str) -> None:
-        """Clients ask again and again, and many show nobody why."""
+        """At most once a minute: clients retry, and many do not show the reason of the refusal."""
         now_s = self._ports.clock.monotonic()
         if self._warned_at_s is None or now_s - self._warned_at_s >= WARN_EVERY_S:
             self._warned_at_s = now_s
@@ -259,7 +259,7 @@ class TopicChanges:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _store_topic(self, topic: Topic, stored: keys.TopicRecord) -> bool:
-        """False if somebody else has changed it since it was read."""
+        """False if another node has changed the topic since it was read."""
         key = keys.topic_key(topic.topic_id)
         txn = await self._metadata.txn([Is(key, topic.version)], [Put(key, keys.encode(stored))])
         if txn.ok:

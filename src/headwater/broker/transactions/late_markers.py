@@ -15,7 +15,7 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 
 MAX_REMEMBERED: Final = 20_000
-"""Producers in partitions. The one that was not heard of for longest is forgotten."""
+"""Producers in partitions. The least recently used is forgotten."""
 
 
 class LateMarkers:

@@ -22,7 +22,7 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 
 READY_WAIT_S = 5.0
-"""How long a marker waits for what it is to end in, less than whoever sent it from another node waits."""
+"""How long a marker waits for what it is to end in, less than the node that sent it waits for the answer."""
 
 
 class MarkerWriter:

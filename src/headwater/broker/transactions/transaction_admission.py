@@ -2,7 +2,7 @@
 
 A coordinator that is here is asked and the batch appended without a pause in between, so nothing can come between. The
 word of one that is far is old when it arrives: the transaction may have ended since, and its marker may have been
-faster. What is written behind the marker would stay open for ever (KIP-890). So whoever asks announces it first, and a
+faster. What is written behind the marker would stay open for ever (KIP-890). So the batch is announced first, and a
 marker that comes meanwhile refuses it:
 
     version 2   the marker has a later epoch than the batch, which is refused for that alone, also after a restart
@@ -111,6 +111,6 @@ async def _send(route: Route, request: AddPartitions) -> AddAnswer:
 
 
 def _seen(answer: "asyncio.Future[AddAnswer]") -> None:
-    """Whoever asked may have gone."""
+    """The request may be cancelled: then the exception is not retrieved anywhere else."""
     if not answer.cancelled():
         answer.exception()

@@ -36,7 +36,7 @@ from headwater.transactions.transaction import Transaction
 
 STATE_TOPIC = "__transaction_state"
 EXPIRY_INTERVAL_S = 600.0
-"""How often transactional ids that nobody used for long are looked for."""
+"""How often transactional ids that were not used for long are looked for."""
 MARKER_RETRY_S = 0.1
 LONGEST_MARKER_RETRY_S = 5.0
 """A marker that cannot be written is tried again, ever less often, for as long as it takes."""
@@ -87,7 +87,7 @@ class TransactionCoordinator:
         await self._topic.ensure()
 
     async def state_partition(self, transactional_id: str) -> PartitionId:
-        """Where the transactional id is kept: whoever leads it is its coordinator."""
+        """The partition that keeps the transactional id; its leader is the coordinator."""
         await self.ensure_ready()
         return PartitionId(self._catalog.topic(STATE_TOPIC).topic_id, self._topic.index(transactional_id))
 
@@ -234,7 +234,7 @@ class TransactionCoordinator:
     # WriteMarkers
 
     def _mark(self, log: TransactionLog, shard: TransactionShard, markers: WriteMarkers) -> None:
-        """In the next turn: whoever ended the transaction is answered first."""
+        """In the next iteration of the event loop, after the answer to EndTxn."""
         self._spawn(self._mark_all(log, shard, markers))
 
     async def _mark_all(self, log: TransactionLog, shard: TransactionShard, markers: WriteMarkers) -> None:

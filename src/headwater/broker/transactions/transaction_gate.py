@@ -27,7 +27,7 @@ _COME_BACK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """Who wants to write where."""
+    """A producer, its transaction, and the partitions that it is about to write to."""
 
     transactional_id: str
     producer_id: int
@@ -42,32 +42,32 @@ class Entrant:
 class TransactionGate:
     def __init__(self, admissions: TransactionAdmission) -> None:
         self._admissions = admissions
-        self._turns: dict[int, Turn] = {}
-        """The last turn of each producer that has any."""
+        self._last_in_queue: dict[int, QueuePosition] = {}
+        """By producer, of those whose requests wait."""
 
     def is_open(self, producer_id: int, producer_epoch: int, partitions: Iterable[Partition]) -> bool:
-        """Whether all of it may be appended right now, without a question."""
-        return producer_id not in self._turns and all(
+        """Whether all of it may be appended right now, without asking the coordinator."""
+        return producer_id not in self._last_in_queue and all(
             partition.has_open_transaction(producer_id, producer_epoch) for partition in partitions
         )
 
     def has_queue(self, producer_id: int) -> bool:
-        return producer_id in self._turns
+        return producer_id in self._last_in_queue
 
-    def queue(self, producer_id: int) -> "Turn":
-        """A place behind everything of the producer that waits: take it at once, use it in a task."""
-        turn = Turn(self._turns, producer_id)
-        self._turns[producer_id] = turn
-        return turn
+    def queue(self, producer_id: int) -> "QueuePosition":
+        """A position behind everything of the producer that waits: take it at once, use it in a task."""
+        position = QueuePosition(self._last_in_queue, producer_id)
+        self._last_in_queue[producer_id] = position
+        return position
 
-    def ask(self, entrant: Entrant) -> "Question":
-        """Have the coordinator add the partitions, or look whether they were added. Only in one's turn; to be closed
-        in any case."""
-        return Question(self._admissions, entrant)
+    def ask(self, entrant: Entrant) -> "AdmissionRequest":
+        """Have the coordinator add the partitions, or look whether they were added. Only when nothing
+        of the producer waits before it; to be closed in any case."""
+        return AdmissionRequest(self._admissions, entrant)
 
 
-class Question:
-    """What the coordinator was asked for an entrant. Often the answer is there at once."""
+class AdmissionRequest:
+    """The request to the coordinator for an entrant. Often it is answered at once."""
 
     def __init__(self, admissions: TransactionAdmission, entrant: Entrant) -> None:
         self._admissions = admissions
@@ -102,13 +102,13 @@ class Question:
         return self._asked is None or self._asked.answer.done()
 
     async def answered(self) -> None:
-        """Returns when it is, in whatever way."""
+        """Returns when the coordinator has answered or refused."""
         if self._asked is not None:
             with contextlib.suppress(RequestError):
                 await self._asked.answer
 
     def close(self) -> None:
-        """Nothing is going to be written because of it any more."""
+        """Withdraw the announcement: nothing more is written because of this request."""
         self._announced.close()
 
     def refused(self) -> dict[PartitionId, RequestError]:
@@ -126,13 +126,13 @@ class Question:
         return {partition: _translated(code, self._entrant) for partition, code in errors.items()}
 
 
-class Turn:
-    """The right of one request to be served after the ones before it. To be left in any case, also unused."""
+class QueuePosition:
+    """The position of one request in the queue of its producer. To be left in any case, also unused."""
 
-    def __init__(self, turns: dict[int, "Turn"], producer_id: int) -> None:
-        self._turns = turns
+    def __init__(self, last_in_queue: dict[int, "QueuePosition"], producer_id: int) -> None:
+        self._last_in_queue = last_in_queue
         self._producer_id = producer_id
-        before = turns.get(producer_id)
+        before = last_in_queue.get(producer_id)
         self._before = before.done if before is not None else None
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -146,7 +146,7 @@ class Turn:
         self.leave()
 
     def leave(self) -> None:
-        """Whoever is behind goes on, unless there is somebody before: then when that one leaves."""
+        """Let the next request go on; if this one is not first in the queue, as soon as those before it have left."""
         if self._before is None or self._before.done():
             self._pass_on()
         else:
@@ -155,12 +155,12 @@ class Turn:
     def _pass_on(self) -> None:
         if not self.done.done():
             self.done.set_result(None)
-        if self._turns.get(self._producer_id) is self:
-            del self._turns[self._producer_id]
+        if self._last_in_queue.get(self._producer_id) is self:
+            del self._last_in_queue[self._producer_id]
 
 
 def _translated(code: ErrorCode, entrant: Entrant) -> RequestError:
-    """Producers know other codes than those who speak with the coordinator."""
+    """The code for a producer: Produce has other codes than the APIs of the coordinator."""
     if code is ErrorCode.PRODUCER_FENCED:
         return RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "A newer instance of the producer has taken over.")
     if code is ErrorCode.INVALID_TXN_STATE:

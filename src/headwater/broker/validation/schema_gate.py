@@ -1,7 +1,7 @@
 """Requests that wait until the broker has looked at the registry again, one after another.
 
 A schema may have been registered a moment ago, so a record is not refused before the end of the registry's log was
-read. Whoever comes meanwhile with records for a validated topic waits behind, so that batches keep their order.
+read. Requests that come meanwhile with records for a validated topic wait behind, so that batches keep their order.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ class SchemaGate:
     def is_busy(self) -> bool:
         return self._waiting > 0
 
-    def queue(self) -> "Turn":
-        """A place behind those who wait already. It must be left."""
+    def queue(self) -> "QueuePosition":
+        """A position behind the requests that wait already. It must be left."""
         self._waiting += 1
-        return Turn(self, self._lock)
+        return QueuePosition(self, self._lock)
 
     def _left(self) -> None:
         self._waiting -= 1
 
 
-class Turn:
+class QueuePosition:
     def __init__(self, gate: SchemaGate, lock: asyncio.Lock) -> None:
         self._gate = gate
         self._lock = lock
