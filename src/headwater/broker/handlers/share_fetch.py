@@ -5,17 +5,16 @@ Batches are sent whole, as they are stored, unless very few of their records are
 of them are the member's.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
-from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits, ShareReading
-from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, check_names
+from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits, ShareReading, divided
+from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, check_names
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.queues.outcomes import AcquiredRange, AcquireMode
-from headwater.records.batch import BatchHeader
+from headwater.queues.outcomes import AcquireMode
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -27,7 +26,11 @@ API = Api(key=78, name="ShareFetch", min_version=1, max_version=2)
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
     limits = _limits(request)
     acknowledges = any(asked.acknowledgement_batches for topic in request.topics for asked in topic.partitions)
-    session = _session(broker, request, context, acknowledges)
+    session = broker.shares.session(
+        request.group_id, request.member_id, request.share_session_epoch, context.connection, acknowledges=acknowledges
+    )
+    if request.share_session_epoch != FINAL_EPOCH:
+        session.update(_partition_ids(request.topics), _partition_ids(request.forgotten_topics_data))
     is_first = request.share_session_epoch == INITIAL_EPOCH
     if is_first:
         await broker.group_configs.refresh_if_possible(request.group_id)
@@ -50,7 +53,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     )
 
 
-def partition_ids(topics: Iterable[Message]) -> Iterator[PartitionId]:
+def _partition_ids(topics: Iterable[Message]) -> Iterator[PartitionId]:
     for topic in topics:
         for asked in topic.partitions:
             yield PartitionId(topic.topic_id, asked if isinstance(asked, int) else asked.partition_index)
@@ -67,20 +70,6 @@ def _limits(request: Message) -> ShareFetchLimits:
             ErrorCode.INVALID_REQUEST, f"There is no acquire mode {request.share_acquire_mode}."
         ) from None
     return ShareFetchLimits(request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records, mode)
-
-
-def _session(broker: "Broker", request: Message, context: RequestContext, acknowledges: bool) -> ShareSession:
-    shares = broker.shares
-    epoch = request.share_session_epoch
-    if epoch == INITIAL_EPOCH:
-        if acknowledges:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "The first request of a session has nothing to acknowledge.")
-        session = shares.open_session(request.group_id, request.member_id, context.connection)
-    else:
-        session = shares.sessions.use(request.group_id, request.member_id, epoch)
-    if epoch != FINAL_EPOCH:
-        session.update(partition_ids(request.topics), partition_ids(request.forgotten_topics_data))
-    return session
 
 
 def _topics(
@@ -125,22 +114,6 @@ def _partition(
         records=records,
         acquired_records=[
             Message(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
-            for each in _divided(ranges, batches, batch_size)
+            for each in divided(ranges, [header.last_offset for header, _ in batches], batch_size)
         ],
     )
-
-
-def _divided(
-    ranges: Sequence[AcquiredRange], batches: Sequence[tuple[BatchHeader, object]], batch_size: int
-) -> Iterator[AcquiredRange]:
-    """The ranges in pieces of about `batch_size` records, cut where batches end: what the client acknowledges as one
-    piece is then one piece of the log."""
-    ends = [header.last_offset for header, _ in batches]
-    for each in ranges:
-        first = each.first
-        if batch_size > 0:
-            for end in ends:
-                if first + batch_size - 1 <= end < each.last:
-                    yield AcquiredRange(first, end, each.delivery_count)
-                    first = end + 1
-        yield AcquiredRange(first, each.last, each.delivery_count)

@@ -23,7 +23,7 @@ from headwater.broker.queues.partial_batches import PartialBatches
 from headwater.broker.queues.share_groups import ShareGroups
 from headwater.broker.queues.share_loading import ShareLoading
 from headwater.broker.queues.share_queue import ShareQueue
-from headwater.broker.queues.share_sessions import ShareSession, ShareSessions
+from headwater.broker.queues.share_sessions import INITIAL_EPOCH, ShareSession, ShareSessions
 from headwater.broker.queues.state_keepers import StateKeepers
 from headwater.broker.queues.state_writer import StateWriter
 from headwater.broker.settings.broker_config import BrokerConfig
@@ -166,7 +166,17 @@ class ShareCoordinator:
 
     # Members
 
-    def open_session(self, group_id: str, member_id: str, connection: Connection) -> ShareSession:
+    def session(
+        self, group_id: str, member_id: str, epoch: int, connection: Connection, *, acknowledges: bool
+    ) -> ShareSession:
+        """The session of a fetch: the initial epoch opens one, later epochs use it. Raises RequestError."""
+        if epoch != INITIAL_EPOCH:
+            return self.sessions.use(group_id, member_id, epoch)
+        if acknowledges:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "The first request of a session has nothing to acknowledge.")
+        return self._open_session(group_id, member_id, connection)
+
+    def _open_session(self, group_id: str, member_id: str, connection: Connection) -> ShareSession:
         """A session that ends with its connection."""
         session = self.sessions.open(group_id, member_id)
         connection.when_closed[session.key] = lambda: self._lost_connection(session)

@@ -12,7 +12,7 @@ Partitions take turns, and so do members: see `share_queue`.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headwater.broker.nodes.node_client import NOT_REACHED
@@ -252,3 +252,16 @@ class ShareFetching:
             timer.cancel()
             for queue in queues:
                 queue.leave(self)
+
+
+def divided(ranges: Sequence[AcquiredRange], batch_ends: Sequence[Offset], batch_size: int) -> Iterator[AcquiredRange]:
+    """The ranges in pieces of about `batch_size` records, cut where batches end: what the client acknowledges as one
+    piece is then one piece of the log. `batch_ends` are the last offsets of the batches."""
+    for each in ranges:
+        first = each.first
+        if batch_size > 0:
+            for end in batch_ends:
+                if first + batch_size - 1 <= end < each.last:
+                    yield AcquiredRange(first, end, each.delivery_count)
+                    first = end + 1
+        yield AcquiredRange(first, each.last, each.delivery_count)
