@@ -9,7 +9,7 @@ from typing import Any
 from headwater.broker.cluster.node_session import NodeSession, NodeSessionOptions
 from headwater.broker.cluster.watch import ClusterWatch
 from headwater.metadata.sqlite.store import SqliteMetaStore
-from headwater.metadata.store import KV, Condition, MetaStore, Operation, Resync, Session, Txn, Unavailable, Unknown
+from headwater.metadata.store import KV, Condition, MetaSession, MetaStore, Operation, Resync, Txn, Unavailable, Unknown
 from headwater.model.cluster import Node, NodeStore, Role
 from headwater.model.ids import NodeId, StoreId
 
@@ -68,7 +68,7 @@ class CuttableMetaStore:
             self._check()
             yield hint
 
-    async def session(self, ttl_s: float) -> Session:
+    async def session(self, ttl_s: float) -> MetaSession:
         self._check()
         return await self._inner.session(ttl_s)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater.groups.assignment import Assignment, of_partitions
 from headwater.groups.consumer_requests import ConsumerHeartbeat
-from headwater.groups.effects import ConsumerAnswer, Effects
+from headwater.groups.effects import ConsumerAnswer, GroupEffects
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import Event
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, OffsetToCommit, SyncRequest
@@ -185,7 +185,7 @@ class DrivenConsumers:
         self.took(call(self._tokens))
         return self.answers.get(self._tokens)
 
-    def took(self, effects: Effects) -> None:
+    def took(self, effects: GroupEffects) -> None:
         self.log += effects.events
         for reply in effects.replies:
             assert reply.to not in self.answers, "a request is answered once"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.groups.classic import ClassicGroup
-from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, SyncAnswer
+from headwater.groups.effects import GroupEffects, JoinAnswer, LeaveAnswer, SyncAnswer
 from headwater.groups.events import Event
 from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
@@ -45,7 +45,7 @@ class DrivenGroup:
         self.now_ms = 0
         self._ids = 0
 
-    def take(self, effects: Effects) -> None:
+    def take(self, effects: GroupEffects) -> None:
         self.events += effects.events
         for reply in effects.replies:
             assert reply.to not in self.answers, "a request is answered once"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headwater.groups.consumer_requests import ConsumerHeartbeat
-from headwater.groups.effects import Effects
+from headwater.groups.effects import GroupEffects
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import Event
 from headwater.groups.requests import CommitRequest, OffsetToCommit, SyncRequest
@@ -91,7 +91,7 @@ class DrivenOffsets:
         epoch: int = answer(effects).epoch
         return epoch
 
-    def _errors(self, effects: Effects) -> list[ErrorCode]:
+    def _errors(self, effects: GroupEffects) -> list[ErrorCode]:
         self.log += effects.events
         return [each.error for each in answer(effects)]
 
@@ -103,7 +103,7 @@ def commit_request(
     return CommitRequest(member_id, instance_id, generation, each)
 
 
-def answer(effects: Effects, to: object = "t") -> Any:
+def answer(effects: GroupEffects, to: object = "t") -> Any:
     (found,) = [reply.answer for reply in effects.replies if reply.to == to]
     return found
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.effects import Effects
+from headwater.groups.effects import GroupEffects
 from headwater.groups.events import Event, GroupDeleted, OffsetCommitted, OffsetDeleted
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, LeaveRequest, OffsetToCommit, SyncRequest
@@ -21,7 +21,7 @@ def commit(*offsets: tuple[str, int, int], member_id: str = "", generation: int 
     return CommitRequest(member_id, None, generation, each, **changes)
 
 
-def answer(effects: Effects, to: object = "t") -> Any:
+def answer(effects: GroupEffects, to: object = "t") -> Any:
     (found,) = [reply.answer for reply in effects.replies if reply.to == to]
     return found
 

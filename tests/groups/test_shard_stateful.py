@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headwater.groups.effects import Effects, JoinAnswer, SyncAnswer
+from headwater.groups.effects import GroupEffects, JoinAnswer, SyncAnswer
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import Event
 from headwater.groups.requests import CommitRequest, LeaveRequest, OffsetToCommit, SyncRequest
@@ -63,7 +63,7 @@ class Groups(RuleBasedStateMachine):
         self.requests[self.tokens] = client
         return self.tokens
 
-    def take(self, effects: Effects) -> None:
+    def take(self, effects: GroupEffects) -> None:
         self.log += effects.events
         for reply in effects.replies:
             client = self.requests.pop(reply.to)

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from headwater.groups.departures import DepartureReason
-from headwater.groups.effects import Effects, ShareHeartbeatAnswer
+from headwater.groups.effects import GroupEffects, ShareHeartbeatAnswer
 from headwater.groups.event_records import decode, encode
 from headwater.groups.events import Event
 from headwater.groups.rebalance import GroupState
@@ -50,7 +50,7 @@ class Shared:
         after.shard.resume(after._now())
         return after
 
-    def _took(self, effects: Effects) -> ShareHeartbeatAnswer:
+    def _took(self, effects: GroupEffects) -> ShareHeartbeatAnswer:
         self.log += effects.events
         (reply,) = effects.replies
         assert isinstance(reply.answer, ShareHeartbeatAnswer)

@@ -12,7 +12,7 @@ from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge
-from headwater.pipelines.sink.producer import IdempotentProducer, ProducerIdentity
+from headwater.pipelines.sink.producer import IdempotentProducer, SinkProducerIdentity
 from headwater.pipelines.sink.task import new_producer
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
@@ -60,7 +60,7 @@ def brokers() -> Iterator[Written]:
 
 def producer_for(scripted: Written, patience_ms: int = 20_000) -> IdempotentProducer:
     options = {"bootstrap.servers": scripted.bootstrap, "default.api.timeout.ms": str(patience_ms)}
-    return IdempotentProducer(ClusterClient(client_config(options)), ProducerIdentity(7, 0))
+    return IdempotentProducer(ClusterClient(client_config(options)), SinkProducerIdentity(7, 0))
 
 
 def batch(to: TopicPartition, *values: bytes) -> PackedBatch:

@@ -18,7 +18,7 @@ from headwater.queues.in_flight import RecordState
 from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead, TermsReader
 from headwater.queues.outcomes import AcknowledgedBatch, AcknowledgeType, AcquireMode, Changes, DeadLetter
 from headwater.queues.redelivery import backoff_ms
-from headwater.queues.settings import Backoff, QueueSettings, ShareOrder
+from headwater.queues.settings import QueueSettings, RedeliveryBackoff, ShareOrder
 from headwater.queues.share_partition import SharePartition
 from tests.queues.queue_model import Model, ModelRecord
 
@@ -73,7 +73,7 @@ def any_settings(chance: Chance) -> QueueSettings:
         max_record_locks=chance.one_of([3, 8, 50]),
         max_waiting_records=chance.one_of([2, 10, 100]),
         order=chance.one_of(list(ShareOrder)),
-        backoff=chance.one_of([Backoff(), Backoff(20, 50), Backoff(steps_ms=(0, 30))]),
+        backoff=chance.one_of([RedeliveryBackoff(), RedeliveryBackoff(20, 50), RedeliveryBackoff(steps_ms=(0, 30))]),
         dead_letter_topic=chance.one_of(["", "dead"]),
     )
 
@@ -241,7 +241,7 @@ class QueueWorld:
         order = chance.one_of(list(ShareOrder)) if self.features else self.settings.order
         if order is not self.settings.order:
             self.model.restarted()
-        backoff = chance.one_of([Backoff(), Backoff(5, 9)])
+        backoff = chance.one_of([RedeliveryBackoff(), RedeliveryBackoff(5, 9)])
         self.settings = self.model.settings = replace(self.settings, order=order, backoff=backoff)
         self.real.reconfigure(self.settings)
 

@@ -2,7 +2,7 @@ import pytest
 
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.queues.queue_keys import QUEUE_KEYS, parse_queue_settings
-from headwater.queues.settings import Backoff, IsolationLevel, OffsetReset, QueueSettings, ResetTo, ShareOrder
+from headwater.queues.settings import IsolationLevel, OffsetReset, QueueSettings, RedeliveryBackoff, ResetTo, ShareOrder
 
 
 def test_the_defaults_of_the_table_are_those_of_the_settings() -> None:
@@ -41,7 +41,7 @@ def test_every_key_reaches_its_setting() -> None:
         offset_reset=OffsetReset(ResetTo.EARLIEST),
         order=ShareOrder.KEY,
         is_fair=False,
-        backoff=Backoff(100, 5_000, (1, 2, 3)),
+        backoff=RedeliveryBackoff(100, 5_000, (1, 2, 3)),
         dead_letter_topic="dead",
         copies_dead_letters=False,
         filter="key prefix 'a'",
@@ -52,14 +52,14 @@ def test_every_key_reaches_its_setting() -> None:
 
 
 def test_a_group_keeps_the_defaults_of_its_broker() -> None:
-    broker = QueueSettings(record_lock_duration_ms=5_000, backoff=Backoff(7, 70))
+    broker = QueueSettings(record_lock_duration_ms=5_000, backoff=RedeliveryBackoff(7, 70))
     settings = parse_queue_settings({"share.delivery.count.limit": "9"}, broker)
     assert (settings.record_lock_duration_ms, settings.delivery_count_limit) == (5_000, 9)
-    assert settings.backoff == Backoff(7, 70)
+    assert settings.backoff == RedeliveryBackoff(7, 70)
 
 
 def test_a_backoff_without_a_limit_is_always_the_same() -> None:
-    assert parse_queue_settings({"headwater.retry.backoff.ms": "250"}).backoff == Backoff(250, 250)
+    assert parse_queue_settings({"headwater.retry.backoff.ms": "250"}).backoff == RedeliveryBackoff(250, 250)
 
 
 @pytest.mark.parametrize(

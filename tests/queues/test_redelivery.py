@@ -1,14 +1,20 @@
 from headwater.queues.events import DeadLetterReason, RangeState, StateRange
 from headwater.queues.redelivery import after_failure, backoff_ms
-from headwater.queues.settings import Backoff, QueueSettings
+from headwater.queues.settings import QueueSettings, RedeliveryBackoff
 
 
 def test_a_rest_grows_with_the_failures_up_to_its_limit() -> None:
-    assert [backoff_ms(Backoff(100, 250), failures) for failures in (1, 2, 3, 10**6)] == [100, 200, 250, 250]
+    assert [backoff_ms(RedeliveryBackoff(100, 250), failures) for failures in (1, 2, 3, 10**6)] == [100, 200, 250, 250]
 
 
 def test_of_a_list_of_rests_the_last_one_repeats() -> None:
-    assert [backoff_ms(Backoff(1, 1, (5, 0, 60)), failures) for failures in (1, 2, 3, 4, 99)] == [5, 0, 60, 60, 60]
+    assert [backoff_ms(RedeliveryBackoff(1, 1, (5, 0, 60)), failures) for failures in (1, 2, 3, 4, 99)] == [
+        5,
+        0,
+        60,
+        60,
+        60,
+    ]
 
 
 def test_without_a_backoff_there_is_no_rest() -> None:
@@ -16,7 +22,7 @@ def test_without_a_backoff_there_is_no_rest() -> None:
 
 
 def test_a_record_rests_only_if_a_consumer_gave_it_back() -> None:
-    settings = QueueSettings(backoff=Backoff(100, 100))
+    settings = QueueSettings(backoff=RedeliveryBackoff(100, 100))
     assert after_failure(settings, 3, 4, 1, 1_000).available_at_ms == 1_100
     assert after_failure(settings, 3, 4, 1, None).available_at_ms == 0
 

@@ -5,7 +5,7 @@ from functools import partial
 from headwater.queues.events import DeadLetterReason
 from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead
 from headwater.queues.outcomes import AcknowledgedBatch, DeadLetter
-from headwater.queues.settings import Backoff, QueueSettings, ShareOrder
+from headwater.queues.settings import QueueSettings, RedeliveryBackoff, ShareOrder
 from headwater.queues.share_partition import SharePartition
 from tests.queues.driven_partition import ACCEPT, RELEASE, START_MS, DrivenPartition
 
@@ -144,7 +144,7 @@ def test_who_holds_a_key_may_have_more_of_it() -> None:
 
 
 def test_a_resting_record_holds_its_own_key_up_and_no_other() -> None:
-    driven = by_key("aba", backoff=Backoff(100, 100))
+    driven = by_key("aba", backoff=RedeliveryBackoff(100, 100))
     driven.fetch("ann", 1)
     driven.ack("ann", 0, 0, RELEASE)
     assert driven.fetch("bob", 10) == [(1, 1, 1)]
@@ -163,7 +163,7 @@ def test_failed_records_of_a_key_come_again_in_order() -> None:
 
 
 def test_order_holds_across_a_restart() -> None:
-    driven = by_key("aab", backoff=Backoff(100, 100))
+    driven = by_key("aab", backoff=RedeliveryBackoff(100, 100))
     driven.fetch("ann", 1)
     driven.ack("ann", 0, 0, RELEASE)
     driven.restart()

@@ -2,7 +2,7 @@ from headwater.model.errors import ErrorCode
 from headwater.queues.events import DeadLetterReason
 from headwater.queues.log_read import CandidateBatch, LogRead
 from headwater.queues.outcomes import AcknowledgedBatch, AcquireMode, Changes, DeadLetter
-from headwater.queues.settings import Backoff
+from headwater.queues.settings import RedeliveryBackoff
 from headwater.queues.share_partition import SharePartition
 from tests.queues.driven_partition import ACCEPT, GAP, REJECT, RELEASE, RENEW, START_MS, DrivenPartition
 
@@ -71,7 +71,7 @@ def test_a_renewed_lease_lasts_a_whole_time_longer() -> None:
 
 
 def test_what_a_vanished_member_held_is_available_at_once() -> None:
-    driven = DrivenPartition(backoff=Backoff(500, 500))
+    driven = DrivenPartition(backoff=RedeliveryBackoff(500, 500))
     driven.fetch("ann", 3)
     driven.fetch("bob", 3)
     driven.take(driven.queue.release_member("ann", driven.now_ms))
@@ -114,7 +114,7 @@ def test_dead_letters_that_nobody_writes_stop_the_queue_instead_of_filling_memor
 
 
 def test_a_released_record_rests_and_holds_nobody_up() -> None:
-    driven = DrivenPartition(backoff=Backoff(100, 250))
+    driven = DrivenPartition(backoff=RedeliveryBackoff(100, 250))
     driven.fetch("ann", 1)
     driven.ack("ann", 0, 0, RELEASE)
     assert driven.fetch("ann", 1) == [(1, 1, 1)]
@@ -129,7 +129,7 @@ def test_a_released_record_rests_and_holds_nobody_up() -> None:
 
 
 def test_a_rest_outlasts_a_restart() -> None:
-    driven = DrivenPartition(backoff=Backoff(100, 100))
+    driven = DrivenPartition(backoff=RedeliveryBackoff(100, 100))
     driven.fetch("ann", 1)
     driven.ack("ann", 0, 0, RELEASE)
     driven.restart()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headwater.model.replica import CorruptReplica, Durability, Fenced
-from headwater.storage.entry import Kind
+from headwater.storage.entry import EntryKind
 from headwater.storage.identity import load_or_format
 from headwater.storage.segment_store import SegmentStore
 from headwater.storage.state_log import Checkpoint, StateLog
@@ -242,7 +242,7 @@ def test_a_replica_sealed_in_the_checkpoint_ignores_appends_that_the_journal_sti
         loaded = state_log.load()
         assert loaded.checkpoint is not None
         sealed = store._replicas[name].to_entry()
-        assert sealed.kind == Kind.STATE
+        assert sealed.kind == EntryKind.STATE
         checkpoint = loaded.checkpoint
         state_log.append([sealed], Checkpoint(checkpoint.first_generation, checkpoint.first_group, 2, "boot-0"))
         store = await open_store(files)

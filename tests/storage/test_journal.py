@@ -6,28 +6,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.model.ids import SegmentId
-from headwater.storage.entry import END_MARK, PREFIX_BYTES, Entry, Kind, Place, decode, encode, scan
+from headwater.storage.entry import END_MARK, PREFIX_BYTES, EntryKind, EntryNumber, JournalEntry, decode, encode, scan
 from headwater.storage.journal import Journal, replay
 from headwater.testing.fakes.files import MemoryFiles
 from tests.storage.storage_samples import DIRECTORY, KIB, SMALL, create, fill, open_store, read_all, run, segment
 
 SALT = 77
-START = Place(0, 0, 1)
+START = EntryNumber(0, 0, 1)
 
 
-def image(groups: list[list[Entry]], generation: int = 5) -> bytes:
+def image(groups: list[list[JournalEntry]], generation: int = 5) -> bytes:
     data = b""
     for group, entries in enumerate(groups, 1):
         for ordinal, entry in enumerate(entries):
-            data += b"".join(encode(entry, Place(group, ordinal, len(entries)), generation, SALT))
+            data += b"".join(encode(entry, EntryNumber(group, ordinal, len(entries)), generation, SALT))
     return data + END_MARK
 
 
-def sample(number: int, payload: bytes = b"payload") -> Entry:
-    return Entry(Kind.APPEND, SegmentId(f"{number:032x}"), number, 1, 2, 3, 4, 5, (payload,))
+def sample(number: int, payload: bytes = b"payload") -> JournalEntry:
+    return JournalEntry(EntryKind.APPEND, SegmentId(f"{number:032x}"), number, 1, 2, 3, 4, 5, (payload,))
 
 
-def firsts(entries: list[Entry]) -> list[int]:
+def firsts(entries: list[JournalEntry]) -> list[int]:
     return [entry.instance for entry in entries]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from headwater.storage.entry import Entry, Kind
+from headwater.storage.entry import EntryKind, JournalEntry
 from headwater.storage.state_log import REWRITE_ABOVE_BYTES, Checkpoint, StateLog, deleted
 from headwater.testing.fakes.files import MemoryFiles
 from tests.storage.storage_samples import DIRECTORY, segment
@@ -9,8 +9,8 @@ PATH = DIRECTORY / "state"
 SALT = 5
 
 
-def state(number: int, instance: int = 1, payload: bytes = b"x" * 100) -> Entry:
-    return Entry(Kind.STATE, segment(number), instance, payload=(payload,))
+def state(number: int, instance: int = 1, payload: bytes = b"x" * 100) -> JournalEntry:
+    return JournalEntry(EntryKind.STATE, segment(number), instance, payload=(payload,))
 
 
 def checkpoint(generation: int) -> Checkpoint:

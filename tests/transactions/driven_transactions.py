@@ -8,7 +8,7 @@ from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionId
 from headwater.model.moment import Moment
 from headwater.transactions.connections import Connections
-from headwater.transactions.effects import Effects, WriteMarkers
+from headwater.transactions.effects import TransactionEffects, WriteMarkers
 from headwater.transactions.event_bytes import decode, encode
 from headwater.transactions.events import Event, TransactionStored
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer
@@ -84,7 +84,7 @@ class DrivenTransactions:
     def now(self) -> Moment:
         return Moment(WALL_MS + self.now_ms + self.wall_step_ms, self.now_ms)
 
-    def take(self, effects: Effects) -> None:
+    def take(self, effects: TransactionEffects) -> None:
         self.log += effects.events
         self.markers += effects.markers
         for reply in effects.replies:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headwater.model.ids import PartitionId
 from headwater.transactions.connections import Connections
-from headwater.transactions.effects import Effects, WriteMarkers
+from headwater.transactions.effects import TransactionEffects, WriteMarkers
 from headwater.transactions.event_bytes import encode
 from headwater.transactions.events import Event, TransactionForgotten, TransactionStored
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer, Request
@@ -92,7 +92,7 @@ class ModelOfCoordinator(RuleBasedStateMachine):
         self.durable: list[Event] = [SEED]
         self.history = History(self.durable)
         """Of what is decided: durable, or on its way into the log."""
-        self.undurable: list[Effects] = []
+        self.undurable: list[TransactionEffects] = []
         self.waiting: dict[object, tuple[Request, int]] = {}
         """Not answered yet, and since when."""
         self.asked: dict[object, Request] = {}
@@ -138,7 +138,7 @@ class ModelOfCoordinator(RuleBasedStateMachine):
     def spare_for_end(self, transactional_id: str) -> int:
         return self.spare() if self.shard.needs_spare_producer_id(transactional_id) else -1
 
-    def take(self, effects: Effects) -> None:
+    def take(self, effects: TransactionEffects) -> None:
         for event in effects.events:
             self._check_complete(event)
             self.history.add(event)

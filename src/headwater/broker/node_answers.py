@@ -37,22 +37,22 @@ class NodeAnswers:
         self._settings = settings
         self._coordinators = coordinators
         self._answers: dict[int, Answer] = {
-            Kind.MARK: self._mark,
-            Kind.ADMIT: self._admit,
-            Kind.APPEND: self._append,
-            Kind.READ: self._read,
-            Kind.POSITIONS: self._positions,
-            Kind.CLAIM: self._claim,
-            Kind.CLAIM_ALL: self._claim_all,
-            Kind.WRITE_STATE: self._write_state,
-            Kind.FORGET_STATE: self._forget_state,
-            Kind.SHARE_GROUP: self._share_group,
-            Kind.DOUBT_MEMBER: self._doubt_member,
-            Kind.SHARE_OFFSETS: self._share_offsets,
-            Kind.RESET_SHARE: self._reset_share,
-            Kind.FORGET_SHARES: self._forget_shares,
-            Kind.FOLLOW_TOPIC: self._follow_topic,
-            Kind.FOLLOW_SETTINGS: self._follow_settings,
+            NodeCallKind.MARK: self._mark,
+            NodeCallKind.ADMIT: self._admit,
+            NodeCallKind.APPEND: self._append,
+            NodeCallKind.READ: self._read,
+            NodeCallKind.POSITIONS: self._positions,
+            NodeCallKind.CLAIM: self._claim,
+            NodeCallKind.CLAIM_ALL: self._claim_all,
+            NodeCallKind.WRITE_STATE: self._write_state,
+            NodeCallKind.FORGET_STATE: self._forget_state,
+            NodeCallKind.SHARE_GROUP: self._share_group,
+            NodeCallKind.DOUBT_MEMBER: self._doubt_member,
+            NodeCallKind.SHARE_OFFSETS: self._share_offsets,
+            NodeCallKind.RESET_SHARE: self._reset_share,
+            NodeCallKind.FORGET_SHARES: self._forget_shares,
+            NodeCallKind.FOLLOW_TOPIC: self._follow_topic,
+            NodeCallKind.FOLLOW_SETTINGS: self._follow_settings,
         }
 
     async def answer(self, kind: int, body: Cursor) -> bytes:

@@ -45,7 +45,7 @@ from headwater.gateway.registry.registrar import Registrar
 from headwater.gateway.registry.routes import registry_routes
 from headwater.gateway.registry.value_decoder import RegistryDecoder
 from headwater.gateway.subscriptions.catalog import SubscriptionCatalog
-from headwater.gateway.subscriptions.dead_letters import DeadLetters
+from headwater.gateway.subscriptions.dead_letters import DeadLetterApi
 from headwater.gateway.subscriptions.edits import SubscriptionEdits
 from headwater.gateway.subscriptions.members.member_pool import MemberPool
 from headwater.gateway.subscriptions.name_locks import NameLocks
@@ -210,7 +210,7 @@ def _subscription_routes(
         allows_private_webhooks=config.private_webhooks,
     )
     reads = SubscriptionReads(catalog, clients.topics, parts.members, locks)
-    dead_letters = DeadLetters(
+    dead_letters = DeadLetterApi(
         catalog, admin=clients.admin, reader=clients.reader, redrives=parts.redrives, budget=budget
     )
     api = SubscriptionApi(catalog, edits, parts.members, parts.pushes, locks)

@@ -10,9 +10,9 @@
 from collections.abc import Mapping, Sequence
 
 from headwater.groups.departures import DepartureReason, Departures
-from headwater.groups.effects import Effects, JoinAnswer, LeaveAnswer, ReplyTo
+from headwater.groups.effects import GroupEffects, JoinAnswer, LeaveAnswer, ReplyTo
 from headwater.groups.events import GroupDeleted, GroupStored, StoredMember
-from headwater.groups.members import Member, MemberProtocol, Roster, size_bytes
+from headwater.groups.members import ClassicMember, MemberProtocol, Roster, size_bytes
 from headwater.groups.rebalance import GroupState, Rebalance, Timer
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
@@ -54,10 +54,10 @@ class ClassicGroup:
             self.members.leader = stored.leader
         self._rebalance.resume(stored.generation, stored.protocol_type, stored.protocol)
 
-    def take_over(self, protocols: Mapping[str, tuple[tuple[str, bytes], ...]], now: Moment) -> Effects:
+    def take_over(self, protocols: Mapping[str, tuple[tuple[str, bytes], ...]], now: Moment) -> GroupEffects:
         """Continue a consumer group, which has been stored as a classic one: with all protocols that its members
         support, and with a rebalance, because a member has just left."""
-        out = Effects()
+        out = GroupEffects()
         self._recall(now)
         for member in self.members:
             offered = tuple(MemberProtocol(name, metadata) for name, metadata in protocols[member.member_id])
@@ -67,14 +67,14 @@ class ClassicGroup:
 
     # Requests of members
 
-    def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
+    def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> GroupEffects:
         """Enter the next generation. `unique` makes a new member id, should one be needed."""
         request.check(self._settings)
         member = self._joining_member(request)
         self._check_room(request, member)
         if not self._agrees(request, member):
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        out = Effects()
+        out = GroupEffects()
         fresh_id = f"{request.instance_id or request.client_id}-{unique}"
         if request.asks_for_id:
             self._rebalance.pending.add(fresh_id)
@@ -88,7 +88,7 @@ class ClassicGroup:
             self._rejoin(member, request, to, now, out)
         return out
 
-    def sync(self, request: SyncRequest, to: ReplyTo, now: Moment) -> Effects:
+    def sync(self, request: SyncRequest, to: ReplyTo, now: Moment) -> GroupEffects:
         """Bring (the leader) or wait for (the others) the assignment of the generation."""
         member = self._known(request.member_id, request.instance_id)
         self._check_generation(request.generation)
@@ -96,7 +96,7 @@ class ClassicGroup:
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is GroupState.PREPARING:
             raise RequestError(ErrorCode.REBALANCE_IN_PROGRESS)
-        out = Effects()
+        out = GroupEffects()
         self._rebalance.synced(member)
         if self.state is GroupState.STABLE:
             self._rebalance.heard_of(member, now)
@@ -114,8 +114,8 @@ class ClassicGroup:
         self._rebalance.heard_of(member, now)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else ErrorCode.NONE
 
-    def leave(self, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
-        out = Effects()
+    def leave(self, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> GroupEffects:
+        out = GroupEffects()
         answers = [self._leave_one(request, now, out) for request in requests]
         self._rebalance.continue_without_removed(now, out)
         self._store_if_emptied(now, out)
@@ -146,8 +146,8 @@ class ClassicGroup:
         """When to call `tick`: never after a deadline, perhaps before."""
         return self._rebalance.deadlines.next_ms()
 
-    def tick(self, now: Moment) -> Effects:
-        out = Effects()
+    def tick(self, now: Moment) -> GroupEffects:
+        out = GroupEffects()
         while (due := self._rebalance.deadlines.take_due(now.monotonic_ms)) is not None:
             timer, member_id = due
             match timer:
@@ -167,9 +167,9 @@ class ClassicGroup:
         self._store_if_emptied(now, out)
         return out
 
-    def kill(self, error: ErrorCode) -> Effects:
+    def kill(self, error: ErrorCode) -> GroupEffects:
         """The group ends: every request that waits is answered with the error."""
-        out = Effects()
+        out = GroupEffects()
         self._rebalance.answer_all(error, out)
         return out
 
@@ -216,7 +216,7 @@ class ClassicGroup:
 
     # Joining
 
-    def _joining_member(self, request: JoinRequest) -> Member | None:
+    def _joining_member(self, request: JoinRequest) -> ClassicMember | None:
         """The member that sent the request, or the static member that it replaces; None for a new member."""
         if request.member_id == "":
             member_id = self.members.id_of_instance(request.instance_id) if request.instance_id is not None else None
@@ -225,7 +225,7 @@ class ClassicGroup:
             return None
         return self._known(request.member_id, request.instance_id)
 
-    def _check_room(self, request: JoinRequest, member: Member | None) -> None:
+    def _check_room(self, request: JoinRequest, member: ClassicMember | None) -> None:
         limit = self._settings.max_members
         if member is not None:
             # A group over its limit (which was lowered) shrinks at the next rebalance.
@@ -241,12 +241,12 @@ class ClassicGroup:
         if self.members.metadata_bytes - replaced_bytes + request.size_bytes > self._settings.max_group_bytes:
             raise RequestError(ErrorCode.GROUP_MAX_SIZE_REACHED, "The members' metadata would be too large together.")
 
-    def _agrees(self, request: JoinRequest, member: Member | None) -> bool:
+    def _agrees(self, request: JoinRequest, member: ClassicMember | None) -> bool:
         if len(self.members) and request.protocol_type != self.protocol_type:
             return False
         return self.members.supports_any(request.protocols, besides=member)
 
-    def _enter(self, request: JoinRequest, member_id: str, to: ReplyTo, now: Moment, out: Effects) -> None:
+    def _enter(self, request: JoinRequest, member_id: str, to: ReplyTo, now: Moment, out: GroupEffects) -> None:
         if not len(self.members):
             self._rebalance.protocol_type = request.protocol_type
         self._rebalance.forget_pending(member_id)
@@ -264,7 +264,7 @@ class ClassicGroup:
         self._rebalance.prepare(now, out)
         self._rebalance.came(member, now)
 
-    def _rejoin(self, member: Member, request: JoinRequest, to: ReplyTo, now: Moment, out: Effects) -> None:
+    def _rejoin(self, member: ClassicMember, request: JoinRequest, to: ReplyTo, now: Moment, out: GroupEffects) -> None:
         is_leader = member.member_id == self.members.leader
         keeps_generation = self.state is GroupState.COMPLETING or (self.state is GroupState.STABLE and not is_leader)
         if keeps_generation and member.protocols == request.protocols:
@@ -277,7 +277,7 @@ class ClassicGroup:
         self._rebalance.prepare(now, out)
 
     def _replace(
-        self, member: Member, request: JoinRequest, fresh_id: str, to: ReplyTo, now: Moment, out: Effects
+        self, member: ClassicMember, request: JoinRequest, fresh_id: str, to: ReplyTo, now: Moment, out: GroupEffects
     ) -> None:
         """A static member came back without its member id: it gets a new one, and the old id is fenced (KIP-345)."""
         old_id, old_metadata = member.member_id, member.metadata(self.protocol)
@@ -311,7 +311,7 @@ class ClassicGroup:
             ),
         )
 
-    def _update(self, member: Member, request: JoinRequest) -> None:
+    def _update(self, member: ClassicMember, request: JoinRequest) -> None:
         self.members.set_protocols(member, request.protocols)
         member.client_id, member.client_host = request.client_id, request.client_host
         member.session_timeout_ms = request.session_timeout_ms
@@ -319,7 +319,7 @@ class ClassicGroup:
 
     # Leaving
 
-    def _leave_one(self, request: LeaveRequest, now: Moment, out: Effects) -> LeaveAnswer:
+    def _leave_one(self, request: LeaveRequest, now: Moment, out: GroupEffects) -> LeaveAnswer:
         error = ErrorCode.NONE
         if request.instance_id is None and request.member_id in self._rebalance.pending:
             self._rebalance.forget_pending(request.member_id)
@@ -331,7 +331,7 @@ class ClassicGroup:
                 error = refusal.code
         return LeaveAnswer(error, request.member_id, request.instance_id)
 
-    def _leaving_member(self, request: LeaveRequest) -> Member:
+    def _leaving_member(self, request: LeaveRequest) -> ClassicMember:
         """An administrator may remove a static member by its instance id alone."""
         if request.member_id == "" and request.instance_id is not None:
             member_id = self.members.id_of_instance(request.instance_id)
@@ -340,7 +340,7 @@ class ClassicGroup:
 
     # Shared
 
-    def _known(self, member_id: str, instance_id: str | None) -> Member:
+    def _known(self, member_id: str, instance_id: str | None) -> ClassicMember:
         if instance_id is not None:
             current = self.members.id_of_instance(instance_id)
             if current != member_id:
@@ -354,11 +354,11 @@ class ClassicGroup:
         if generation != self.generation:
             raise RequestError(ErrorCode.ILLEGAL_GENERATION)
 
-    def _store_if_emptied(self, now: Moment, out: Effects) -> None:
+    def _store_if_emptied(self, now: Moment, out: GroupEffects) -> None:
         if self.state is GroupState.EMPTY and self.generation != (self.stored.generation if self.stored else 0):
             self._store(now, out)
 
-    def _store(self, now: Moment, out: Effects) -> None:
+    def _store(self, now: Moment, out: GroupEffects) -> None:
         members = tuple(
             StoredMember(
                 member_id=member.member_id,

@@ -30,7 +30,7 @@ from headwater.groups.consumer_requests import (
     ConsumerHeartbeat,
 )
 from headwater.groups.departures import DepartureReason, Departures
-from headwater.groups.effects import ConsumerAnswer, Effects, LeaveAnswer, ReplyTo
+from headwater.groups.effects import ConsumerAnswer, GroupEffects, LeaveAnswer, ReplyTo
 from headwater.groups.rebalance import GroupState
 from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, SyncRequest
 from headwater.groups.settings import GroupSettings
@@ -63,9 +63,9 @@ class ConsumerGroup:
 
     # Members that send ConsumerGroupHeartbeat
 
-    def consumer_heartbeat(self, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> Effects:
+    def consumer_heartbeat(self, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> GroupEffects:
         """Join (epoch 0), stay (the member's epoch), leave (-1), or leave for a while (-2). `request` was checked."""
-        out = Effects()
+        out = GroupEffects()
         if request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             self._leave_by_heartbeat(request, now, out)
             out.reply(to, ConsumerAnswer(request.member_id, request.epoch, 0))
@@ -104,18 +104,18 @@ class ConsumerGroup:
 
     # Members of the classic protocol
 
-    def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
+    def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> GroupEffects:
         return self._classic.join(request, unique, to, now)
 
-    def sync(self, request: SyncRequest, to: ReplyTo, now: Moment) -> Effects:
+    def sync(self, request: SyncRequest, to: ReplyTo, now: Moment) -> GroupEffects:
         return self._classic.sync(request, to, now)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
         return self._classic.heartbeat(member_id, instance_id, generation, now)
 
-    def leave(self, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
+    def leave(self, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> GroupEffects:
         """An administrator may name members of either protocol by instance id alone."""
-        out = Effects()
+        out = GroupEffects()
         answers = [self._leave_one(request, now, out) for request in requests]
         if out.events:
             self._lost_members(now, out)
@@ -149,17 +149,17 @@ class ConsumerGroup:
     def next_deadline_ms(self) -> int | None:
         return self.membership.deadlines.next_ms()
 
-    def tick(self, now: Moment) -> Effects:
-        out = Effects()
+    def tick(self, now: Moment) -> GroupEffects:
+        out = GroupEffects()
         for member, reason in self.membership.due(now):
             self.membership.remove(member, reason, "", now, out)
         if out.events:
             self._lost_members(now, out)
         return out
 
-    def kill(self, error: ErrorCode) -> Effects:
+    def kill(self, error: ErrorCode) -> GroupEffects:
         """Nothing to answer: no request ever waits."""
-        return Effects()
+        return GroupEffects()
 
     # Views
 
@@ -238,7 +238,7 @@ class ConsumerGroup:
             )
         return member
 
-    def _leave_by_heartbeat(self, request: ConsumerHeartbeat, now: Moment, out: Effects) -> None:
+    def _leave_by_heartbeat(self, request: ConsumerHeartbeat, now: Moment, out: GroupEffects) -> None:
         member = self.membership.known(request.member_id, request.instance_id)
         if request.epoch == LEAVE_STATIC_EPOCH:
             self.membership.let_away(member, now, out)
@@ -246,7 +246,7 @@ class ConsumerGroup:
         self.membership.remove(member, DepartureReason.LEFT, "", now, out)
         self._lost_members(now, out)
 
-    def _leave_one(self, request: LeaveRequest, now: Moment, out: Effects) -> LeaveAnswer:
+    def _leave_one(self, request: LeaveRequest, now: Moment, out: GroupEffects) -> LeaveAnswer:
         error = ErrorCode.NONE
         try:
             holder = self.membership.holder(request.instance_id) if request.member_id == "" else None
@@ -257,7 +257,7 @@ class ConsumerGroup:
             error = refusal.code
         return LeaveAnswer(error, request.member_id, request.instance_id)
 
-    def _lost_members(self, now: Moment, out: Effects) -> None:
+    def _lost_members(self, now: Moment, out: GroupEffects) -> None:
         if self.is_to_be_classic:
             return  # The shard downgrades the group, in the epoch that its members know.
         self.membership.lost_members(out)

@@ -9,7 +9,7 @@ owns, which is nothing for those that give everything up before they join.
 from headwater.groups.consumer_events import ClassicPart, ConsumerMemberStored, CurrentStored, MemberState
 from headwater.groups.consumer_membership import ConsumerMembership, ConsumerTimer
 from headwater.groups.consumer_protocol import ConsumerSubscription, read_subscription, with_ids, write_assignment
-from headwater.groups.effects import Effects, JoinAnswer, ReplyTo, SyncAnswer
+from headwater.groups.effects import GroupEffects, JoinAnswer, ReplyTo, SyncAnswer
 from headwater.groups.requests import JoinRequest, SyncRequest
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.model.errors import ErrorCode, RequestError
@@ -26,12 +26,12 @@ class ClassicMembers:
         self._given_out: dict[str, None] = {}
         """Member ids that no client has joined with yet (KIP-394), the oldest first."""
 
-    def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
+    def join(self, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> GroupEffects:
         request.check(self._membership.settings)
         before = self._joining(request)
         subscription = self._subscription(request)
         protocol = self.shared_protocol(request.protocols_by_name, before)
-        out = Effects()
+        out = GroupEffects()
         fresh_id = f"{request.instance_id or request.client_id}-{unique}"
         if request.asks_for_id:
             self._give_out(fresh_id)
@@ -59,12 +59,12 @@ class ClassicMembers:
         out.reply(to, JoinAnswer(ErrorCode.NONE, member.member_id, current.epoch, CONSUMER_PROTOCOL_TYPE, protocol))
         return out
 
-    def sync(self, request: SyncRequest, to: ReplyTo, now: Moment) -> Effects:
+    def sync(self, request: SyncRequest, to: ReplyTo, now: Moment) -> GroupEffects:
         member, classic, current = self._known(request.member_id, request.instance_id, request.generation)
         protocol = self.shared_protocol(classic.protocols, member)
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol not in (None, protocol):
             raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        out = Effects()
+        out = GroupEffects()
         self._membership.unwatch(ConsumerTimer.SYNC, member.member_id)
         self._membership.heard_of(member, now)
         if self._stored.epoch > current.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:

@@ -25,8 +25,8 @@ from headwater.groups.consumer_events import (
 )
 from headwater.groups.consumer_state import ConsumerState
 from headwater.groups.consumer_topics import ConsumerTopics
-from headwater.groups.departures import MAX_EXPLANATION_CHARS, Departure, DepartureReason, Departures
-from headwater.groups.effects import Effects
+from headwater.groups.departures import MAX_EXPLANATION_CHARS, DepartureReason, Departures, MemberDeparture
+from headwater.groups.effects import GroupEffects
 from headwater.groups.reconciliation import reconcile
 from headwater.groups.settings import GroupSettings
 from headwater.groups.topics import TopicTable
@@ -100,7 +100,7 @@ class ConsumerMembership:
     # Coming and changing
 
     def update(
-        self, member: ConsumerMemberStored, before: ConsumerMemberStored | None, now: Moment, out: Effects
+        self, member: ConsumerMemberStored, before: ConsumerMemberStored | None, now: Moment, out: GroupEffects
     ) -> None:
         """Store a member as it describes itself now. `before` is its former state, or the member that it replaces."""
         if before is not None and before.member_id != member.member_id:
@@ -110,7 +110,7 @@ class ConsumerMembership:
         self._advance(before is None or _subscription(before) != _subscription(member), out)
 
     def reconcile(
-        self, member: ConsumerMemberStored, owned: Assignment | None, now: Moment, out: Effects
+        self, member: ConsumerMemberStored, owned: Assignment | None, now: Moment, out: GroupEffects
     ) -> CurrentStored:
         """Move the member one step towards its target, and begin its session anew."""
         member_id = member.member_id
@@ -135,14 +135,14 @@ class ConsumerMembership:
     # Going
 
     def remove(
-        self, member: ConsumerMemberStored, reason: DepartureReason, explanation: str, now: Moment, out: Effects
+        self, member: ConsumerMemberStored, reason: DepartureReason, explanation: str, now: Moment, out: GroupEffects
     ) -> None:
         """Take a member out. The caller then calls `lost_members`, once for all that it removed."""
         self._depart(member, reason, explanation, now, out)
         for event in list(self.stored.member_deletions(member.member_id)):
             self.log(event, out)
 
-    def let_away(self, member: ConsumerMemberStored, now: Moment, out: Effects) -> None:
+    def let_away(self, member: ConsumerMemberStored, now: Moment, out: GroupEffects) -> None:
         """A static member leaves for a while: what it had to give up is given up, and the rest is kept for it."""
         current = self.stored.current(member.member_id)
         self.log(
@@ -158,7 +158,7 @@ class ConsumerMembership:
         self.unwatch(ConsumerTimer.REVOCATION, member.member_id)
         self.heard_of(member, now)
 
-    def lost_members(self, out: Effects) -> None:
+    def lost_members(self, out: GroupEffects) -> None:
         """Begin an epoch: the partitions of removed members are assigned with the next request of any member."""
         self._begin_epoch(self.reads.hash() if self.stored.members else 0, out)
 
@@ -174,7 +174,7 @@ class ConsumerMembership:
     def unwatch(self, timer: ConsumerTimer, member_id: str) -> None:
         self.deadlines.clear((timer, member_id))
 
-    def log(self, event: ConsumerEvent, out: Effects) -> None:
+    def log(self, event: ConsumerEvent, out: GroupEffects) -> None:
         out.events.append(event)
         self.stored.apply(event)
 
@@ -187,7 +187,9 @@ class ConsumerMembership:
 
     # Inside
 
-    def _replace(self, before: ConsumerMemberStored, member: ConsumerMemberStored, now: Moment, out: Effects) -> None:
+    def _replace(
+        self, before: ConsumerMemberStored, member: ConsumerMemberStored, now: Moment, out: GroupEffects
+    ) -> None:
         """An instance has a new member id, which takes over the old one's target and assignment, from epoch 0 on."""
         target, current = self.stored.target(before.member_id), self.stored.current(before.member_id)
         self.remove(before, DepartureReason.FENCED, "", now, out)
@@ -195,7 +197,7 @@ class ConsumerMembership:
         self.log(TargetStored(self.group_id, member.member_id, target), out)
         self.log(CurrentStored(group_id=self.group_id, member_id=member.member_id, assigned=current.assigned), out)
 
-    def _advance(self, has_new_subscription: bool, out: Effects) -> None:
+    def _advance(self, has_new_subscription: bool, out: GroupEffects) -> None:
         """Begin an epoch if subscriptions or topics changed, and compute its target."""
         if self.reads.may_have_changed() or has_new_subscription:
             metadata_hash = self.reads.hash()
@@ -204,11 +206,11 @@ class ConsumerMembership:
         if self.stored.target_epoch != self.stored.epoch:
             self._retarget(out)
 
-    def _begin_epoch(self, metadata_hash: int, out: Effects) -> None:
+    def _begin_epoch(self, metadata_hash: int, out: GroupEffects) -> None:
         assert self.stored.epoch < MAX_EPOCH, "a group does not live through 2**31 changes"
         self.log(ConsumerGroupStored(self.group_id, self.stored.epoch + 1, metadata_hash), out)
 
-    def _retarget(self, out: Effects) -> None:
+    def _retarget(self, out: GroupEffects) -> None:
         partitions: dict[TopicId, int] = {}
         subscribers = []
         known: dict[frozenset[str], frozenset[TopicId]] = {}
@@ -232,7 +234,7 @@ class ConsumerMembership:
             self.unwatch(ConsumerTimer.REVOCATION, member.member_id)
 
     def _depart(
-        self, member: ConsumerMemberStored, reason: DepartureReason, explanation: str, now: Moment, out: Effects
+        self, member: ConsumerMemberStored, reason: DepartureReason, explanation: str, now: Moment, out: GroupEffects
     ) -> None:
         for timer in ConsumerTimer:
             self.unwatch(timer, member.member_id)

@@ -38,15 +38,15 @@ class Departures:
     """The last MAX_DEPARTURES departures, oldest first. In memory only: a restart forgets them."""
 
     def __init__(self) -> None:
-        self._departures: deque[Departure] = deque(maxlen=MAX_DEPARTURES)
+        self._departures: deque[MemberDeparture] = deque(maxlen=MAX_DEPARTURES)
 
-    def __iter__(self) -> Iterator[Departure]:
+    def __iter__(self) -> Iterator[MemberDeparture]:
         return iter(self._departures)
 
     def __len__(self) -> int:
         return len(self._departures)
 
-    def note(self, departure: Departure) -> None:
+    def note(self, departure: MemberDeparture) -> None:
         self._departures.append(departure)
 
     def take_over(self, earlier: "Departures") -> None:

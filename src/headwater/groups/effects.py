@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headwater.groups.assignment import Assignment
-from headwater.groups.departures import Departure
+from headwater.groups.departures import MemberDeparture
 from headwater.groups.events import Event
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionName
@@ -91,22 +91,22 @@ Answer: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class GroupReply:
     to: ReplyTo
     answer: Answer
 
 
 @dataclass(slots=True)
-class Effects:
+class GroupEffects:
     events: list[Event] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    departures: list[Departure] = field(default_factory=list)
+    replies: list[GroupReply] = field(default_factory=list)
+    departures: list[MemberDeparture] = field(default_factory=list)
     """Members that left, for logs and metrics."""
 
     def reply(self, to: ReplyTo, answer: Answer) -> None:
-        self.replies.append(Reply(to, answer))
+        self.replies.append(GroupReply(to, answer))
 
-    def add(self, other: "Effects") -> None:
+    def add(self, other: "GroupEffects") -> None:
         self.events += other.events
         self.replies += other.replies
         self.departures += other.departures

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from headwater.groups.classic import ClassicGroup
 from headwater.groups.consumer import ConsumerGroup
 from headwater.groups.consumer_events import ConsumerEvent, ConsumerGroupDeleted, ConsumerStored
-from headwater.groups.departures import Departure
+from headwater.groups.departures import MemberDeparture
 from headwater.groups.events import (
     CommittedOffset,
     Event,
@@ -147,7 +147,7 @@ class GroupTable:
         reason = "is not a consumer group" if is_known else "not found"
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
 
-    def departures(self) -> Iterator[Departure]:
+    def departures(self) -> Iterator[MemberDeparture]:
         """The departures of all groups, group by group, the oldest first."""
         for group in self.groups.values():
             yield from group.departures

@@ -46,7 +46,7 @@ class Member:
 
 class Roster:
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ClassicMember] = {}
         self._by_instance: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         self._joining = 0
@@ -57,19 +57,19 @@ class Roster:
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[ClassicMember]:
         return iter(self._members.values())
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._members
 
-    def get(self, member_id: str) -> Member | None:
+    def get(self, member_id: str) -> ClassicMember | None:
         return self._members.get(member_id)
 
     def id_of_instance(self, instance_id: str) -> str | None:
         return self._by_instance.get(instance_id)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """The first member leads until another is elected."""
         assert member.member_id not in self._members, "a member id is given once"
         assert member.joining is None, "a member waits only after it was added"
@@ -81,7 +81,7 @@ class Roster:
         if self.leader is None:
             self.leader = member.member_id
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicMember) -> None:
         del self._members[member.member_id]
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
@@ -91,7 +91,7 @@ class Roster:
         if self.leader == member.member_id:
             self.leader = next(iter(self._members), None)
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, member: ClassicMember, member_id: str) -> None:
         """Replace the member id of a static member; it stays leader if it was."""
         assert member.instance_id is not None, "only a static member changes its id"
         del self._members[member.member_id]
@@ -101,12 +101,12 @@ class Roster:
         self._members[member_id] = member
         self._by_instance[member.instance_id] = member_id
 
-    def set_protocols(self, member: Member, protocols: tuple[MemberProtocol, ...]) -> None:
+    def set_protocols(self, member: ClassicMember, protocols: tuple[MemberProtocol, ...]) -> None:
         self._forget_protocols(member)
         member.protocols = protocols
         self._note_protocols(member)
 
-    def set_joining(self, member: Member, to: ReplyTo | None) -> ReplyTo | None:
+    def set_joining(self, member: ClassicMember, to: ReplyTo | None) -> ReplyTo | None:
         """Set the waiting JoinGroup; return the one that waited before."""
         before, member.joining = member.joining, to
         self._joining += (to is not None) - (before is not None)
@@ -116,7 +116,7 @@ class Roster:
     def joining(self) -> int:
         return self._joining
 
-    def supports_any(self, protocols: tuple[MemberProtocol, ...], besides: Member | None) -> bool:
+    def supports_any(self, protocols: tuple[MemberProtocol, ...], besides: ClassicMember | None) -> bool:
         """Whether all members, leaving out `besides`, support one of these protocols."""
         others = len(self._members) - (besides is not None)
         own = {protocol.name for protocol in besides.protocols} if besides is not None else set()
@@ -144,11 +144,11 @@ class Roster:
     def max_rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    def _note_protocols(self, member: Member) -> None:
+    def _note_protocols(self, member: ClassicMember) -> None:
         self.metadata_bytes += size_bytes(member.protocols)
         self._supporters.update({protocol.name for protocol in member.protocols})
 
-    def _forget_protocols(self, member: Member) -> None:
+    def _forget_protocols(self, member: ClassicMember) -> None:
         self.metadata_bytes -= size_bytes(member.protocols)
         for name in {protocol.name for protocol in member.protocols}:
             self._supporters[name] -= 1

@@ -20,7 +20,7 @@ from headwater.groups.consumer_events import (
 )
 from headwater.groups.consumer_protocol import read_assignment, read_subscription, with_ids, write_assignment
 from headwater.groups.events import GroupStored, StoredMember
-from headwater.groups.members import Member
+from headwater.groups.members import ClassicMember
 from headwater.groups.settings import GroupSettings
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE
 from headwater.groups.topics import TopicTable
@@ -105,7 +105,7 @@ def protocols_of(group: ConsumerGroup) -> dict[str, tuple[tuple[str, bytes], ...
     }
 
 
-def _consumer_member(group_id: str, member: Member) -> ConsumerMemberStored:
+def _consumer_member(group_id: str, member: ClassicMember) -> ConsumerMemberStored:
     subscription = read_subscription(member.protocols[0].metadata)
     assert subscription is not None, "a group is upgraded when all its members can be read"
     protocols = tuple((protocol.name, protocol.metadata) for protocol in member.protocols)

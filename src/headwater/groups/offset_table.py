@@ -12,7 +12,7 @@ it had come before it."""
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from headwater.groups.effects import Effects, OffsetAnswer, ReplyTo
+from headwater.groups.effects import GroupEffects, OffsetAnswer, ReplyTo
 from headwater.groups.events import (
     CommittedOffset,
     OffsetCommitted,
@@ -101,9 +101,9 @@ class OffsetTable:
 
     # Commits
 
-    def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> Effects:
+    def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> GroupEffects:
         """Commit the valid offsets; the answer has an error code for each."""
-        effects, answers = Effects(), []
+        effects, answers = GroupEffects(), []
         expire_timestamp_ms = None
         if request.retention_ms is not None:
             expire_timestamp_ms = min(now.wall_ms + request.retention_ms, MAX_TIMESTAMP_MS)
@@ -126,7 +126,7 @@ class OffsetTable:
         producer_epoch: int,
         to: ReplyTo,
         now: Moment,
-    ) -> Effects:
+    ) -> GroupEffects:
         """Store offsets that count if the producer's transaction commits. The transaction's coordinator has confirmed
         that the producer has one in this epoch; pending offsets of an earlier epoch belong to none any more, and are
         dropped."""
@@ -134,7 +134,7 @@ class OffsetTable:
             raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "A newer instance of the producer has taken over.")
         if len(self.pending) + len(request.offsets) > self._settings.max_pending_offsets:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of offsets in open transactions.")
-        effects, answers = Effects(), []
+        effects, answers = GroupEffects(), []
         earlier = (each for each in self.pending.of_producer(producer_id) if each.producer_epoch < producer_epoch)
         self._drop(earlier, effects)
         for each in request.offsets:
@@ -150,12 +150,12 @@ class OffsetTable:
         effects.reply(to, answers)
         return effects
 
-    def end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> Effects:
+    def end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> GroupEffects:
         """The producer's transaction has ended: its pending offsets count from now on, or vanish. The epoch is that of
         the transaction or a later one. A second call does nothing."""
         if producer_epoch < self.pending.epoch(producer_id):
             raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, "The producer has a newer transaction.")
-        effects = Effects()
+        effects = GroupEffects()
         for each in self.pending.of_producer(producer_id):
             if is_commit:
                 self._log(OffsetCommitted(each.group_id, each.topic, each.partition, each.committed), effects)
@@ -168,9 +168,9 @@ class OffsetTable:
 
     def delete(
         self, group_id: str, partitions: Iterable[PartitionName], subscribed: Collection[str] | None, to: ReplyTo
-    ) -> Effects:
+    ) -> GroupEffects:
         """Delete offsets, but none of `subscribed` topics; None: the group may read any topic."""
-        effects, answers = Effects(), []
+        effects, answers = GroupEffects(), []
         for topic, partition in partitions:
             error = ErrorCode.NONE
             if subscribed is None or topic in subscribed:
@@ -183,23 +183,23 @@ class OffsetTable:
         effects.reply(to, answers)
         return effects
 
-    def forget_topic(self, topic: str) -> Effects:
+    def forget_topic(self, topic: str) -> GroupEffects:
         """The topic was deleted: delete every offset in it."""
-        effects = Effects()
+        effects = GroupEffects()
         for offsets in list(self._groups.values()):
             self._log_all(offsets.deleted(topic), effects)
         self._drop([pending for pending in self.pending if pending.topic == topic], effects)
         return effects
 
-    def forget_group(self, group_id: str) -> Effects:
-        effects = Effects()
+    def forget_group(self, group_id: str) -> GroupEffects:
+        effects = GroupEffects()
         self._log_all(self.committed(group_id).deleted(), effects)
         self._drop(list(self.pending.of_group(group_id)), effects)
         return effects
 
-    def expire(self, group_id: str, now: Moment, unused_since_ms: int, still_read: frozenset[str]) -> Effects:
+    def expire(self, group_id: str, now: Moment, unused_since_ms: int, still_read: frozenset[str]) -> GroupEffects:
         """Delete offsets that outlived their retention, except where a transaction has one pending."""
-        effects = Effects()
+        effects = GroupEffects()
         retention_ms = self._settings.offsets_retention_ms
         for event in self.committed(group_id).expired(now.wall_ms, retention_ms, unused_since_ms, still_read):
             if not self.pending.is_pending(group_id, event.topic, event.partition):
@@ -213,15 +213,15 @@ class OffsetTable:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
-    def _drop(self, pending: Iterable[PendingOffsetStored], effects: Effects) -> None:
+    def _drop(self, pending: Iterable[PendingOffsetStored], effects: GroupEffects) -> None:
         for each in pending:
             self._log(deleted(each), effects)
 
-    def _log_all(self, events: Iterable[OffsetEvent], effects: Effects) -> None:
+    def _log_all(self, events: Iterable[OffsetEvent], effects: GroupEffects) -> None:
         for event in events:
             self._log(event, effects)
 
-    def _log(self, event: OffsetEvent, effects: Effects) -> None:
+    def _log(self, event: OffsetEvent, effects: GroupEffects) -> None:
         effects.events.append(event)
         self.apply(event)
 

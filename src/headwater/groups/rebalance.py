@@ -12,9 +12,9 @@
 
 import enum
 
-from headwater.groups.departures import MAX_EXPLANATION_CHARS, Departure, DepartureReason, Departures
-from headwater.groups.effects import Effects, JoinAnswer, JoinedMember, ReplyTo, SyncAnswer
-from headwater.groups.members import Member, Roster
+from headwater.groups.departures import MAX_EXPLANATION_CHARS, DepartureReason, Departures, MemberDeparture
+from headwater.groups.effects import GroupEffects, JoinAnswer, JoinedMember, ReplyTo, SyncAnswer
+from headwater.groups.members import ClassicMember, Roster
 from headwater.groups.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from headwater.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from headwater.groups.unheard import Unheard
@@ -83,24 +83,24 @@ class Rebalance:
 
     # One member
 
-    def recall(self, member: Member, now: Moment) -> None:
+    def recall(self, member: ClassicMember, now: Moment) -> None:
         """A member was read from the log: it has a whole session to send a request, less if a rebalance waits for
         it."""
         self.heard_of(member, now)
         self.unheard.recall(member, now.monotonic_ms)
 
-    def heard_of(self, member: Member, now: Moment) -> None:
+    def heard_of(self, member: ClassicMember, now: Moment) -> None:
         self.unheard.heard_of(member.member_id)
         if member.joining is None and member.syncing is None:
             self.deadlines.set((Timer.SESSION, member.member_id), now.monotonic_ms + member.session_timeout_ms)
 
-    def came(self, newcomer: Member, now: Moment) -> None:
+    def came(self, newcomer: ClassicMember, now: Moment) -> None:
         """A new member joined; its former self, if it is known from the log, is waited for no longer than needed."""
         former = self.unheard.came(newcomer)
         if former is not None:
             self.deadlines.set((Timer.SESSION, former[0]), max(former[1], now.monotonic_ms))
 
-    def wait_for_join(self, member: Member, to: ReplyTo, now: Moment, out: Effects) -> None:
+    def wait_for_join(self, member: ClassicMember, to: ReplyTo, now: Moment, out: GroupEffects) -> None:
         self.unheard.heard_of(member.member_id)
         earlier = self.members.set_joining(member, to)
         if earlier is not None:
@@ -111,25 +111,27 @@ class Rebalance:
         else:
             self.deadlines.clear((Timer.SESSION, member.member_id))
 
-    def wait_for_sync(self, member: Member, to: ReplyTo, out: Effects) -> None:
+    def wait_for_sync(self, member: ClassicMember, to: ReplyTo, out: GroupEffects) -> None:
         self.unheard.heard_of(member.member_id)
         if member.syncing is not None:
             out.reply(member.syncing, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = to
         self.deadlines.clear((Timer.SESSION, member.member_id))
 
-    def synced(self, member: Member) -> None:
+    def synced(self, member: ClassicMember) -> None:
         self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self.deadlines.clear((Timer.SYNC, ""))
 
-    def remove(self, member: Member, reason: DepartureReason, explanation: str, now: Moment, out: Effects) -> None:
+    def remove(
+        self, member: ClassicMember, reason: DepartureReason, explanation: str, now: Moment, out: GroupEffects
+    ) -> None:
         """Take a member out. The caller then calls `continue_without_removed`, once for all that it removed."""
         self._depart(member, reason, explanation, ErrorCode.UNKNOWN_MEMBER_ID, now, out)
         self.synced(member)
         self.members.remove(member)
 
-    def rename(self, member: Member, member_id: str, now: Moment, out: Effects) -> None:
+    def rename(self, member: ClassicMember, member_id: str, now: Moment, out: GroupEffects) -> None:
         """Replace the member id of a static member; the old id is fenced."""
         old_id = member.member_id
         self._depart(member, DepartureReason.FENCED, "", ErrorCode.FENCED_INSTANCE_ID, now, out)
@@ -144,7 +146,7 @@ class Rebalance:
 
     # All members
 
-    def prepare(self, now: Moment, out: Effects) -> None:
+    def prepare(self, now: Moment, out: GroupEffects) -> None:
         """Begin a rebalance, unless one is under way; complete it at once if all members have joined."""
         if self.state is GroupState.PREPARING:
             self._try_complete_join(now, out)
@@ -164,7 +166,7 @@ class Rebalance:
         self.deadlines.set((Timer.JOIN, ""), now.monotonic_ms + timeout_ms)
         self._try_complete_join(now, out)
 
-    def continue_without_removed(self, now: Moment, out: Effects) -> None:
+    def continue_without_removed(self, now: Moment, out: GroupEffects) -> None:
         """After members were removed: end a generation that lost one; complete a rebalance that waited for them
         alone."""
         if self.state is GroupState.PREPARING:
@@ -172,7 +174,7 @@ class Rebalance:
         elif self.state is not GroupState.EMPTY and len(self.members) != self._generation_size:
             self.prepare(now, out)
 
-    def assign(self, assignments: dict[str, bytes], now: Moment, out: Effects) -> bool:
+    def assign(self, assignments: dict[str, bytes], now: Moment, out: GroupEffects) -> bool:
         """Take the leader's assignment. If True, the caller stores the group, then calls `tell_assignments`."""
         assignment_bytes = sum(len(assignments.get(member.member_id, b"")) for member in self.members)
         if assignment_bytes + self.members.metadata_bytes > self._settings.max_group_bytes:
@@ -185,14 +187,14 @@ class Rebalance:
         self.state = GroupState.STABLE
         return True
 
-    def tell_assignments(self, now: Moment, out: Effects) -> None:
+    def tell_assignments(self, now: Moment, out: GroupEffects) -> None:
         for member in self.members:
             if member.syncing is not None:
                 out.reply(member.syncing, self.assigned(member))
                 member.syncing = None
                 self.heard_of(member, now)
 
-    def answer_all(self, error: ErrorCode, out: Effects) -> None:
+    def answer_all(self, error: ErrorCode, out: GroupEffects) -> None:
         """The group ends: answer every request that waits."""
         for member in self.members:
             self._answer_waiting(member, error, out)
@@ -200,7 +202,7 @@ class Rebalance:
 
     # Time
 
-    def join_time_is_up(self, now: Moment, out: Effects) -> None:
+    def join_time_is_up(self, now: Moment, out: GroupEffects) -> None:
         assert self.state is GroupState.PREPARING, "the join deadline belongs to a rebalance"
         left_ms = self._initial_delay_left_ms
         if left_ms is not None and left_ms > 0 and self._joined_in_delay:
@@ -212,7 +214,7 @@ class Rebalance:
             return
         self._complete_join(now, out)
 
-    def sync_time_is_up(self, now: Moment, out: Effects) -> None:
+    def sync_time_is_up(self, now: Moment, out: GroupEffects) -> None:
         for member_id in sorted(self._unsynced):
             member = self.members.get(member_id)
             assert member is not None, "only members are waited for"
@@ -220,7 +222,7 @@ class Rebalance:
 
     # Answers
 
-    def joined(self, member: Member) -> JoinAnswer:
+    def joined(self, member: ClassicMember) -> JoinAnswer:
         is_leader = member.member_id == self.members.leader
         return JoinAnswer(
             ErrorCode.NONE,
@@ -237,17 +239,17 @@ class Rebalance:
             JoinedMember(each.member_id, each.instance_id, each.metadata(self.protocol)) for each in self.members
         )
 
-    def assigned(self, member: Member) -> SyncAnswer:
+    def assigned(self, member: ClassicMember) -> SyncAnswer:
         return SyncAnswer(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
 
     # Inside
 
-    def _try_complete_join(self, now: Moment, out: Effects) -> None:
+    def _try_complete_join(self, now: Moment, out: GroupEffects) -> None:
         have_all_joined = self.members.joining == len(self.members) and not self.pending
         if have_all_joined and self._initial_delay_left_ms is None:
             self._complete_join(now, out)
 
-    def _complete_join(self, now: Moment, out: Effects) -> None:
+    def _complete_join(self, now: Moment, out: GroupEffects) -> None:
         """Begin a generation with the members that joined. Static members stay until their session ends."""
         for member in [each for each in self.members if each.joining is None and each.instance_id is None]:
             self.remove(member, DepartureReason.REBALANCE_TIMEOUT, "", now, out)
@@ -270,7 +272,7 @@ class Rebalance:
             self.state = GroupState.EMPTY
         self._note_subscriptions()
 
-    def _tell_joined(self, now: Moment, out: Effects) -> None:
+    def _tell_joined(self, now: Moment, out: GroupEffects) -> None:
         for member in self.members:
             to = self.members.set_joining(member, None)
             if to is not None:
@@ -280,7 +282,7 @@ class Rebalance:
                 out.reply(to, self.joined(member))
         self.deadlines.set((Timer.SYNC, ""), now.monotonic_ms + self.members.max_rebalance_timeout_ms())
 
-    def _end_sync_phase(self, error: ErrorCode, now: Moment, out: Effects) -> None:
+    def _end_sync_phase(self, error: ErrorCode, now: Moment, out: GroupEffects) -> None:
         self._unsynced.clear()
         self.deadlines.clear((Timer.SYNC, ""))
         for member in self.members:
@@ -290,7 +292,13 @@ class Rebalance:
                 self.heard_of(member, now)
 
     def _depart(
-        self, member: Member, reason: DepartureReason, explanation: str, error: ErrorCode, now: Moment, out: Effects
+        self,
+        member: ClassicMember,
+        reason: DepartureReason,
+        explanation: str,
+        error: ErrorCode,
+        now: Moment,
+        out: GroupEffects,
     ) -> None:
         """End a member id: note its departure, answer its requests, clear its deadline."""
         self._answer_waiting(member, error, out)
@@ -309,7 +317,7 @@ class Rebalance:
         self.departures.note(departure)
         out.departures.append(departure)
 
-    def _answer_waiting(self, member: Member, error: ErrorCode, out: Effects) -> None:
+    def _answer_waiting(self, member: ClassicMember, error: ErrorCode, out: GroupEffects) -> None:
         joining = self.members.set_joining(member, None)
         if joining is not None:
             out.reply(joining, JoinAnswer(error, member.member_id))

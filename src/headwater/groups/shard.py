@@ -15,8 +15,8 @@ from headwater.groups.classic import ClassicGroup
 from headwater.groups.consumer import ConsumerGroup
 from headwater.groups.consumer_events import ConsumerGroupDeleted
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
-from headwater.groups.departures import Departure
-from headwater.groups.effects import Effects, LeaveAnswer, ReplyTo
+from headwater.groups.departures import MemberDeparture
+from headwater.groups.effects import GroupEffects, LeaveAnswer, ReplyTo
 from headwater.groups.events import Event, GroupDeleted
 from headwater.groups.group_table import DurableState, Group, GroupTable
 from headwater.groups.migration import can_upgrade, downgraded, emptied, protocols_of, upgraded
@@ -71,7 +71,7 @@ class GroupShard:
 
     # Requests of members
 
-    def join(self, group_id: str, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> Effects:
+    def join(self, group_id: str, request: JoinRequest, unique: str, to: ReplyTo, now: Moment) -> GroupEffects:
         check_group_id(group_id)
         request.check(self._settings)
         if group_id in self.share:
@@ -87,7 +87,7 @@ class GroupShard:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group is None:
             self._check_group_count(group_id)
-        new, effects = ClassicGroup(group_id, self._settings), Effects()
+        new, effects = ClassicGroup(group_id, self._settings), GroupEffects()
         if group is not None:
             effects.events.append(emptied(group, now))
             new.apply(emptied(group, now))
@@ -95,13 +95,13 @@ class GroupShard:
         effects.add(new.join(request, unique, to, now))
         return self._replace(group, new, effects)
 
-    def sync(self, group_id: str, request: SyncRequest, to: ReplyTo, now: Moment) -> Effects:
+    def sync(self, group_id: str, request: SyncRequest, to: ReplyTo, now: Moment) -> GroupEffects:
         group = self._known(group_id)
         effects = group.sync(request, to, now)
         self._note(group)
         return effects
 
-    def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> Effects:
+    def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat, to: ReplyTo, now: Moment) -> GroupEffects:
         """A member of a consumer group joins, stays or leaves. A classic group that it joins is upgraded."""
         check_group_id(group_id)
         request.check(self._settings)
@@ -131,11 +131,11 @@ class GroupShard:
             self._note(group)  # A heartbeat alone moves deadlines later; the answer "join again" begins one.
         return error
 
-    def leave(self, group_id: str, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> Effects:
+    def leave(self, group_id: str, requests: Sequence[LeaveRequest], to: ReplyTo, now: Moment) -> GroupEffects:
         check_group_id(group_id)
         group = self._groups.get(group_id)
         if group is None:
-            effects = Effects()
+            effects = GroupEffects()
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             effects.reply(to, [LeaveAnswer(unknown, each.member_id, each.instance_id) for each in requests])
             return effects
@@ -151,14 +151,14 @@ class GroupShard:
         topics: TopicView,
         to: ReplyTo,
         now: Moment,
-    ) -> Effects:
+    ) -> GroupEffects:
         check_group_id(group_id)
         self._check_share_group(group_id)
         if self._size_bytes + self.share.size_bytes > self._settings.max_shard_bytes:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of member metadata.")
         return self.share.heartbeat(group_id, request, settings, topics, to, now)
 
-    def create_share_group(self, group_id: str, to: ReplyTo) -> Effects:
+    def create_share_group(self, group_id: str, to: ReplyTo) -> GroupEffects:
         """Create a share group without members, unless it exists."""
         check_group_id(group_id)
         self._check_share_group(group_id)
@@ -166,7 +166,7 @@ class GroupShard:
 
     # Offsets
 
-    def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> Effects:
+    def commit(self, group_id: str, request: CommitRequest, to: ReplyTo, now: Moment) -> GroupEffects:
         """Commit the valid offsets; the answer has an error code for each."""
         self._check_commit(group_id, request, now)
         return self._offsets.commit(group_id, request, to, now)
@@ -179,12 +179,12 @@ class GroupShard:
         producer_epoch: int,
         to: ReplyTo,
         now: Moment,
-    ) -> Effects:
+    ) -> GroupEffects:
         """Like `commit`, but the offsets are pending until the producer's transaction ends."""
         self._check_commit(group_id, request, now, is_transactional=True)
         return self._offsets.commit_in_transaction(group_id, request, producer_id, producer_epoch, to, now)
 
-    def end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> Effects:
+    def end_transaction(self, producer_id: int, producer_epoch: int, is_commit: bool, to: ReplyTo) -> GroupEffects:
         """The producer's transaction has ended: its pending offsets of all groups count or vanish. A second call does
         nothing. Raises INVALID_PRODUCER_EPOCH if the producer has a newer transaction here."""
         return self._offsets.end_transaction(producer_id, producer_epoch, is_commit, to)
@@ -207,7 +207,7 @@ class GroupShard:
         """The topics in which any group has an offset, committed or pending."""
         return self._offsets.topics()
 
-    def delete_offsets(self, group_id: str, partitions: Iterable[PartitionName], to: ReplyTo) -> Effects:
+    def delete_offsets(self, group_id: str, partitions: Iterable[PartitionName], to: ReplyTo) -> GroupEffects:
         """Delete offsets of topics that the group does not read."""
         group = self._groups.get(group_id)
         if group is None and group_id not in self._offsets:
@@ -224,13 +224,13 @@ class GroupShard:
         subscribed = group.subscribed_topics if group is not None and not group.is_idle else None
         return subscribed or frozenset()
 
-    def forget_topic(self, topic: str) -> Effects:
+    def forget_topic(self, topic: str) -> GroupEffects:
         """The topic was deleted: delete every offset in it."""
         return self._offsets.forget_topic(topic)
 
     # The life of groups
 
-    def delete_group(self, group_id: str, to: ReplyTo) -> Effects:
+    def delete_group(self, group_id: str, to: ReplyTo) -> GroupEffects:
         if group_id in self.share:
             return self.share.delete(group_id, to)
         group = self._groups.get(group_id)
@@ -243,7 +243,7 @@ class GroupShard:
         effects.reply(to, ErrorCode.NONE)
         return effects
 
-    def expire(self, group_id: str, now: Moment) -> Effects:
+    def expire(self, group_id: str, now: Moment) -> GroupEffects:
         """Delete offsets that outlived their retention, and an empty group with the last of them."""
         group = self._groups.get(group_id)
         effects = self._expire_offsets(group_id, group, now)
@@ -255,8 +255,8 @@ class GroupShard:
         share_ms, next_ms = self.share.next_deadline_ms(), self._deadlines.next_ms()
         return min((at_ms for at_ms in (share_ms, next_ms) if at_ms is not None), default=None)
 
-    def tick(self, now: Moment) -> Effects:
-        effects = Effects()
+    def tick(self, now: Moment) -> GroupEffects:
+        effects = GroupEffects()
         while (group_id := self._deadlines.take_due(now.monotonic_ms)) is not None:
             group = self._groups[group_id]
             effects.add(group.tick(now))
@@ -264,9 +264,9 @@ class GroupShard:
         effects.add(self.share.tick(now))
         return effects
 
-    def kill(self, error: ErrorCode) -> Effects:
+    def kill(self, error: ErrorCode) -> GroupEffects:
         """Another node has the shard: answer every request that waits with the error."""
-        effects = Effects()
+        effects = GroupEffects()
         for group in self._groups.values():
             effects.add(group.kill(error))
         return effects
@@ -287,7 +287,7 @@ class GroupShard:
         """A consumer group. Raises RequestError if it is none."""
         return self._table.described_consumer(group_id)
 
-    def departures(self) -> Iterator[Departure]:
+    def departures(self) -> Iterator[MemberDeparture]:
         """The departures of all groups, group by group, the oldest first."""
         return self._table.departures()
 
@@ -326,9 +326,9 @@ class GroupShard:
         if group_id not in self._offsets and count >= self._settings.max_groups:
             raise RequestError(ErrorCode.POLICY_VIOLATION, "The broker has its limit of groups.")
 
-    def _upgraded(self, group_id: str, group: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, Effects]:
+    def _upgraded(self, group_id: str, group: ClassicGroup | None, now: Moment) -> tuple[ConsumerGroup, GroupEffects]:
         """A new consumer group, or what a classic group would become. Not in the table yet: the join may be refused."""
-        new, effects = ConsumerGroup(group_id, self._settings, self._topics), Effects()
+        new, effects = ConsumerGroup(group_id, self._settings, self._topics), GroupEffects()
         if group is not None and len(group.members) and not can_upgrade(group, self._settings):
             raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if group is not None:
@@ -338,9 +338,9 @@ class GroupShard:
             new.resume(now)
         return new, effects
 
-    def _replace(self, group: Group | None, new: Group, effects: Effects) -> Effects:
+    def _replace(self, group: Group | None, new: Group, effects: GroupEffects) -> GroupEffects:
         """Put a new group into the table, and delete the group of another kind that had its name."""
-        before = Effects()
+        before = GroupEffects()
         if group is not None:
             new.departures.take_over(group.departures)
             before.add(group.kill(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -350,7 +350,7 @@ class GroupShard:
         self._note(new)
         return before
 
-    def _downgrade_if_due(self, group: Group, now: Moment, effects: Effects) -> None:
+    def _downgrade_if_due(self, group: Group, now: Moment, effects: GroupEffects) -> None:
         """After members came or went: a consumer group in which all members are classic becomes a classic group."""
         if isinstance(group, ConsumerGroup) and group.is_to_be_classic:
             stored, protocols = downgraded(group, self._topics, now), protocols_of(group)
@@ -363,7 +363,7 @@ class GroupShard:
             group = classic
         self._note(group)
 
-    def _expire_offsets(self, group_id: str, group: Group | None, now: Moment) -> Effects:
+    def _expire_offsets(self, group_id: str, group: Group | None, now: Moment) -> GroupEffects:
         nothing: frozenset[str] = frozenset()
         if isinstance(group, ConsumerGroup):
             still_read = nothing if group.is_idle else group.subscribed_topics
@@ -374,9 +374,9 @@ class GroupShard:
             return self._offsets.expire(group_id, now, group.stored.state_timestamp_ms, nothing)
         if group.state is GroupState.STABLE and group.subscribed_topics is not None:
             return self._offsets.expire(group_id, now, 0, group.subscribed_topics)
-        return Effects()
+        return GroupEffects()
 
-    def _drop(self, group_id: str, effects: Effects) -> None:
+    def _drop(self, group_id: str, effects: GroupEffects) -> None:
         group = self._groups.get(group_id)
         if group is None:
             return
@@ -395,7 +395,7 @@ class GroupShard:
         self._deadlines.clear(group_id)
         self._size_bytes -= self._group_bytes.pop(group_id, 0)
 
-    def _log(self, event: Event, effects: Effects) -> None:
+    def _log(self, event: Event, effects: GroupEffects) -> None:
         effects.events.append(event)
         self.apply(event)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from headwater.groups import share_assignor
-from headwater.groups.departures import Departure, DepartureReason, Departures
-from headwater.groups.effects import Effects, ShareHeartbeatAnswer
+from headwater.groups.departures import DepartureReason, Departures, MemberDeparture
+from headwater.groups.effects import GroupEffects, ShareHeartbeatAnswer
 from headwater.groups.events import ShareGroupDeleted, ShareGroupStored, ShareMemberDeleted, ShareMemberStored
 from headwater.groups.rebalance import GroupState
 from headwater.groups.settings import MAX_NAME_CHARS
@@ -125,10 +125,10 @@ class ShareGroup:
 
     def heartbeat(
         self, request: ShareHeartbeat, settings: ShareSettings, topics: TopicView, now: Moment
-    ) -> tuple[ShareHeartbeatAnswer, Effects]:
+    ) -> tuple[ShareHeartbeatAnswer, GroupEffects]:
         if request.epoch == LEAVE_EPOCH:
             return self._leave(request, now)
-        effects = Effects()
+        effects = GroupEffects()
         member = self._admit(request, settings, effects)
         self._look_at_topics(topics, effects)
         self._sessions.set(member.member_id, now.monotonic_ms + settings.session_timeout_ms)
@@ -159,9 +159,9 @@ class ShareGroup:
     def next_deadline_ms(self) -> int | None:
         return self._sessions.next_ms()
 
-    def tick(self, now: Moment) -> tuple[list[str], Effects]:
+    def tick(self, now: Moment) -> tuple[list[str], GroupEffects]:
         """Remove the members whose session has ended, and return their ids."""
-        effects = Effects()
+        effects = GroupEffects()
         gone = []
         while (member_id := self._sessions.take_due(now.monotonic_ms)) is not None:
             gone.append(member_id)
@@ -183,7 +183,7 @@ class ShareGroup:
 
     # Inside
 
-    def _admit(self, request: ShareHeartbeat, settings: ShareSettings, effects: Effects) -> ShareMember:
+    def _admit(self, request: ShareHeartbeat, settings: ShareSettings, effects: GroupEffects) -> ShareMember:
         member = self.members.get(request.member_id)
         if request.epoch == JOIN_EPOCH:
             if member is None and len(self.members) >= settings.max_members:
@@ -227,16 +227,16 @@ class ShareGroup:
             topics=topics if topics is not None else member.stored.topics,
         )
 
-    def _leave(self, request: ShareHeartbeat, now: Moment) -> tuple[ShareHeartbeatAnswer, Effects]:
+    def _leave(self, request: ShareHeartbeat, now: Moment) -> tuple[ShareHeartbeatAnswer, GroupEffects]:
         if request.member_id not in self.members:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {request.member_id} is not known in the group.")
-        effects = Effects()
+        effects = GroupEffects()
         self._note_departure(request.member_id, DepartureReason.LEFT, now, effects)
         self._log(ShareMemberDeleted(self.group_id, request.member_id), effects)
         self._bump(effects)
         return ShareHeartbeatAnswer(request.member_id, LEAVE_EPOCH, 0), effects
 
-    def _note_departure(self, member_id: str, reason: DepartureReason, now: Moment, effects: Effects) -> None:
+    def _note_departure(self, member_id: str, reason: DepartureReason, now: Moment, effects: GroupEffects) -> None:
         stored = self.members[member_id].stored
         departure = Departure(
             group_id=self.group_id,
@@ -250,7 +250,7 @@ class ShareGroup:
         self.departures.note(departure)
         effects.departures.append(departure)
 
-    def _look_at_topics(self, topics: TopicView, effects: Effects) -> None:
+    def _look_at_topics(self, topics: TopicView, effects: GroupEffects) -> None:
         """Begin an epoch if a subscribed topic was created, deleted or got more partitions."""
         found = {name: view for name in self._subscribed if (view := topics(name)) is not None}
         if found != self._seen_topics:
@@ -266,10 +266,10 @@ class ShareGroup:
             if not self._subscribed[topic]:
                 del self._subscribed[topic]
 
-    def _bump(self, effects: Effects) -> None:
+    def _bump(self, effects: GroupEffects) -> None:
         self._log(ShareGroupStored(self.group_id, self.epoch + 1), effects)
 
-    def _log(self, event: ShareGroupStored | ShareMemberStored | ShareMemberDeleted, effects: Effects) -> None:
+    def _log(self, event: ShareGroupStored | ShareMemberStored | ShareMemberDeleted, effects: GroupEffects) -> None:
         effects.events.append(event)
         self.apply(event)
 

@@ -5,7 +5,7 @@ The same contract as the shard's: decisions are applied already when their effec
 
 from collections.abc import Iterator
 
-from headwater.groups.effects import Effects, ReplyTo
+from headwater.groups.effects import GroupEffects, ReplyTo
 from headwater.groups.events import ShareEvent, ShareGroupDeleted, ShareGroupStored
 from headwater.groups.rebalance import GroupState
 from headwater.groups.share import JOIN_EPOCH, ShareGroup, ShareHeartbeat, ShareSettings, TopicView
@@ -61,7 +61,7 @@ class ShareGroupTable:
         topics: TopicView,
         to: ReplyTo,
         now: Moment,
-    ) -> Effects:
+    ) -> GroupEffects:
         request.check()
         group = self._groups.get(group_id)
         if group is None:
@@ -76,9 +76,9 @@ class ShareGroupTable:
         effects.reply(to, answer)
         return effects
 
-    def create(self, group_id: str, to: ReplyTo) -> Effects:
+    def create(self, group_id: str, to: ReplyTo) -> GroupEffects:
         """Create a group without members, unless it exists."""
-        effects = Effects()
+        effects = GroupEffects()
         if group_id not in self._groups:
             event = ShareGroupStored(group_id, 0)
             effects.events.append(event)
@@ -86,11 +86,11 @@ class ShareGroupTable:
         effects.reply(to, ErrorCode.NONE)
         return effects
 
-    def delete(self, group_id: str, to: ReplyTo) -> Effects:
+    def delete(self, group_id: str, to: ReplyTo) -> GroupEffects:
         group = self._groups[group_id]
         if group.state is not GroupState.EMPTY:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP)
-        effects = Effects()
+        effects = GroupEffects()
         for event in list(group.deleted()):
             effects.events.append(event)
             self.apply(event)
@@ -106,8 +106,8 @@ class ShareGroupTable:
     def next_deadline_ms(self) -> int | None:
         return self._deadlines.next_ms()
 
-    def tick(self, now: Moment) -> Effects:
-        effects = Effects()
+    def tick(self, now: Moment) -> GroupEffects:
+        effects = GroupEffects()
         while (group_id := self._deadlines.take_due(now.monotonic_ms)) is not None:
             group = self._groups[group_id]
             gone, more = group.tick(now)

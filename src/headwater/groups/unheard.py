@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from headwater.groups.members import Member
+from headwater.groups.members import ClassicMember
 
 MIN_WAIT_MS: Final = 10_000
 """Clients that lost their connection may wait as long before they try again."""
@@ -31,7 +31,7 @@ class Unheard:
         """When a rebalance stops waiting for each member."""
         self._by_origin: dict[tuple[str, str], list[str]] = defaultdict(list)
 
-    def recall(self, member: Member, now_ms: int) -> None:
+    def recall(self, member: ClassicMember, now_ms: int) -> None:
         """A member was read from the log."""
         if member.instance_id is not None:
             return
@@ -50,7 +50,7 @@ class Unheard:
         """Each unheard member with the time until which a rebalance waits for it."""
         return iter(list(self._due_ms.items()))
 
-    def came(self, newcomer: Member) -> tuple[str, int] | None:
+    def came(self, newcomer: ClassicMember) -> tuple[str, int] | None:
         """A new member has joined: the unheard member that it probably was before, and until when to wait for that
         one."""
         former = self._by_origin.get((newcomer.client_id, newcomer.client_host), [])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from headwater.groups.assignment import Assignment
 from headwater.groups.classic import ClassicGroup
 from headwater.groups.consumer import ConsumerGroup
-from headwater.groups.departures import Departure
+from headwater.groups.departures import MemberDeparture
 from headwater.groups.rebalance import GroupState
 from headwater.groups.topics import TopicTable
 from headwater.model.ids import TopicId
@@ -42,7 +42,7 @@ class DescribedGroup:
     generation: int = 0
     leader: str = ""
     members: tuple[DescribedMember, ...] = ()
-    departures: tuple[Departure, ...] = ()
+    departures: tuple[MemberDeparture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

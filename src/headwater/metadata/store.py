@@ -37,7 +37,7 @@ class Unknown(Exception):
     """The call may or may not have taken effect: re-read and decide."""
 
 
-class Session(Protocol):
+class MetaSession(Protocol):
     @property
     def id(self) -> str: ...
 
@@ -78,7 +78,7 @@ class Has:
 class Put:
     key: str
     value: bytes
-    session: Session | None = None
+    session: MetaSession | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,6 @@ class MetaStore(Protocol):
 
     def watch(self, prefix: str) -> AsyncIterator[set[str] | Resync]: ...
 
-    async def session(self, ttl_s: float) -> Session: ...
+    async def session(self, ttl_s: float) -> MetaSession: ...
 
     async def close(self) -> None: ...

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headwater.model.config_key import ConfigKey, ConfigType, InvalidValue, flag, integer, parse_group_values, shown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.queues.settings import Backoff, IsolationLevel, OffsetReset, QueueSettings, ResetTo, ShareOrder
+from headwater.queues.settings import IsolationLevel, OffsetReset, QueueSettings, RedeliveryBackoff, ResetTo, ShareOrder
 from headwater.records.filter import MAX_FILTER_CHARS, FilterError, compile_filter
 
 MAX_BACKOFF_MS: Final = 7 * 24 * 3_600_000
@@ -28,7 +28,7 @@ def parse_queue_settings(
     Values that are stored were accepted once: if the defaults beside them have changed since, they stand.
     Raises RequestError(INVALID_CONFIG) that names key, value and what is allowed."""
     fields: dict[str, Any] = {name: getattr(defaults, name) for name in QueueSettings.__dataclass_fields__}
-    backoff: dict[str, Any] = {name: getattr(defaults.backoff, name) for name in Backoff.__dataclass_fields__}
+    backoff: dict[str, Any] = {name: getattr(defaults.backoff, name) for name in RedeliveryBackoff.__dataclass_fields__}
     for name in values:
         if name not in QUEUE_KEYS:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"{shown(name)} is no configuration of a share group")
@@ -48,7 +48,7 @@ def parse_queue_settings(
         raise RequestError(
             ErrorCode.INVALID_CONFIG, "share.heartbeat.interval.ms: less than share.session.timeout.ms is allowed"
         )
-    fields["backoff"] = Backoff(**backoff)
+    fields["backoff"] = RedeliveryBackoff(**backoff)
     return QueueSettings(**fields)
 
 
@@ -237,7 +237,7 @@ _BY_FIELD: Final[Mapping[str, ConfigKey[object]]] = {
         _ttl,
     ),
 }
-"""By the field of QueueSettings, or of its Backoff, that a key sets."""
+"""By the field of QueueSettings, or of its RedeliveryBackoff, that a key sets."""
 
 QUEUE_KEYS: Final = {key.name: key for key in _BY_FIELD.values()}
 _FIELDS: Final = {key.name: field for field, key in _BY_FIELD.items()}

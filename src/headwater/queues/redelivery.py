@@ -1,10 +1,10 @@
 """What a failed delivery leads to: another one after a rest, or the end."""
 
 from headwater.queues.events import DeadLetterReason, RangeState, StateRange
-from headwater.queues.settings import Backoff, QueueSettings
+from headwater.queues.settings import QueueSettings, RedeliveryBackoff
 
 
-def backoff_ms(backoff: Backoff, failures: int) -> int:
+def backoff_ms(backoff: RedeliveryBackoff, failures: int) -> int:
     """How long a record rests after its n-th failure, counted from 1."""
     assert failures >= 1, "a record rests because it failed"
     if backoff.steps_ms:

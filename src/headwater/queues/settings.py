@@ -35,7 +35,7 @@ class OffsetReset:
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class RedeliveryBackoff:
     """How long a released record rests before it is delivered again; `redelivery.backoff_ms` has the arithmetic.
 
     With steps, the n-th failure rests the n-th of them, and the last for all that follow; otherwise min times failures,
@@ -60,7 +60,7 @@ class QueueSettings:
     order: ShareOrder = ShareOrder.NONE
     is_fair: bool = True
     """Whether a member leaves their part to others that want some: see `fair_lending`."""
-    backoff: Backoff = Backoff()
+    backoff: RedeliveryBackoff = RedeliveryBackoff()
     dead_letter_topic: str = ""
     """Empty: what is rejected, fails too often or expires is archived and gone."""
     copies_dead_letters: bool = True

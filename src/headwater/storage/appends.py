@@ -12,7 +12,7 @@ from headwater.logs.events import log_event
 from headwater.model.ids import Offset, SegmentId
 from headwater.model.replica import AppendTooLarge, Buffer, Durability, NoSpace, OutOfSequence, StoreFailed
 from headwater.storage.batches import Run, check
-from headwater.storage.entry import Entry, Kind
+from headwater.storage.entry import EntryKind, JournalEntry
 from headwater.storage.files import is_no_space
 from headwater.storage.open_store import OpenStore
 from headwater.storage.replica import Replica
@@ -20,7 +20,7 @@ from headwater.storage.segment_file import locate
 from headwater.storage.writer import Work
 
 
-class Underway(NamedTuple):
+class WriterAppend(NamedTuple):
     """An append that the writer has."""
 
     replica: Replica
@@ -56,7 +56,7 @@ class Appends:
 
     def append_soon(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
-    ) -> "Offset | Underway | None":
+    ) -> "Offset | WriterAppend | None":
         """As `append`, up to where it waits for the writer. None, and nothing has happened, where it would have to wait
         for something else before."""
         return self._start(segment, first, end, lac, batches) if self._queue.has_room else None
@@ -85,7 +85,7 @@ class Appends:
 
     def _start(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
-    ) -> "Offset | Underway | None":
+    ) -> "Offset | WriterAppend | None":
         acked = self.append_now(segment, first, end, lac, batches)
         if acked is not None:
             return acked
@@ -96,7 +96,7 @@ class Appends:
 
     def _hand_over(
         self, replica: Replica, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
-    ) -> "Offset | Underway":
+    ) -> "Offset | WriterAppend":
         """Append behind everything that is here or on its way. Nothing is awaited, so calls keep their order."""
         if first != replica.queued_end or end < first:
             raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.queued_end})")
@@ -125,7 +125,7 @@ class Appends:
         future = self._queue.submit(replica, done, entry=entry, buffers=buffers, position=position, is_append=True)
         replica.queued_end = end
         replica.queued_bytes = position + size
-        return Underway(replica, future)
+        return WriterAppend(replica, future)
 
     def _write_now(self, replica: Replica, buffers: Sequence[Buffer], position: int) -> None:
         try:

@@ -16,7 +16,7 @@ from headwater.storage.block_index import BlockIndex, seed_of
 from headwater.storage.descriptors import Descriptors
 from headwater.storage.files import Files, is_no_space
 from headwater.storage.replica import Replica
-from headwater.storage.segment_file import Paths, Read, checksum, rebuild
+from headwater.storage.segment_file import Read, ReplicaPaths, checksum, rebuild
 
 WRITE_AFTER_BLOCKS: Final = 16
 """Complete blocks that are known in memory only, before they are written to the index file."""
@@ -31,7 +31,7 @@ class Loaded:
 
 class BlockIndexCache:
     def __init__(
-        self, files: Files, paths: Paths, descriptors: Descriptors, *, block_bytes: int, max_bytes: int
+        self, files: Files, paths: ReplicaPaths, descriptors: Descriptors, *, block_bytes: int, max_bytes: int
     ) -> None:
         self._files = files
         self._paths = paths
@@ -131,7 +131,9 @@ class BlockIndexCache:
         return list(self._held)
 
 
-def write_index(files: Files, descriptors: Descriptors, paths: Paths, replica: Replica, index: BlockIndex) -> None:
+def write_index(
+    files: Files, descriptors: Descriptors, paths: ReplicaPaths, replica: Replica, index: BlockIndex
+) -> None:
     content, position = index.unwritten()
     with descriptors.borrow(paths.index(replica.name), create=True) as fd:
         if index.is_file_longer:

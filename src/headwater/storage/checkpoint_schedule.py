@@ -12,11 +12,11 @@ from headwater.logs.events import log_event
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Durability, NoSpace, StoreFailed
 from headwater.storage.checkpoint_writer import CheckpointJob, CheckpointWriter
-from headwater.storage.entry import Entry
+from headwater.storage.entry import JournalEntry
 from headwater.storage.files import is_no_space
 from headwater.storage.journal import Journal
 from headwater.storage.replica import Replica
-from headwater.storage.segment_file import Paths
+from headwater.storage.segment_file import ReplicaPaths
 from headwater.storage.state_log import Checkpoint, StateLog, deleted
 
 
@@ -25,7 +25,7 @@ class CheckpointSchedule:
         self,
         checkpointer: CheckpointWriter,
         replicas: dict[SegmentId, Replica],
-        paths: Paths,
+        paths: ReplicaPaths,
         state_log: StateLog,
         *,
         boot_id: str,
@@ -135,7 +135,7 @@ class CheckpointSchedule:
                 unsynced.append(self._paths.index(replica.name))
                 replica.is_index_unsynced = False
         rewrites = self._state_log.must_rewrite
-        changes: list[Entry] = []
+        changes: list[JournalEntry] = []
         if rewrites:
             changes += [replica.to_entry() for replica in self._replicas.values() if replica.created is None]
         else:

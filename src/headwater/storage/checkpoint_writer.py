@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.storage.descriptors import Descriptors
-from headwater.storage.entry import Entry
+from headwater.storage.entry import JournalEntry
 from headwater.storage.files import Files, is_no_space
 from headwater.storage.flush import flush, flush_directory, for_each
 from headwater.storage.space import LowWater, Reserve
@@ -20,7 +20,7 @@ class CheckpointJob:
     unsynced: Sequence[str]
     """Segment and index files that were written to since the last checkpoint."""
     has_new_names: bool
-    changes: Sequence[Entry]
+    changes: Sequence[JournalEntry]
     rewrites: bool
     """`changes` are all replicas there are."""
     checkpoint: Checkpoint

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from headwater.model.replica import Buffer, StoreFailed
-from headwater.storage.entry import Entry
+from headwater.storage.entry import JournalEntry
 from headwater.storage.replica import Replica
 from headwater.storage.writer import Lane, Work
 
@@ -63,7 +63,7 @@ class CommitQueue:
         replica: Replica,
         done: Callable[[Work], None],
         *,
-        entry: Entry | None = None,
+        entry: JournalEntry | None = None,
         buffers: Sequence[Buffer] = (),
         position: int = 0,
         is_append: bool = False,

@@ -48,7 +48,7 @@ assert PREFIX_BYTES == 104, "the prefix has the size that is drawn"
 NO_SEGMENT: Final = SegmentId("0" * 32)
 
 
-class Kind(enum.IntEnum):
+class EntryKind(enum.IntEnum):
     START = 1
     """First in each file: names its generation. Belongs to no group."""
     STATE = 2
@@ -61,7 +61,7 @@ class Kind(enum.IntEnum):
     CHECKPOINT = 8
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     kind: int
     segment: SegmentId = NO_SEGMENT
     instance: int = 0
@@ -77,14 +77,14 @@ class Entry(NamedTuple):
         return sum(map(len, self.payload))
 
 
-class Place(NamedTuple):
-    """Where an entry stands among the others."""
+class EntryNumber(NamedTuple):
+    """Which entry it is: its group, and which of how many in the group."""
 
     group: int
     ordinal: int
     total: int
 
-    def is_followed_by(self, other: "Place") -> bool:
+    def is_followed_by(self, other: "EntryNumber") -> bool:
         if self.ordinal + 1 < self.total:
             return other.group == self.group and other.ordinal == self.ordinal + 1 and other.total == self.total
         return other.group == self.group + 1 and other.ordinal == 0
@@ -94,19 +94,19 @@ class Place(NamedTuple):
         return self.ordinal + 1 == self.total
 
 
-class Found(NamedTuple):
-    entry: Entry
-    place: Place
+class DecodedEntry(NamedTuple):
+    entry: JournalEntry
+    number: EntryNumber
     stop: int
 
 
 class Scan(NamedTuple):
-    """What a file holds of one generation. `last` is the place of the last entry, or where it was to begin."""
+    """What a file holds of one generation. `last` is the number of the last entry, or where it was to begin."""
 
-    entries: list[Entry]
-    places: list[Place]
+    entries: list[JournalEntry]
+    numbers: list[EntryNumber]
     """Of the entries, one for one."""
-    last: Place
+    last: EntryNumber
     damage: str
     """Empty if the file ends as a sound one does."""
     has_gap: bool
@@ -115,12 +115,12 @@ class Scan(NamedTuple):
     """Behind the last entry."""
 
 
-def encode(entry: Entry, place: Place, generation: int, salt: int) -> list[Buffer]:
+def encode(entry: JournalEntry, number: EntryNumber, generation: int, salt: int) -> list[Buffer]:
     """The entry as buffers to be written one after the other. The payload is not copied."""
     body = _BODY.pack(
-        place.group,
-        place.ordinal,
-        place.total,
+        number.group,
+        number.ordinal,
+        number.total,
         entry.kind,
         entry.payload_bytes,
         bytes.fromhex(entry.segment),
@@ -137,8 +137,8 @@ def encode(entry: Entry, place: Place, generation: int, salt: int) -> list[Buffe
     return [_OPENING.pack(MAGIC, generation, crc) + body, *entry.payload]
 
 
-def decode(data: bytes, position: int, generation: int, salt: int) -> Found | None:
-    """The entry at this place, if there is a whole one of this generation."""
+def decode(data: bytes, position: int, generation: int, salt: int) -> DecodedEntry | None:
+    """The entry at this position, if there is a whole one of this generation."""
     if len(data) - position < PREFIX_BYTES:
         return None
     magic, its_generation, crc = _OPENING.unpack_from(data, position)
@@ -176,7 +176,7 @@ def generation_of(data: bytes, salt: int) -> tuple[int, int] | None:
         return None
     generation = _OPENING.unpack_from(data, 0)[1]
     found = decode(data, 0, generation, salt)
-    if found is None or found.entry.kind != Kind.START:
+    if found is None or found.entry.kind != EntryKind.START:
         return None
     return generation, found.stop
 
@@ -194,20 +194,20 @@ def newest_generation(data: bytes, salt: int) -> int | None:
     return newest
 
 
-def scan(data: bytes, start: int, generation: int, salt: int, before: Place) -> Scan:
-    """All entries of this generation from `start` on; `before` is the place of the entry that precedes them."""
-    entries: list[Entry] = []
-    places: list[Place] = []
+def scan(data: bytes, start: int, generation: int, salt: int, before: EntryNumber) -> Scan:
+    """All entries of this generation from `start` on; `before` is the number of the entry that precedes them."""
+    entries: list[JournalEntry] = []
+    numbers: list[EntryNumber] = []
     damage = ""
     has_gap = False
     last = before
     position = start
     while True:
         found = decode(data, position, generation, salt)
-        if found is not None and last.is_followed_by(found.place):
+        if found is not None and last.is_followed_by(found.number):
             entries.append(found.entry)
-            places.append(found.place)
-            last = found.place
+            numbers.append(found.number)
+            last = found.number
             position = found.stop
             continue
         is_clean = last.ends_group and not any(data[position : position + PREFIX_BYTES])
@@ -215,24 +215,26 @@ def scan(data: bytes, start: int, generation: int, salt: int, before: Place) -> 
         if stray is None:
             if not is_clean:
                 damage = damage or f"generation {generation} breaks off at {position}"
-            return Scan(entries, places, last, damage, has_gap, position)
+            return Scan(entries, numbers, last, damage, has_gap, position)
         has_gap = True
         damage = damage or f"generation {generation} is damaged between {position} and later entries"
         entries.append(stray.entry)
-        places.append(stray.place)
-        last = stray.place
+        numbers.append(stray.number)
+        last = stray.number
         position = stray.stop
 
 
-def _next_stray(data: bytes, position: int, generation: int, salt: int, last: Place, ignored: int) -> Found | None:
-    """The next entry behind a place where entries stopped, if its group is later than `ignored` or, within the
+def _next_stray(
+    data: bytes, position: int, generation: int, salt: int, last: EntryNumber, ignored: int
+) -> DecodedEntry | None:
+    """The next entry behind a position where entries stopped, if its group is later than `ignored` or, within the
     group that broke off, its ordinal is later."""
     at = data.find(MAGIC, position)
     while at >= 0:
         found = decode(data, at, generation, salt)
         if found is not None:
-            place = found.place
-            if place.group > ignored or (ignored == last.group == place.group and place.ordinal > last.ordinal):
+            number = found.number
+            if number.group > ignored or (ignored == last.group == number.group and number.ordinal > last.ordinal):
                 return found
         at = data.find(MAGIC, at + 1)
     return None

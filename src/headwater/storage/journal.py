@@ -20,9 +20,9 @@ from headwater.model.replica import Buffer
 from headwater.storage.entry import (
     END_MARK,
     PREFIX_BYTES,
-    Entry,
-    Kind,
-    Place,
+    EntryKind,
+    EntryNumber,
+    JournalEntry,
     Scan,
     encode,
     generation_of,
@@ -90,14 +90,14 @@ class Journal:
         """The largest payload that an entry can have."""
         return self._file_bytes - OVERHEAD_BYTES
 
-    def write(self, entries: Sequence[Entry]) -> None:
+    def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write the entries as one group and flush. On ENOSPC (NoSpace, or OSError) nothing was promised, and the
         next group takes the place of this one."""
         buffers: list[Buffer] = []
         size = sum(PREFIX_BYTES + entry.payload_bytes for entry in entries)
         file = self._file_for(size + len(END_MARK))
         for ordinal, entry in enumerate(entries):
-            buffers += encode(entry, Place(self._group, ordinal, len(entries)), file.generation, self._salt)
+            buffers += encode(entry, EntryNumber(self._group, ordinal, len(entries)), file.generation, self._salt)
         buffers.append(END_MARK)
         self._files.pwritev(file.fd, buffers, file.position)
         flush(self._files, file.fd)
@@ -180,7 +180,7 @@ class Journal:
     def _start(self, file: JournalFile) -> None:
         generation = self._next_generation
         self._next_generation += 1
-        start = encode(Entry(Kind.START), Place(0, 0, 1), generation, self._salt)
+        start = encode(JournalEntry(EntryKind.START), EntryNumber(0, 0, 1), generation, self._salt)
         # Not flushed: the first group in the file is, and until then nothing in it counts.
         self._files.pwritev(file.fd, [*start, END_MARK], 0)
         file.generation = generation
@@ -188,14 +188,14 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    entries: list[Entry]
+class JournalReplay:
+    entries: list[JournalEntry]
     next_generation: int
     next_group: int
     damage: str
 
 
-def replay(files: Files, directory: Path, *, salt: int, first_generation: int, first_group: int) -> Replay:
+def replay(files: Files, directory: Path, *, salt: int, first_generation: int, first_group: int) -> JournalReplay:
     """What the journal holds beyond the last checkpoint, which named the generation and group to start with."""
     live: list[tuple[int, int, bytes]] = []
     damage = ""
@@ -217,8 +217,8 @@ def replay(files: Files, directory: Path, *, salt: int, first_generation: int, f
             live.append((generation, 0, data))
     live.sort(key=lambda item: item[0])
 
-    entries: list[Entry] = []
-    last = Place(first_group - 1, 0, 1)
+    entries: list[JournalEntry] = []
+    last = EntryNumber(first_group - 1, 0, 1)
     for index, (generation, start, data) in enumerate(live):
         if generation != first_generation + index:
             damage = damage or f"generation {first_generation + index} is missing"
@@ -227,4 +227,4 @@ def replay(files: Files, directory: Path, *, salt: int, first_generation: int, f
         damage = damage or result.damage
         last = result.last
     next_generation = live[-1][0] + 1 if live else first_generation
-    return Replay(entries, next_generation, last.group + 1, damage)
+    return JournalReplay(entries, next_generation, last.group + 1, damage)

@@ -24,9 +24,9 @@ from headwater.storage.flush import FlushFailed, flush, flush_directory
 from headwater.storage.identity import Identity, load_or_format
 from headwater.storage.journal import Journal
 from headwater.storage.options import StoreOptions
-from headwater.storage.recovery import Recovered, Recovery
+from headwater.storage.recovery import RecoveredReplicas, Recovery
 from headwater.storage.replica import Replica
-from headwater.storage.segment_file import Paths
+from headwater.storage.segment_file import ReplicaPaths
 from headwater.storage.space import LowWater, Reserve
 from headwater.storage.state_log import StateLog
 from headwater.storage.writer import GroupCommit, InlineLane, Lane, WriterThread
@@ -45,14 +45,14 @@ class OpenStore:
         lock_fd: int,
         state_log: StateLog,
         reserve: Reserve,
-        recovered: Recovered,
+        recovered: RecoveredReplicas,
         on_failure: Callable[[Exception], None] | None,
     ) -> None:
         self.files = files
         self.options = options
         self.identity = identity
         self.replicas: dict[SegmentId, Replica] = recovered.replicas
-        self.paths = Paths(directory / "segments")
+        self.paths = ReplicaPaths(directory / "segments")
         self.descriptors = Descriptors(files, options.open_files)
         self.shelf = BlockIndexCache(
             files,
@@ -125,11 +125,11 @@ class OpenStore:
             state_log = StateLog(files, directory / "state", identity.salt)
             reserve = Reserve(files, directory / "reserve", options.reserve_bytes)
 
-            def recover() -> Recovered:
+            def recover() -> RecoveredReplicas:
                 return Recovery(
                     files,
                     directory,
-                    Paths(directory / "segments"),
+                    ReplicaPaths(directory / "segments"),
                     state_log,
                     salt=identity.salt,
                     block_bytes=options.block_bytes,
@@ -137,7 +137,7 @@ class OpenStore:
                     flush_threads=1 if options.runs_inline else options.flush_threads,
                 ).run()
 
-            def recover_or_release() -> Recovered:
+            def recover_or_release() -> RecoveredReplicas:
                 try:
                     return recover()
                 except OSError as error:

@@ -22,11 +22,11 @@ from headwater.model.ids import SegmentId
 from headwater.model.replica import Buffer, Durability, SealedReplica
 from headwater.storage import journal
 from headwater.storage.block_index import BlockIndex, seed_of
-from headwater.storage.entry import Entry, Kind
+from headwater.storage.entry import EntryKind, JournalEntry
 from headwater.storage.files import Files, read_file
 from headwater.storage.flush import flush, flush_directory, for_each
 from headwater.storage.replica import Replica
-from headwater.storage.segment_file import Paths, Rebuilt, drop_unsound_blocks, rebuild
+from headwater.storage.segment_file import Rebuilt, ReplicaPaths, drop_unsound_blocks, rebuild
 from headwater.storage.state_log import Checkpoint, LoadedState, StateLog
 
 FIRST_GENERATION: Final = 1
@@ -34,7 +34,7 @@ FIRST_GROUP: Final = 1
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredReplicas:
     replicas: dict[SegmentId, Replica]
     next_generation: int
     next_group: int
@@ -45,7 +45,7 @@ class Recovered:
 class Recovery:
     files: Files
     directory: Path
-    paths: Paths
+    paths: ReplicaPaths
     state_log: StateLog
     salt: int
     block_bytes: int
@@ -56,7 +56,7 @@ class Recovery:
     _next_instance: int = 1
     _is_changed: bool = False
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveredReplicas:
         state = self.state_log.load()
         self._replicas = {segment: Replica.from_entry(entry) for segment, entry in state.entries.items()}
         first_generation, first_group = FIRST_GENERATION, FIRST_GROUP
@@ -85,12 +85,12 @@ class Recovery:
             self.state_log.rewrite((replica.to_entry() for replica in self._replicas.values()), checkpoint)
         else:
             self.state_log.append([], checkpoint)
-        return Recovered(self._replicas, replay.next_generation, replay.next_group, self._next_instance)
+        return RecoveredReplicas(self._replicas, replay.next_generation, replay.next_group, self._next_instance)
 
-    def _apply(self, entry: Entry) -> None:
+    def _apply(self, entry: JournalEntry) -> None:
         self._next_instance = max(self._next_instance, entry.instance + 1)
         replica = self._replicas.get(entry.segment)
-        if entry.kind == Kind.STATE:
+        if entry.kind == EntryKind.STATE:
             if replica is None or replica.instance < entry.instance:
                 self._replicas[entry.segment] = Replica.from_entry(entry)
                 if replica is not None:
@@ -98,20 +98,20 @@ class Recovery:
             return
         if replica is None or replica.instance != entry.instance:
             return  # deleted later on, as the checkpoint knows
-        if entry.kind == Kind.APPEND:
+        if entry.kind == EntryKind.APPEND:
             self._apply_append(replica, entry)
-        elif entry.kind == Kind.FENCE:
+        elif entry.kind == EntryKind.FENCE:
             replica.is_fenced = replica.is_fence_durable = True
-        elif entry.kind == Kind.DOUBT:
+        elif entry.kind == EntryKind.DOUBT:
             replica.in_doubt = True
-        elif entry.kind == Kind.SEAL:
+        elif entry.kind == EntryKind.SEAL:
             crc = int.from_bytes(entry.payload[0], "big")
             replica.seal(SealedReplica(entry.end, entry.position, crc, entry.max_timestamp))
-        elif entry.kind == Kind.DELETE:
+        elif entry.kind == EntryKind.DELETE:
             del self._replicas[entry.segment]
             self._missing_bytes.pop(replica, None)
 
-    def _apply_append(self, replica: Replica, entry: Entry) -> None:
+    def _apply_append(self, replica: Replica, entry: JournalEntry) -> None:
         if replica.is_sealed or entry.end <= replica.end:
             return  # the checkpoint has it
         if entry.first != replica.end or entry.position != replica.size_bytes:

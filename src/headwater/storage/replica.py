@@ -15,7 +15,7 @@ from typing import Final
 from headwater.model.ids import LeaderEpoch, Offset, SegmentId
 from headwater.model.replica import Durability, ReplicaState, SealedReplica
 from headwater.storage.block_index import BlockIndex
-from headwater.storage.entry import Entry, Kind
+from headwater.storage.entry import EntryKind, JournalEntry
 
 _FIXED: Final = struct.Struct(">BiIH")
 
@@ -170,7 +170,7 @@ class Replica:
             durability,
         )
 
-    def to_entry(self) -> Entry:
+    def to_entry(self) -> JournalEntry:
         """What is known to be on the disk. In `os` mode that is less than what was acknowledged; the restart
         scan finds the rest in the segment file."""
         flags = _Flag(0)
@@ -185,8 +185,8 @@ class Replica:
             flags |= _Flag.OS
         partition = self.partition.encode()
         payload = _FIXED.pack(flags, self.epoch, self.sealed_crc or 0, len(partition)) + partition + self.header
-        return Entry(
-            Kind.STATE,
+        return JournalEntry(
+            EntryKind.STATE,
             self.segment,
             self.instance,
             first=self.base,
@@ -198,7 +198,7 @@ class Replica:
         )
 
     @classmethod
-    def from_entry(cls, entry: Entry) -> "Replica":
+    def from_entry(cls, entry: JournalEntry) -> "Replica":
         payload = bytes(entry.payload[0])
         flag_bits, epoch, sealed_crc, partition_bytes = _FIXED.unpack_from(payload)
         flags = _Flag(flag_bits)

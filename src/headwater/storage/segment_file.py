@@ -233,7 +233,7 @@ def locate(index: BlockIndex, read: Read, offset: Offset) -> int:
     return block.position + _seek(view, 0, block.length, offset)
 
 
-class Paths:
+class ReplicaPaths:
     """Names of the files of replicas. Plain strings: they are made for every append."""
 
     def __init__(self, directory: Path) -> None:

@@ -31,10 +31,10 @@ from headwater.model.replica import (
     SegmentDescription,
     Source,
 )
-from headwater.storage.appends import Appends, Underway
+from headwater.storage.appends import Appends, WriterAppend
 from headwater.storage.block_index import BlockIndex
 from headwater.storage.copies import Copies
-from headwater.storage.entry import Entry, Kind
+from headwater.storage.entry import EntryKind, JournalEntry
 from headwater.storage.files import Files, SystemFiles
 from headwater.storage.open_store import OpenStore
 from headwater.storage.options import StoreOptions
@@ -147,7 +147,7 @@ class SegmentStore:
 
     def append_soon(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
-    ) -> Offset | Underway | None:
+    ) -> Offset | WriterAppend | None:
         """As `append`, without a coroutine; None, and nothing has happened, if the writer cannot have it now."""
         return self._appends.append_soon(segment, first, end, lac, batches)
 
@@ -173,7 +173,7 @@ class SegmentStore:
         replica.is_fenced = True  # from here on appends are refused; those before it are answered first
         await self._engine.load(replica)
         if not replica.is_fence_durable:
-            await self._queue.submit(replica, self._fence_durable, entry=_entry(Kind.FENCE, replica))
+            await self._queue.submit(replica, self._fence_durable, entry=_entry(EntryKind.FENCE, replica))
         await self._queue.idle(replica)
         if self._replicas.get(segment) is not replica:
             return await self.fence(segment)  # its create failed, or it was being deleted: leave a tombstone
@@ -234,7 +234,7 @@ class SegmentStore:
             return
         replica.is_deleted = True
         try:
-            await self._queue.submit(replica, self._deleted, entry=_entry(Kind.DELETE, replica))
+            await self._queue.submit(replica, self._deleted, entry=_entry(EntryKind.DELETE, replica))
         except NoSpace:
             replica.is_deleted = False
             raise
@@ -322,8 +322,8 @@ class SegmentStore:
                 self._engine.checkpoints.changed(replica)
 
             sealed = measured.sealed
-            entry = Entry(
-                Kind.SEAL,
+            entry = JournalEntry(
+                EntryKind.SEAL,
                 replica.segment,
                 replica.instance,
                 end=sealed.end,
@@ -358,7 +358,7 @@ class SegmentStore:
         log_event("replica_corrupt", logging.ERROR, segment=replica.segment, error=error)
         if not replica.in_doubt and self._queue.failure is None and not replica.is_deleted:
             replica.in_doubt = True
-            future = self._queue.submit(replica, self._doubt_durable, entry=_entry(Kind.DOUBT, replica))
+            future = self._queue.submit(replica, self._doubt_durable, entry=_entry(EntryKind.DOUBT, replica))
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _doubt_durable(self, work: Work) -> None:
@@ -371,5 +371,5 @@ def _check_complete(replica: Replica, index: BlockIndex) -> None:
         raise CorruptReplica(f"segment {replica.segment} is sound up to position {index.stop} only")
 
 
-def _entry(kind: Kind, replica: Replica) -> Entry:
-    return Entry(kind, replica.segment, replica.instance)
+def _entry(kind: EntryKind, replica: Replica) -> JournalEntry:
+    return JournalEntry(kind, replica.segment, replica.instance)

@@ -16,7 +16,16 @@ from typing import Final
 
 from headwater.model.ids import SegmentId
 from headwater.model.replica import Buffer
-from headwater.storage.entry import Entry, Kind, Place, Scan, encode, generation_of, newest_generation, scan
+from headwater.storage.entry import (
+    EntryKind,
+    EntryNumber,
+    JournalEntry,
+    Scan,
+    encode,
+    generation_of,
+    newest_generation,
+    scan,
+)
 from headwater.storage.files import Files, read_file
 from headwater.storage.flush import flush, replace_file
 
@@ -36,7 +45,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    entries: dict[SegmentId, Entry]
+    entries: dict[SegmentId, JournalEntry]
     checkpoint: Checkpoint | None
     is_cut_off: bool
     damage: str
@@ -71,8 +80,8 @@ class StateLog:
         else:
             self._generation = newest_generation(data, self._salt) or 0
             damage = "the start of the checkpoints cannot be read"
-        result = scan(data, start, self._generation, self._salt, Place(0, 0, 1))
-        replicas: dict[SegmentId, Entry] = {}
+        result = scan(data, start, self._generation, self._salt, EntryNumber(0, 0, 1))
+        replicas: dict[SegmentId, JournalEntry] = {}
         checkpoint: Checkpoint | None = None
         groups = _by_group(result)
         for number, group in enumerate(groups, 1):
@@ -81,7 +90,7 @@ class StateLog:
             elif not group.is_whole:
                 break  # it was not flushed when the power went, so nothing was freed on its account
             _apply(group.entries, replicas)
-            if group.entries[-1].kind == Kind.CHECKPOINT:
+            if group.entries[-1].kind == EntryKind.CHECKPOINT:
                 checkpoint = _from_entry(group.entries[-1])
         is_cut_off = bool(result.damage) or not all(group.is_whole for group in groups)
         self._group = result.last.group + 1
@@ -89,7 +98,7 @@ class StateLog:
         self._must_rewrite = bool(damage) or is_cut_off or result.stop != len(data)
         return LoadedState(replicas, checkpoint, is_cut_off, damage)
 
-    def append(self, changes: Sequence[Entry], checkpoint: Checkpoint) -> None:
+    def append(self, changes: Sequence[JournalEntry], checkpoint: Checkpoint) -> None:
         """Flushed when this returns. On ENOSPC the file is as it was."""
         assert not self._must_rewrite, "what cannot be read to its end cannot be continued"
         fd = self._files.open(self._path)
@@ -106,10 +115,10 @@ class StateLog:
         self._stop += sum(map(len, buffers))
         self._group += 1
 
-    def rewrite(self, replicas: Iterable[Entry], checkpoint: Checkpoint) -> None:
+    def rewrite(self, replicas: Iterable[JournalEntry], checkpoint: Checkpoint) -> None:
         """Flushed when this returns. On an error the old file is as it was."""
         generation = self._generation + 1
-        buffers = encode(Entry(Kind.START), Place(0, 0, 1), generation, self._salt)
+        buffers = encode(JournalEntry(EntryKind.START), EntryNumber(0, 0, 1), generation, self._salt)
         buffers += self._encode([*replicas, _to_entry(checkpoint)], generation, 1)
         replace_file(self._files, self._path, buffers)
         self._generation = generation
@@ -117,46 +126,46 @@ class StateLog:
         self._stop = self._rewritten_bytes = sum(map(len, buffers))
         self._must_rewrite = False
 
-    def _encode(self, entries: Sequence[Entry], generation: int, group: int) -> list[Buffer]:
+    def _encode(self, entries: Sequence[JournalEntry], generation: int, group: int) -> list[Buffer]:
         buffers: list[Buffer] = []
         for ordinal, entry in enumerate(entries):
-            buffers += encode(entry, Place(group, ordinal, len(entries)), generation, self._salt)
+            buffers += encode(entry, EntryNumber(group, ordinal, len(entries)), generation, self._salt)
         return buffers
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     number: int
-    entries: list[Entry]
+    entries: list[JournalEntry]
     is_whole: bool
 
 
 def _by_group(result: Scan) -> list[_Group]:
-    found: dict[int, list[tuple[Place, Entry]]] = {}
-    for place, entry in zip(result.places, result.entries, strict=True):
-        found.setdefault(place.group, []).append((place, entry))
+    found: dict[int, list[tuple[EntryNumber, JournalEntry]]] = {}
+    for number, entry in zip(result.numbers, result.entries, strict=True):
+        found.setdefault(number.group, []).append((number, entry))
     groups = []
     for number, rows in found.items():
-        is_whole = [place.ordinal for place, _ in rows] == list(range(rows[0][0].total))
+        is_whole = [number.ordinal for number, _ in rows] == list(range(rows[0][0].total))
         groups.append(_Group(number, [entry for _, entry in rows], is_whole))
     return groups
 
 
-def deleted(segment: SegmentId, instance: int) -> Entry:
-    return Entry(Kind.DELETE, segment, instance)
+def deleted(segment: SegmentId, instance: int) -> JournalEntry:
+    return JournalEntry(EntryKind.DELETE, segment, instance)
 
 
-def _apply(entries: Iterable[Entry], replicas: dict[SegmentId, Entry]) -> None:
+def _apply(entries: Iterable[JournalEntry], replicas: dict[SegmentId, JournalEntry]) -> None:
     for entry in entries:
-        if entry.kind == Kind.STATE:
+        if entry.kind == EntryKind.STATE:
             replicas[entry.segment] = entry
-        elif entry.kind == Kind.DELETE:
+        elif entry.kind == EntryKind.DELETE:
             replicas.pop(entry.segment, None)
 
 
-def _to_entry(checkpoint: Checkpoint) -> Entry:
-    return Entry(
-        Kind.CHECKPOINT,
+def _to_entry(checkpoint: Checkpoint) -> JournalEntry:
+    return JournalEntry(
+        EntryKind.CHECKPOINT,
         instance=checkpoint.next_instance,
         first=checkpoint.first_generation,
         end=checkpoint.first_group,
@@ -164,6 +173,6 @@ def _to_entry(checkpoint: Checkpoint) -> Entry:
     )
 
 
-def _from_entry(entry: Entry) -> Checkpoint:
+def _from_entry(entry: JournalEntry) -> Checkpoint:
     boot_id = bytes(entry.payload[0]).decode() if entry.payload else ""
     return Checkpoint(entry.first, entry.end, entry.instance, boot_id)

@@ -20,11 +20,11 @@ from typing import Protocol
 
 from headwater.model.replica import Buffer, NoSpace, StoreFailed
 from headwater.storage.descriptors import Descriptors
-from headwater.storage.entry import PREFIX_BYTES, Entry
+from headwater.storage.entry import PREFIX_BYTES, JournalEntry
 from headwater.storage.files import Files, is_no_space
 from headwater.storage.journal import Journal
 from headwater.storage.replica import Replica
-from headwater.storage.segment_file import Paths
+from headwater.storage.segment_file import ReplicaPaths
 
 
 class Work:
@@ -50,7 +50,7 @@ class Work:
         future: asyncio.Future[None],
         done: Callable[["Work"], None],
         *,
-        entry: Entry | None = None,
+        entry: JournalEntry | None = None,
         buffers: Sequence[Buffer] = (),
         position: int = 0,
         is_append: bool = False,
@@ -80,7 +80,7 @@ class Lane(Protocol):
 class GroupCommit:
     """Steps 1 and 2 for one group. Used by one thread at a time."""
 
-    def __init__(self, files: Files, paths: Paths, descriptors: Descriptors, journal: Journal) -> None:
+    def __init__(self, files: Files, paths: ReplicaPaths, descriptors: Descriptors, journal: Journal) -> None:
         self._files = files
         self._paths = paths
         self._descriptors = descriptors

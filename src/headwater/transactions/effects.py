@@ -50,7 +50,7 @@ Answer: TypeAlias = ProducerAnswer | AddAnswer | EndAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class TransactionReply:
     to: ReplyTo
     answer: Answer
 
@@ -71,9 +71,9 @@ class WriteMarkers:
 
 
 @dataclass(slots=True)
-class Effects:
+class TransactionEffects:
     events: list[Event] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[TransactionReply] = field(default_factory=list)
     markers: list[WriteMarkers] = field(default_factory=list)
 
     @property
@@ -85,4 +85,4 @@ class Effects:
         )
 
     def reply(self, to: ReplyTo, answer: Answer) -> None:
-        self.replies.append(Reply(to, answer))
+        self.replies.append(TransactionReply(to, answer))

@@ -21,7 +21,7 @@ from headwater.model.moment import Moment
 from headwater.transactions import decisions
 from headwater.transactions.connections import Connections
 from headwater.transactions.decisions import Decision, refuse
-from headwater.transactions.effects import Answer, Effects, ReplyTo, WriteMarkers
+from headwater.transactions.effects import Answer, ReplyTo, TransactionEffects, WriteMarkers
 from headwater.transactions.events import Event, TransactionForgotten, TransactionStored
 from headwater.transactions.parked import ParkedRequests
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer, Request
@@ -56,9 +56,9 @@ class TransactionShard:
                 self._size_bytes -= self._size_of(transactional_id)
                 self._transactions.pop(transactional_id, None)
 
-    def resume(self, now: Moment) -> Effects:
+    def resume(self, now: Moment) -> TransactionEffects:
         """The log has been replayed: take up what it tells of. All markers that may be missing are due again."""
-        effects = Effects()
+        effects = TransactionEffects()
         for transaction in list(self._transactions.values()):
             self._follow(transaction, now, effects)
         return effects
@@ -69,13 +69,13 @@ class TransactionShard:
 
     # What producers ask
 
-    def init_producer(self, request: InitProducer, to: ReplyTo, now: Moment) -> Effects:
+    def init_producer(self, request: InitProducer, to: ReplyTo, now: Moment) -> TransactionEffects:
         return self._handle(request, to, now)
 
-    def add_partitions(self, request: AddPartitions, to: ReplyTo, now: Moment) -> Effects:
+    def add_partitions(self, request: AddPartitions, to: ReplyTo, now: Moment) -> TransactionEffects:
         return self._handle(request, to, now)
 
-    def end(self, request: EndTransaction, to: ReplyTo, now: Moment) -> Effects:
+    def end(self, request: EndTransaction, to: ReplyTo, now: Moment) -> TransactionEffects:
         return self._handle(request, to, now)
 
     def needs_spare_producer_id(self, transactional_id: str) -> bool:
@@ -92,18 +92,18 @@ class TransactionShard:
         producer_epoch: int,
         partitions: Iterable[PartitionId],
         now: Moment,
-    ) -> Effects:
+    ) -> TransactionEffects:
         """Partitions have their markers. With the last one the transaction is complete, and who waited goes on."""
-        effects = Effects()
+        effects = TransactionEffects()
         transaction = self._transactions.get(transactional_id)
         producer = (producer_id, producer_epoch)
         if transaction is not None and producer == (transaction.producer_id, transaction.producer_epoch):
             self._mark(transaction, partitions, now, effects)
         return effects
 
-    def forget_partitions(self, partitions: Iterable[PartitionId], now: Moment) -> Effects:
+    def forget_partitions(self, partitions: Iterable[PartitionId], now: Moment) -> TransactionEffects:
         """They were deleted: there is nothing to mark."""
-        effects = Effects()
+        effects = TransactionEffects()
         gone = frozenset(partitions)
         for transaction in list(self._transactions.values()):
             if transaction.partitions.isdisjoint(gone):
@@ -120,9 +120,9 @@ class TransactionShard:
         deadlines = (self._timeouts.next_ms(), self._parked.next_ms())
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
-    def tick(self, now: Moment) -> Effects:
+    def tick(self, now: Moment) -> TransactionEffects:
         """Abort transactions that run for too long, and let nobody wait for too long."""
-        effects = Effects()
+        effects = TransactionEffects()
         while (transactional_id := self._timeouts.take_due(now.monotonic_ms)) is not None:
             transaction = self._transactions[transactional_id]
             assert transaction.state is TransactionState.ONGOING, "only what is under way has a time-out"
@@ -131,9 +131,9 @@ class TransactionShard:
             effects.reply(parked.to, refuse(parked.request, ErrorCode.CONCURRENT_TRANSACTIONS))
         return effects
 
-    def expire(self, now: Moment) -> Effects:
+    def expire(self, now: Moment) -> TransactionEffects:
         """Forget transactional ids that nobody used for long."""
-        effects = Effects()
+        effects = TransactionEffects()
         idle_since_ms = now.wall_ms - self._settings.id_expiration_ms
         for transaction in list(self._transactions.values()):
             is_open = transaction.state is TransactionState.ONGOING or transaction.state.is_prepared
@@ -144,9 +144,9 @@ class TransactionShard:
                 break
         return effects
 
-    def kill(self, error: ErrorCode) -> Effects:
+    def kill(self, error: ErrorCode) -> TransactionEffects:
         """This shard is no longer ours to run: answer everyone who waits."""
-        effects = Effects()
+        effects = TransactionEffects()
         for parked in self._parked.take_all():
             effects.reply(parked.to, refuse(parked.request, error))
         return effects
@@ -175,8 +175,8 @@ class TransactionShard:
 
     # Inside
 
-    def _handle(self, request: Request, to: ReplyTo, now: Moment) -> Effects:
-        effects = Effects()
+    def _handle(self, request: Request, to: ReplyTo, now: Moment) -> TransactionEffects:
+        effects = TransactionEffects()
         answer = self._carry_out(request, now, effects)
         if answer is None and not self._parked.add(request, to, now.monotonic_ms):
             answer = refuse(request, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -186,7 +186,7 @@ class TransactionShard:
             self._go_on(request.transactional_id, now, effects)
         return effects
 
-    def _go_on(self, transactional_id: str, now: Moment, effects: Effects) -> None:
+    def _go_on(self, transactional_id: str, now: Moment, effects: TransactionEffects) -> None:
         """Decide about those who wait, in their order, until one has to wait again."""
         while (parked := self._parked.first(transactional_id)) is not None:
             answer = self._carry_out(parked.request, now, effects)
@@ -196,7 +196,7 @@ class TransactionShard:
             elif self._transactions[transactional_id].state.is_prepared:
                 return
 
-    def _carry_out(self, request: Request, now: Moment, effects: Effects) -> Answer | None:
+    def _carry_out(self, request: Request, now: Moment, effects: TransactionEffects) -> Answer | None:
         decision = self._decide(request, now)
         if decision.transaction is not None:
             self._store(decision.transaction, now, effects)
@@ -237,15 +237,15 @@ class TransactionShard:
         transaction = self._transactions.get(transactional_id)
         return 0 if transaction is None else transaction.size_bytes
 
-    def _store(self, transaction: Transaction, now: Moment, effects: Effects) -> None:
+    def _store(self, transaction: Transaction, now: Moment, effects: TransactionEffects) -> None:
         self._log(TransactionStored(transaction), effects)
         self._follow(transaction, now, effects)
 
-    def _log(self, event: Event, effects: Effects) -> None:
+    def _log(self, event: Event, effects: TransactionEffects) -> None:
         effects.events.append(event)
         self.apply(event)
 
-    def _follow(self, transaction: Transaction, now: Moment, effects: Effects) -> None:
+    def _follow(self, transaction: Transaction, now: Moment, effects: TransactionEffects) -> None:
         """Do what a state calls for: a time-out for one that is under way, markers for one that is decided."""
         transactional_id = transaction.transactional_id
         if transaction.state is not TransactionState.ONGOING:
@@ -270,7 +270,9 @@ class TransactionShard:
             )
         )
 
-    def _mark(self, transaction: Transaction, partitions: Iterable[PartitionId], now: Moment, effects: Effects) -> None:
+    def _mark(
+        self, transaction: Transaction, partitions: Iterable[PartitionId], now: Moment, effects: TransactionEffects
+    ) -> None:
         unmarked = self._unmarked.get(transaction.transactional_id)
         if unmarked is None:
             return

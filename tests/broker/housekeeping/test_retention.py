@@ -1,4 +1,4 @@
-from headwater.broker.housekeeping.retention import Subscription, retention_start
+from headwater.broker.housekeeping.retention import ConsumedPosition, retention_start
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig
 from headwater.metadata.keys import SealedSegment
 from headwater.model.ids import SegmentId, StoreId, segment_id
@@ -69,36 +69,36 @@ def test_a_log_of_one_open_segment_stays() -> None:
 def test_a_subscription_keeps_what_it_has_not_consumed_for_as_long_as_it_asks() -> None:
     segments = [sealed(0, 100, 100), sealed(1, 100, 200), sealed(2, 100, 300)]
     settings = config(retention_ms="10")
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(15, 850)]) == 10
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(15, 700)]) == 20
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(15, 600)]) == 30
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(5, -1)]) is None
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(30, -1)]) == 30
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(15, 850)]) == 10
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(15, 700)]) == 20
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(15, 600)]) == 30
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(5, -1)]) is None
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(30, -1)]) == 30
 
 
 def test_the_topic_limits_what_subscriptions_may_keep() -> None:
     segments = [sealed(0, 100, 100), sealed(1, 100, 700)]
     settings = config(retention_ms="10", headwater_subscription_retention_limit_ms="500")
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(0, -1)]) == 10
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(0, -1)]) == 10
 
 
 def test_a_subscription_also_outlasts_retention_by_size() -> None:
     segments = [sealed(0, 100, 900), sealed(1, 100, 900)]
     settings = config(retention_bytes="10")
-    assert retention_start(segments, OPEN, 50, settings, 1_000, [Subscription(10, 500)]) == 10
+    assert retention_start(segments, OPEN, 50, settings, 1_000, [ConsumedPosition(10, 500)]) == 10
 
 
 def test_consumed_segments_go_when_the_last_subscription_is_through() -> None:
     segments = [sealed(0, 100, 990), sealed(1, 100, 990), sealed(2, 100, 990)]
     settings = config(headwater_retention="consumed")
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(30), Subscription(15)]) == 10
-    assert retention_start(segments, OPEN, 0, settings, 1_000, [Subscription(30)]) == 30
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(30), ConsumedPosition(15)]) == 10
+    assert retention_start(segments, OPEN, 0, settings, 1_000, [ConsumedPosition(30)]) == 30
     assert retention_start(segments, OPEN, 0, settings, 1_000, []) is None
 
 
 def test_nothing_goes_that_reaches_past_what_is_stable() -> None:
     segments = [sealed(0, 100, 100), sealed(1, 100, 100), sealed(2, 100, 100)]
     settings = config(retention_ms="10", retention_bytes="0", headwater_retention="consumed")
-    consumed = [Subscription(100)]
+    consumed = [ConsumedPosition(100)]
     for stable_end, start in [(0, None), (9, None), (10, 10), (29, 20), (30, 30), (99, 30)]:
         assert retention_start(segments, OPEN, 0, settings, 1_000, consumed, stable_end) == start

@@ -15,7 +15,7 @@ from headwater.broker.metrics.metrics import OTHER_TOPICS, Histogram, Metrics
 from headwater.broker.metrics.metrics_page import families, page
 from headwater.broker.metrics.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer
 from headwater.broker.metrics.timed_files import TimedFiles
-from headwater.groups.departures import Departure, DepartureReason
+from headwater.groups.departures import DepartureReason, MemberDeparture
 from headwater.model.errors import ErrorCode
 
 

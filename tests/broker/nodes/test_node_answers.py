@@ -9,7 +9,7 @@ import pytest
 from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeRequest
-from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.nodes.partition_client import PartitionClient
 from headwater.broker.server import Broker
 from headwater.groups.requests import CommitRequest, OffsetToCommit
@@ -81,9 +81,14 @@ def test_a_damaged_batch_and_an_internal_topic_are_not_written(tmp_path: Path) -
 
 def test_an_unknown_call_is_refused_and_the_next_one_is_answered(tmp_path: Path) -> None:
     async def scenario(leader: Broker, other: Broker, place: PartitionId) -> None:
-        for kind, body in [(200, b""), (Kind.MARK, b"\0"), (Kind.POSITIONS, bytes(99)), (Kind.FORGET_SHARES, b"\0\1")]:
+        for kind, body in [
+            (200, b""),
+            (NodeCallKind.MARK, b"\0"),
+            (NodeCallKind.POSITIONS, bytes(99)),
+            (NodeCallKind.FORGET_SHARES, b"\0\1"),
+        ]:
             assert await refusal(call(other, 1, kind, body)) is ErrorCode.INVALID_REQUEST
-        response = await call(other, 1, Kind.SHARE_OFFSETS, node_messages.text("g"))
+        response = await call(other, 1, NodeCallKind.SHARE_OFFSETS, node_messages.text("g"))
         assert node_messages.read_share_offsets(ByteReader(response)) == []
 
     play(tmp_path, scenario)
@@ -92,9 +97,9 @@ def test_an_unknown_call_is_refused_and_the_next_one_is_answered(tmp_path: Path)
 def test_who_does_not_lead_says_so(tmp_path: Path) -> None:
     async def scenario(leader: Broker, other: Broker, place: PartitionId) -> None:
         body = node_messages.read_request(place, 0, 1)
-        assert await refusal(call(leader, 2, Kind.READ, body)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert await refusal(call(leader, 1, Kind.READ, body)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert await refusal(call(leader, 9, Kind.READ, body)) is ErrorCode.BROKER_NOT_AVAILABLE
+        assert await refusal(call(leader, 2, NodeCallKind.READ, body)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await refusal(call(leader, 1, NodeCallKind.READ, body)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await refusal(call(leader, 9, NodeCallKind.READ, body)) is ErrorCode.BROKER_NOT_AVAILABLE
 
     play(tmp_path, scenario)
 

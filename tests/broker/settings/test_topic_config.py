@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.broker.settings.topic_config import BrokerDefaults, Candidate, TopicConfig, candidates, canonical
+from headwater.broker.settings.topic_config import BrokerDefaults, ConfigCandidate, TopicConfig, candidates, canonical
 from headwater.broker.settings.topic_keys import BROKER_NAMES, TOPIC_KEYS
 from headwater.broker.settings.topic_name import check_no_collision, check_topic_name
 from headwater.model.config_key import ConfigSource
@@ -164,9 +164,9 @@ def test_the_compaction_lags_must_not_cross() -> None:
 def test_where_a_value_comes_from_is_told_the_one_in_force_first() -> None:
     defaults = BrokerDefaults({"retention.ms": "5"})
     assert candidates("retention.ms", {"retention.ms": "9"}, defaults) == [
-        Candidate("retention.ms", "9", ConfigSource.DYNAMIC_TOPIC_CONFIG),
-        Candidate("log.retention.ms", "5", ConfigSource.STATIC_BROKER_CONFIG),
-        Candidate("log.retention.ms", "604800000", ConfigSource.DEFAULT_CONFIG),
+        ConfigCandidate("retention.ms", "9", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        ConfigCandidate("log.retention.ms", "5", ConfigSource.STATIC_BROKER_CONFIG),
+        ConfigCandidate("log.retention.ms", "604800000", ConfigSource.DEFAULT_CONFIG),
     ]
     assert [c.source for c in candidates("segment.ms", {}, defaults)] == [ConfigSource.DEFAULT_CONFIG]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.metadata.etcd.url import MAX_ENDPOINTS, MAX_FILE_BYTES, EtcdAddress, Tls
+from headwater.metadata.etcd.url import MAX_ENDPOINTS, MAX_FILE_BYTES, EtcdAddress, EtcdTls
 
 
 def test_a_url_names_endpoints_and_a_prefix() -> None:
@@ -35,9 +35,9 @@ def test_tls_reads_the_files_that_the_url_names(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"-----BEGIN {name}-----")
     url = f"etcds://h1?ca={tmp_path}/ca&cert={tmp_path}/cert&key={tmp_path}/key"
     address = EtcdAddress.parse(url)
-    assert address.tls == Tls(b"-----BEGIN ca-----", b"-----BEGIN cert-----", b"-----BEGIN key-----")
+    assert address.tls == EtcdTls(b"-----BEGIN ca-----", b"-----BEGIN cert-----", b"-----BEGIN key-----")
     assert "BEGIN key" not in repr(address)
-    assert EtcdAddress.parse("etcds://h1").tls == Tls()
+    assert EtcdAddress.parse("etcds://h1").tls == EtcdTls()
     assert EtcdAddress.parse("etcd://h1").tls is None
 
 

@@ -14,13 +14,13 @@ from kazoo.exceptions import (
 
 from headwater.metadata.limits import check_key
 from headwater.metadata.store import Condition, Del, Has, Is, Operation, Put
-from headwater.metadata.zookeeper.paths import Paths, is_folder, is_key, parent
+from headwater.metadata.zookeeper.paths import ZookeeperPaths, is_folder, is_key, parent
 from headwater.metadata.zookeeper.plan import (
     ANY_VERSION,
     NOBODY,
     Action,
     Check,
-    Create,
+    CreateNode,
     Delete,
     Seen,
     SetData,
@@ -33,7 +33,7 @@ from headwater.metadata.zookeeper.plan import (
 )
 from headwater.metadata.zookeeper.session import ZookeeperSession
 
-PATHS = Paths("/hw")
+PATHS = ZookeeperPaths("/hw")
 A = "/hw/keys/a="
 THERE = Seen(version=70, data_version=3, owner=NOBODY)
 OURS = Writer(owner=9, mark="/hw/sessions/x")
@@ -73,33 +73,33 @@ def test_a_node_lies_below_the_folder_of_each_of_its_prefixes_and_no_node_is_a_f
 
 
 def test_a_put_creates_what_is_absent_and_sets_what_is_there() -> None:
-    assert actions([], [Put("a", b"v")]) == [Create(A, b"", False), SetData(A, b"v", 0)]
+    assert actions([], [Put("a", b"v")]) == [CreateNode(A, b"", False), SetData(A, b"v", 0)]
     assert actions([], [Put("a", b"v")], {"a": THERE}) == [SetData(A, b"v", 3)]
 
 
 def test_a_put_for_another_owner_makes_a_new_node() -> None:
     into = actions([], [Put("a", b"v", SESSION)], {"a": THERE}, OURS)
-    assert into == [Check(OURS.mark, ANY_VERSION), Delete(A, 3), Create(A, b"", True), SetData(A, b"v", 0)]
+    assert into == [Check(OURS.mark, ANY_VERSION), Delete(A, 3), CreateNode(A, b"", True), SetData(A, b"v", 0)]
     out_of = actions([], [Put("a", b"v")], {"a": Seen(70, 3, owner=9)})
-    assert out_of == [Delete(A, 3), Create(A, b"", False), SetData(A, b"v", 0)]
+    assert out_of == [Delete(A, 3), CreateNode(A, b"", False), SetData(A, b"v", 0)]
     kept = actions([], [Put("a", b"v", SESSION)], {"a": Seen(70, 3, owner=9)}, OURS)
     assert kept == [Check(OURS.mark, ANY_VERSION), SetData(A, b"v", 3)]
 
 
 def test_a_deletion_of_what_is_absent_makes_sure_that_it_is() -> None:
     assert actions([], [Del("a")], {"a": THERE}) == [Delete(A, 3)]
-    assert actions([], [Del("a")]) == [Create(A, b"", False), Delete(A, ANY_VERSION)]
+    assert actions([], [Del("a")]) == [CreateNode(A, b"", False), Delete(A, ANY_VERSION)]
 
 
 def test_conditions_on_keys_that_are_not_written_are_checked() -> None:
     assert actions([Has("a")], []) == [Check(A, ANY_VERSION)]
     assert actions([Is("a", 70)], [], {"a": THERE}) == [Check(A, 3)]
-    assert actions([Is("a", 0)], []) == [Create(A, b"", False), Delete(A, ANY_VERSION)]
+    assert actions([Is("a", 0)], []) == [CreateNode(A, b"", False), Delete(A, ANY_VERSION)]
 
 
 def test_a_condition_on_a_key_that_is_written_is_checked_by_the_write() -> None:
     assert actions([Is("a", 70)], [Put("a", b"v")], {"a": THERE}) == [SetData(A, b"v", 3)]
-    assert actions([Is("a", 0)], [Put("a", b"v")]) == [Create(A, b"", False), SetData(A, b"v", 0)]
+    assert actions([Is("a", 0)], [Put("a", b"v")]) == [CreateNode(A, b"", False), SetData(A, b"v", 0)]
     assert actions([Has("a")], [Del("a")], {"a": THERE}) == [Delete(A, 3)]
 
 
@@ -129,7 +129,7 @@ def test_only_what_a_plan_needs_is_read() -> None:
 
 CONDITION = Step(Check(A, 3), is_condition=True)
 WRITE = Step(SetData(A, b"", 3), is_condition=False)
-CREATION = Step(Create(A, b"", False), is_condition=True)
+CREATION = Step(CreateNode(A, b"", False), is_condition=True)
 
 
 def test_a_failed_condition_refuses_and_any_other_failed_step_is_out_of_date() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headwater.broker.cluster.node_session import NodeSession
 from headwater.logs.events import log_event
 from headwater.metadata import keys
-from headwater.metadata.store import KV, Del, Has, Is, MetaStore, Put, Session
+from headwater.metadata.store import KV, Del, Has, Is, MetaSession, MetaStore, Put
 from headwater.model.cluster import ControllerRecord
 from headwater.model.ids import NodeId
 
@@ -25,7 +25,7 @@ class Mandate:
     epoch: int
     version: int
     """Of `ctl/epoch`."""
-    session: Session
+    session: MetaSession
 
     @property
     def condition(self) -> Is:
@@ -41,7 +41,7 @@ class ControllerElection:
     def __init__(self, metadata: MetaStore, node: NodeSession) -> None:
         self._metadata = metadata
         self._node = node
-        self._tried: tuple[int, Session] | None = None
+        self._tried: tuple[int, MetaSession] | None = None
 
     async def stand(self, suspected: frozenset[NodeId]) -> Mandate | None:
         """Try to become the controller; None if another one is, or the attempt failed. Raises Unavailable or Unknown;

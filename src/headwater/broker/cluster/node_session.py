@@ -20,7 +20,7 @@ from typing import Final
 from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.counters import take_block
-from headwater.metadata.store import Del, Has, Is, MetaStore, Put, Session, Unavailable, Unknown
+from headwater.metadata.store import Del, Has, Is, MetaSession, MetaStore, Put, Unavailable, Unknown
 from headwater.model.cluster import Node, NodeStore, StoreRecord
 from headwater.model.errors import RequestError
 
@@ -55,7 +55,7 @@ class NodeSession:
         self._node = node
         self._look_at_stores = look_at_stores
         self._options = options or NodeSessionOptions()
-        self._session: Session | None = None
+        self._session: MetaSession | None = None
         self._told = node
         """What the record says."""
         self._changed = asyncio.Event()
@@ -65,7 +65,7 @@ class NodeSession:
         return self._node
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> MetaSession | None:
         """The present one; None while there is none."""
         return self._session if self._session is not None and not self._session.lost.is_set() else None
 
@@ -166,7 +166,7 @@ class NodeSession:
                 log_event("node_not_registered", logging.WARNING, node=self._node.node_id, error=error)
                 await asyncio.sleep(RETRY_S)
 
-    async def _refresh(self, session: Session) -> None:
+    async def _refresh(self, session: MetaSession) -> None:
         node = replace(self._node, stores=tuple(self._look_at_stores()))
         if node.is_leaving == self._told.is_leaving and not _is_notable(self._told.stores, node.stores):
             return
@@ -225,7 +225,7 @@ def _is_notable(told: Sequence[NodeStore], now: Sequence[NodeStore]) -> bool:
     return any(abs(a.free_bytes - b.free_bytes) > a.total_bytes * NOTABLE_SHARE for a, b in pairs)
 
 
-async def _abandon(session: Session) -> None:
+async def _abandon(session: MetaSession) -> None:
     with contextlib.suppress(Unavailable, Unknown):
         await session.close()
 

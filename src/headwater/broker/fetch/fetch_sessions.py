@@ -41,7 +41,7 @@ class SessionPartition:
         )
 
 
-class Session:
+class FetchSession:
     def __init__(self, session_id: int) -> None:
         self.id = session_id
         self.epoch = 1
@@ -81,12 +81,12 @@ class Session:
 class FetchSessions:
     def __init__(self, limit: int = MAX_SESSIONS) -> None:
         self._limit = limit
-        self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest) -> tuple[Session | None, bool]:
+    def open(self, request: FetchRequest) -> tuple[FetchSession | None, bool]:
         """The session of a request, if it has one, and whether its answer names changes only."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
@@ -103,7 +103,7 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         return session, True
 
-    def _new(self, request: FetchRequest) -> Session | None:
+    def _new(self, request: FetchRequest) -> FetchSession | None:
         if not request.topics:
             return None
         while len(self._sessions) >= self._limit:
@@ -111,7 +111,7 @@ class FetchSessions:
         session_id = random.randrange(1, _MAX_EPOCH)
         while session_id in self._sessions:
             session_id = random.randrange(1, _MAX_EPOCH)
-        session = Session(session_id)
+        session = FetchSession(session_id)
         session.update(request)
         self._sessions[session_id] = session
         return session

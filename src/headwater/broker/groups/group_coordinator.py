@@ -23,7 +23,7 @@ from headwater.broker.topics.catalog import Catalog
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.effects import (
     ConsumerAnswer,
-    Effects,
+    GroupEffects,
     JoinAnswer,
     LeaveAnswer,
     OffsetAnswer,
@@ -47,7 +47,7 @@ from headwater.model.moment import Moment, moment
 EXPIRY_INTERVAL_S = 600.0
 """How often offsets that outlived their retention are looked for."""
 
-Decision: TypeAlias = Callable[[GroupShard, ReplyTo, Moment], Effects]
+Decision: TypeAlias = Callable[[GroupShard, ReplyTo, Moment], GroupEffects]
 
 
 class GroupCoordinator:
@@ -142,7 +142,7 @@ class GroupCoordinator:
             return ErrorCode.NONE
         error = log.shard.heartbeat(group_id, member_id, instance_id, generation, self._now())
         if error is not ErrorCode.NONE:
-            log.release(Effects())
+            log.release(GroupEffects())
         return error
 
     async def leave(self, group_id: str, requests: Sequence[LeaveRequest]) -> Sequence[LeaveAnswer]:
@@ -186,7 +186,7 @@ class GroupCoordinator:
         log = self._find(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         if log.is_loaded:
             log.shard.share.doubt(group_id, member_id, settings, self._now())
-            log.release(Effects())
+            log.release(GroupEffects())
 
     def share_group(self, group_id: str) -> ShareGroup:
         """For reading. Raises GROUP_ID_NOT_FOUND."""
@@ -268,7 +268,7 @@ class GroupCoordinator:
         check_group_id(group_id)
         await self.ensure_ready()
 
-        def decide(shard: GroupShard, to: ReplyTo, now: Moment) -> Effects:
+        def decide(shard: GroupShard, to: ReplyTo, now: Moment) -> GroupEffects:
             if announced is not None:
                 announced.check()
             return shard.commit_in_transaction(group_id, request, producer_id, producer_epoch, to, now)
@@ -369,7 +369,7 @@ class GroupCoordinator:
         return await to
 
     async def _committed_so_far(self, log: GroupLog) -> None:
-        effects = Effects()
+        effects = GroupEffects()
         to: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         effects.reply(to, ErrorCode.NONE)
         log.release(effects)

@@ -11,7 +11,7 @@ from functools import partial
 from headwater.broker.log.partition import Partition
 from headwater.broker.state.record_log import Spawn
 from headwater.broker.state.shard_log import ShardLog, give
-from headwater.groups.effects import Effects
+from headwater.groups.effects import GroupEffects
 from headwater.groups.event_records import decode, encode
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
@@ -56,7 +56,7 @@ class GroupLog:
     def now(self) -> Moment:
         return moment(self._clock)
 
-    def release(self, effects: Effects) -> None:
+    def release(self, effects: GroupEffects) -> None:
         """Log the events; give the replies when they, and all decided before them, are committed."""
         self.shard_log.write([Record(*encode(event)) for event in effects.events], partial(give, effects.replies))
         for each in effects.departures:
@@ -79,7 +79,7 @@ class GroupLog:
         if record_count:
             partition, groups = self.shard_log.partition.id.index, len(shard.group_ids())
             log_event("groups_loaded", partition=partition, records=record_count, groups=groups)
-        self.release(Effects())
+        self.release(GroupEffects())
         self._on_loaded(self)
 
     def dropped(self, shard: GroupShard, code: ErrorCode, error: RequestError) -> None:

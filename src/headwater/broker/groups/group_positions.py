@@ -5,7 +5,7 @@ import asyncio
 from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest
-from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.nodes.routed import Route
 from headwater.model.group_position import GroupPosition
 from headwater.model.ids import PartitionId
@@ -30,5 +30,6 @@ class GroupPositions:
         route = Route(self._nodes, lambda: self._views.is_kept(partition.index), partition)
         body = node_messages.number(partition.index)
         return await route.call(
-            collect_here, NodeRequest(Kind.POSITIONS, ConnectionClass.BULK, lambda: body, node_messages.read_positions)
+            collect_here,
+            NodeRequest(NodeCallKind.POSITIONS, ConnectionClass.BULK, lambda: body, node_messages.read_positions),
         )

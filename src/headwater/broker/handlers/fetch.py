@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.fetch.fetch_sessions import NO_SESSION, Session, asked_partitions
+from headwater.broker.fetch.fetch_sessions import NO_SESSION, FetchSession, asked_partitions
 from headwater.broker.fetch.fetching import Fetching, Reading
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, Pieces
@@ -38,13 +38,17 @@ def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) ->
 
 
 async def _run(
-    broker: "Broker", context: RequestContext, session: Session | None, is_incremental: bool, fetching: Fetching
+    broker: "Broker", context: RequestContext, session: FetchSession | None, is_incremental: bool, fetching: Fetching
 ) -> Pieces:
     return _respond(broker, context, session, is_incremental, await fetching.run())
 
 
 def _respond(
-    broker: "Broker", context: RequestContext, session: Session | None, is_incremental: bool, readings: list[Reading]
+    broker: "Broker",
+    context: RequestContext,
+    session: FetchSession | None,
+    is_incremental: bool,
+    readings: list[Reading],
 ) -> Pieces:
     named = readings
     if is_incremental:

@@ -11,7 +11,7 @@ from functools import partial
 
 from headwater.broker.housekeeping.compactor import Compaction, dirty_log, is_due
 from headwater.broker.housekeeping.consumed_positions import SubscribedRanges
-from headwater.broker.housekeeping.retention import Subscription, is_consumed, is_expired, retention_start
+from headwater.broker.housekeeping.retention import ConsumedPosition, is_consumed, is_expired, retention_start
 from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import LostLeadership
@@ -113,7 +113,7 @@ class Cleaner:
             await self._drop(partition, wanted.of(partition.topic_name, partition.id.index), now_ms)
         partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
-    async def _drop(self, partition: Partition, subscriptions: Sequence[Subscription], now_ms: int) -> None:
+    async def _drop(self, partition: Partition, subscriptions: Sequence[ConsumedPosition], now_ms: int) -> None:
         config = partition.config
         end, stable_end = partition.high_watermark, partition.last_stable_offset
         if partition.open_bytes and stable_end == end and is_consumed(end, config, subscriptions):

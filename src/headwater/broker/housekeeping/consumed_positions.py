@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from headwater.broker.housekeeping.retention import Subscription
+from headwater.broker.housekeeping.retention import ConsumedPosition
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import RequestError
@@ -31,12 +31,12 @@ class SubscribedRanges:
     """What subscriptions want of each partition."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[int, list[Subscription]]] = {}
+        self._topics: dict[str, dict[int, list[ConsumedPosition]]] = {}
 
-    def add(self, topic: str, partition: int, subscription: Subscription) -> None:
+    def add(self, topic: str, partition: int, subscription: ConsumedPosition) -> None:
         self._topics.setdefault(topic, {}).setdefault(partition, []).append(subscription)
 
-    def of(self, topic: str, partition: int) -> Sequence[Subscription]:
+    def of(self, topic: str, partition: int) -> Sequence[ConsumedPosition]:
         return self._topics.get(topic, {}).get(partition, ())
 
 
@@ -68,7 +68,7 @@ class ConsumedPositions:
                 settings = self._configs.subscription(group_id)
                 is_its_topic = topic == settings.topic
                 retention_ms = settings.retention_ms if is_its_topic or not settings.is_explicit else 0
-                wanted.add(topic, partition, Subscription(offset, retention_ms))
+                wanted.add(topic, partition, ConsumedPosition(offset, retention_ms))
                 if is_its_topic:
                     placed.setdefault(group_id, set()).add(partition)
         except RequestError:
@@ -77,5 +77,5 @@ class ConsumedPositions:
             found = self._catalog.find(settings.topic)
             for index in range(found.partition_count if found is not None else 0):
                 if index not in placed.get(group_id, ()):
-                    wanted.add(settings.topic, index, Subscription(0, settings.retention_ms))
+                    wanted.add(settings.topic, index, ConsumedPosition(0, settings.retention_ms))
         return wanted

@@ -17,7 +17,7 @@ CONSUMED = "consumed"
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class ConsumedPosition:
     """What a group means for the retention of one partition."""
 
     position: Offset
@@ -32,7 +32,7 @@ def retention_start(
     open_bytes: int,
     config: TopicConfig,
     now_ms: int,
-    subscriptions: Sequence[Subscription] = (),
+    subscriptions: Sequence[ConsumedPosition] = (),
     stable_end: Offset | None = None,
 ) -> Offset | None:
     """The offset that the log may start at, or None if everything stays. The open segment always stays, and so does
@@ -53,7 +53,7 @@ def is_expired(max_timestamp: int, retention_ms: int, now_ms: int) -> bool:
     return retention_ms != UNLIMITED and now_ms - max_timestamp > retention_ms
 
 
-def is_consumed(end: Offset, config: TopicConfig, subscriptions: Sequence[Subscription]) -> bool:
+def is_consumed(end: Offset, config: TopicConfig, subscriptions: Sequence[ConsumedPosition]) -> bool:
     """Whether everything below `end` may go because everybody is through with it."""
     return config.is_deleted and config.retention == CONSUMED and _slowest(subscriptions) >= end
 
@@ -76,7 +76,7 @@ def _expired(ages_ms: Sequence[int], retention_ms: int) -> int:
 
 
 def _unclaimed(
-    sealed: Sequence[SealedSegment], ages_ms: Sequence[int], subscriptions: Sequence[Subscription], limit_ms: int
+    sealed: Sequence[SealedSegment], ages_ms: Sequence[int], subscriptions: Sequence[ConsumedPosition], limit_ms: int
 ) -> int:
     """How many of the oldest segments no subscription still wants."""
     for count, (segment, age_ms) in enumerate(zip(sealed, ages_ms, strict=True)):
@@ -89,13 +89,13 @@ def _unclaimed(
     return len(sealed)
 
 
-def _consumed(sealed: Sequence[SealedSegment], subscriptions: Sequence[Subscription]) -> int:
+def _consumed(sealed: Sequence[SealedSegment], subscriptions: Sequence[ConsumedPosition]) -> int:
     """How many of the oldest segments everybody is through with."""
     slowest = _slowest(subscriptions)
     return sum(segment.end <= slowest for segment in sealed)
 
 
-def _slowest(subscriptions: Sequence[Subscription]) -> Offset:
+def _slowest(subscriptions: Sequence[ConsumedPosition]) -> Offset:
     """Where nobody subscribes, nothing was consumed."""
     return min((subscription.position for subscription in subscriptions), default=0)
 

@@ -15,12 +15,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from headwater.groups.departures import Departure
+from headwater.groups.departures import MemberDeparture
 
 MAX_SHOWN = 5_000
 
 
-def health_page(departures: Iterable[Departure], only: str | None, *, is_known: bool = True) -> bytes:
+def health_page(departures: Iterable[MemberDeparture], only: str | None, *, is_known: bool = True) -> bytes:
     groups: dict[str, list[dict[str, Any]]] = {}
     shown = left_out = 0
     for each in departures:

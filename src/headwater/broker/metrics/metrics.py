@@ -83,7 +83,7 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class TopicTraffic:
+class TopicCounters:
     records_in: int = 0
     batches_in: int = 0
     bytes_in: int = 0
@@ -114,7 +114,7 @@ class Metrics:
     """By API and error code."""
     bad_requests: dict[str, int] = field(default_factory=dict)
     """By the event that was logged, or left out of the log."""
-    topics: dict[str, TopicTraffic] = field(default_factory=dict)
+    topics: dict[str, TopicCounters] = field(default_factory=dict)
     flushes: Histogram = field(default_factory=lambda: Histogram(FLUSH_BOUNDS_S))
     loop_delays: Histogram = field(default_factory=lambda: Histogram(DELAY_BOUNDS_S))
     gauges: dict[str, Gauge] = field(default_factory=dict)
@@ -178,6 +178,6 @@ class Metrics:
         assert name not in self.gauges, "a gauge has one reader"
         self.gauges[name] = Gauge(name, help, tuple(labels), read)
 
-    def _traffic(self, topic: str) -> TopicTraffic:
+    def _traffic(self, topic: str) -> TopicCounters:
         name = topic if len(self.topics) < MAX_TOPICS else OTHER_TOPICS
-        return self.topics.setdefault(name, TopicTraffic())
+        return self.topics.setdefault(name, TopicCounters())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from headwater.broker.metrics.metrics import MAX_SERIES_PER_GAUGE, Gauge, Histogram, Metrics, TopicTraffic
+from headwater.broker.metrics.metrics import MAX_SERIES_PER_GAUGE, Gauge, Histogram, Metrics, TopicCounters
 from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode
 
@@ -84,7 +84,7 @@ def _requests(metrics: Metrics) -> "Iterator[Metric]":
 def _topics(metrics: Metrics) -> "Iterator[Metric]":
     from prometheus_client.metrics_core import CounterMetricFamily
 
-    def by_topic(name: str, help: str, read: Callable[[TopicTraffic], int]) -> "Metric":
+    def by_topic(name: str, help: str, read: Callable[[TopicCounters], int]) -> "Metric":
         family = CounterMetricFamily(name, help, labels=["topic"])
         for topic, traffic in metrics.topics.items():
             family.add_metric([topic], read(traffic))

@@ -29,11 +29,11 @@ MAX_LOOKED_UP = 256
 NodeOf: TypeAlias = Callable[[StoreId], NodeId | None]
 
 
-class Metadata(Protocol):
+class KeyLister(Protocol):
     async def list(self, prefix: str) -> list[KV]: ...
 
 
-async def segments_page(topic: Topic, metadata: Metadata, node_of: NodeOf) -> bytes:
+async def segments_page(topic: Topic, metadata: KeyLister, node_of: NodeOf) -> bytes:
     """Raises what the metadata raises when it cannot be asked."""
     shown: list[dict[str, Any]] = []
     left_out = looked_up = partitions_left_out = 0

@@ -50,7 +50,7 @@ class ConnectionClass(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeRequest(Generic[T]):
-    kind: Kind
+    kind: NodeCallKind
     connection_class: ConnectionClass
     body: Callable[[], bytes]
     """Called when the request is sent: a call that stays on this node costs no encoding."""
@@ -130,7 +130,7 @@ class NodeClient:
         others = self._peers.node_ids() if self._peers is not None else ()
         return await asyncio.gather(*(self.call(node_id, request) for node_id in others))
 
-    async def notify_all(self, kind: Kind, body: bytes, timeout_s: float) -> None:
+    async def notify_all(self, kind: NodeCallKind, body: bytes, timeout_s: float) -> None:
         """Tell all other brokers that something changed. A broker that does not respond in time finds out by itself."""
         request = NodeRequest(kind, ConnectionClass.BULK, lambda: body, no_response)
         others = self._peers.node_ids() if self._peers is not None else ()

@@ -18,7 +18,7 @@ from headwater.transactions.effects import AddAnswer
 from headwater.transactions.requests import AddPartitions
 
 
-class Kind(enum.IntEnum):
+class NodeCallKind(enum.IntEnum):
     MARK = 1
     ADMIT = 2
     APPEND = 3

@@ -3,7 +3,7 @@
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
-from headwater.broker.nodes.node_messages import Kind, ReadBatches
+from headwater.broker.nodes.node_messages import NodeCallKind, ReadBatches
 from headwater.broker.nodes.routed import Route, route_to
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.ids import Offset, PartitionId
@@ -24,7 +24,10 @@ class PartitionClient:
                 await appended.committed
 
         request = NodeRequest(
-            Kind.APPEND, ConnectionClass.BULK, lambda: node_messages.partition(partition_id) + batch, no_response
+            NodeCallKind.APPEND,
+            ConnectionClass.BULK,
+            lambda: node_messages.partition(partition_id) + batch,
+            no_response,
         )
         await (await self._route(partition_id)).call(append_here, request)
 
@@ -37,7 +40,7 @@ class PartitionClient:
             return ReadBatches(partition.log_start, partition.high_watermark, memoryview(batches))
 
         body = node_messages.read_request(partition_id, offset, max_bytes)
-        request = NodeRequest(Kind.READ, ConnectionClass.BULK, lambda: body, node_messages.read_batches)
+        request = NodeRequest(NodeCallKind.READ, ConnectionClass.BULK, lambda: body, node_messages.read_batches)
         return await (await self._route(partition_id)).call(read_here, request)
 
     async def _route(self, partition_id: PartitionId) -> Route:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import NOT_REACHED, ConnectionClass, NodeClient, NodeRequest, no_response
-from headwater.broker.nodes.node_messages import Kind, ShareOffset
+from headwater.broker.nodes.node_messages import NodeCallKind, ShareOffset
 from headwater.broker.nodes.routed import route_to
 from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.broker.queues.share_queue import ShareQueue
@@ -28,7 +28,9 @@ class ShareAdmin:
         """Where the group is in everything that it has read."""
         offsets = await self.offsets_here(group_id)
         body = node_messages.text(group_id)
-        request = NodeRequest(Kind.SHARE_OFFSETS, ConnectionClass.BULK, lambda: body, node_messages.read_share_offsets)
+        request = NodeRequest(
+            NodeCallKind.SHARE_OFFSETS, ConnectionClass.BULK, lambda: body, node_messages.read_share_offsets
+        )
         with _understood():
             for others in await self._nodes.call_all(request):
                 offsets += others
@@ -43,7 +45,7 @@ class ShareAdmin:
             return
         body = node_messages.text(group_id) + node_messages.partition(partition) + node_messages.number(offset)
         with _understood():
-            await route.send(NodeRequest(Kind.RESET_SHARE, ConnectionClass.STATE, lambda: body, no_response))
+            await route.send(NodeRequest(NodeCallKind.RESET_SHARE, ConnectionClass.STATE, lambda: body, no_response))
 
     async def forget(self, group_id: str, topic_id: TopicId | None = None) -> None:
         """What the group has read of a topic, or of all."""
@@ -51,7 +53,9 @@ class ShareAdmin:
         topic = topic_id.hex if topic_id is not None else NO_TOPIC
         body = node_messages.text(group_id) + node_messages.text(topic)
         with _understood():
-            await self._nodes.call_all(NodeRequest(Kind.FORGET_SHARES, ConnectionClass.BULK, lambda: body, no_response))
+            await self._nodes.call_all(
+                NodeRequest(NodeCallKind.FORGET_SHARES, ConnectionClass.BULK, lambda: body, no_response)
+            )
 
     # Of the partitions that are led here
 

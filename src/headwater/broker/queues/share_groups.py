@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
-from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.nodes.routed import Route
 from headwater.broker.state.record_log import Spawn
 from headwater.groups.share import ShareSettings
@@ -33,7 +33,7 @@ class ShareGroups:
             self._groups.share_group(group_id)
 
         request = NodeRequest(
-            Kind.SHARE_GROUP, ConnectionClass.STATE, lambda: node_messages.text(group_id), no_response
+            NodeCallKind.SHARE_GROUP, ConnectionClass.STATE, lambda: node_messages.text(group_id), no_response
         )
         await self._route(group_id).call(check_here, request)
 
@@ -50,7 +50,7 @@ class ShareGroups:
         """If the coordinator does not get it, the member's session runs out all the same, later."""
         body = node_messages.text(group_id) + node_messages.text(member_id)
         try:
-            await route.send(NodeRequest(Kind.DOUBT_MEMBER, ConnectionClass.STATE, lambda: body, no_response))
+            await route.send(NodeRequest(NodeCallKind.DOUBT_MEMBER, ConnectionClass.STATE, lambda: body, no_response))
         except RequestError as error:
             log_event("member_not_doubted", logging.WARNING, group=group_id, error=error)
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
-from headwater.broker.nodes.node_messages import Claimed, Kind, ShareKey, StateWrite
+from headwater.broker.nodes.node_messages import Claimed, NodeCallKind, ShareKey, StateWrite
 from headwater.broker.nodes.routed import Route
 from headwater.broker.queues.state_keeper import StateKeeper
 from headwater.broker.settings.broker_config import BrokerConfig
@@ -73,7 +73,10 @@ class StateKeepers:
 
     async def claim(self, key: ShareKey, epoch: LeaderEpoch) -> Claimed:
         request = NodeRequest(
-            Kind.CLAIM, ConnectionClass.STATE, lambda: node_messages.claim(key, epoch), node_messages.read_claimed
+            NodeCallKind.CLAIM,
+            ConnectionClass.STATE,
+            lambda: node_messages.claim(key, epoch),
+            node_messages.read_claimed,
         )
         return await self._call(self._index(key), lambda keeper: keeper.claim(key, epoch), request)
 
@@ -82,7 +85,7 @@ class StateKeepers:
     ) -> Sequence[tuple[ShareKey, Claimed]]:
         """What one partition of the topic knows of the partitions that this node leads, in which epochs."""
         request: NodeRequest[Sequence[tuple[ShareKey, Claimed]]] = NodeRequest(
-            Kind.CLAIM_ALL,
+            NodeCallKind.CLAIM_ALL,
             ConnectionClass.BULK,
             lambda: node_messages.claims(index, leaders.items()),
             node_messages.read_all_claimed,
@@ -92,13 +95,13 @@ class StateKeepers:
     def write(self, write: StateWrite) -> "asyncio.Future[None]":
         index = self._index(write.key)
         request = NodeRequest(
-            Kind.WRITE_STATE, ConnectionClass.STATE, lambda: node_messages.state_write(write), no_response
+            NodeCallKind.WRITE_STATE, ConnectionClass.STATE, lambda: node_messages.state_write(write), no_response
         )
         return self._route(index).start(lambda: self._topic.at(index).write(write), request)
 
     async def forget(self, key: ShareKey, ticket: int) -> None:
         body = node_messages.key(key) + node_messages.number(ticket)
-        request = NodeRequest(Kind.FORGET_STATE, ConnectionClass.STATE, lambda: body, no_response)
+        request = NodeRequest(NodeCallKind.FORGET_STATE, ConnectionClass.STATE, lambda: body, no_response)
         await self._call(self._index(key), lambda keeper: keeper.forget(key, ticket), request)
 
     # Inside

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headwater.broker.settings import setting
-from headwater.broker.settings.setting import Address, ConfigError, Section, Setting, described
+from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
 from headwater.broker.settings.topic_config import BrokerDefaults
 from headwater.broker.settings.topic_keys import BROKER_NAMES, DURABILITY
 from headwater.groups.settings import MigrationPolicy
@@ -529,7 +529,7 @@ class BrokerConfig:
             raise ConfigError(f"{where}: [topic]: {error.message}") from None
 
 
-SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(BrokerConfig)}
+SETTINGS: dict[str, BrokerSetting] = {f.name: f.metadata["setting"] for f in fields(BrokerConfig)}
 BY_KAFKA_NAME = {each.kafka_name: name for name, each in SETTINGS.items() if each.kafka_name is not None}
 """From the name that administrators know to the field."""
 

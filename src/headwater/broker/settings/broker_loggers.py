@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry
-from headwater.broker.settings.topic_config import Candidate
+from headwater.broker.settings.topic_config import ConfigCandidate
 from headwater.model.config_key import ConfigSource, ConfigType, shown
 from headwater.model.errors import ErrorCode, RequestError
 
@@ -36,7 +36,7 @@ class BrokerLoggers:
         return [
             ConfigEntry(
                 name, ConfigType.STRING, doc, False,
-                (Candidate(name, level_name(logger), ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG),),
+                (ConfigCandidate(name, level_name(logger), ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG),),
             )
             for name, logger in _loggers().items()
         ]  # fmt: skip

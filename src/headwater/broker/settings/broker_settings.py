@@ -24,7 +24,7 @@ from headwater.broker.settings.carried_through import carried_through
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry, list_with
 from headwater.broker.settings.key_cache import KeyCache
 from headwater.broker.settings.setting import ConfigError
-from headwater.broker.settings.topic_config import BrokerDefaults, Candidate
+from headwater.broker.settings.topic_config import BrokerDefaults, ConfigCandidate
 from headwater.broker.settings.topic_keys import BROKER_NAMES, TOPIC_KEYS
 from headwater.logs.events import log_event
 from headwater.metadata import keys
@@ -162,7 +162,7 @@ class BrokerSettings:
         if name == ALL_BROKERS:
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             return [
-                replace(self._entry(each), candidates=(Candidate(each, value, source),))
+                replace(self._entry(each), candidates=(ConfigCandidate(each, value, source),))
                 for each, value in self._overrides[name].items()
                 if each in _NAMES
             ]
@@ -174,13 +174,13 @@ class BrokerSettings:
             strict=True,
         )
         entries = [
-            ConfigEntry(each, type_, SETTINGS[field].key.doc, True, (Candidate(each, value, _STATIC),))
+            ConfigEntry(each, type_, SETTINGS[field].key.doc, True, (ConfigCandidate(each, value, _STATIC),))
             for each, type_, field, value in identity
         ]
         entries += [self._entry(each) for each in (*BY_KAFKA_NAME, *BROKER_NAMES)]
         return [_corrected(entry, truths) for entry in entries]
 
-    def candidates(self, name: str) -> Sequence[Candidate]:
+    def candidates(self, name: str) -> Sequence[ConfigCandidate]:
         """Where the value of a setting may come from, the one in force first."""
         return self._entry(name).candidates
 
@@ -195,12 +195,14 @@ class BrokerSettings:
             said, default = (setting.shown(getattr(which, field)) for which in (self.file, _UNSET))
             type_, doc, is_fixed = setting.key.type, setting.key.doc, setting.is_fixed
         found = [
-            Candidate(name, self._overrides[scope][name], source)
+            ConfigCandidate(name, self._overrides[scope][name], source)
             for scope, source in ((self._own, _OWN), (ALL_BROKERS, _ALL))
             if name in self._overrides[scope]
         ]
-        found += [Candidate(name, said, _STATIC)] if said != default else []
-        return ConfigEntry(name, type_, doc, is_fixed, (*found, Candidate(name, default, ConfigSource.DEFAULT_CONFIG)))
+        found += [ConfigCandidate(name, said, _STATIC)] if said != default else []
+        return ConfigEntry(
+            name, type_, doc, is_fixed, (*found, ConfigCandidate(name, default, ConfigSource.DEFAULT_CONFIG))
+        )
 
     # Changing
 

@@ -8,7 +8,13 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.broker.settings.topic_config import BrokerDefaults, Candidate, candidates, canonical, canonical_name
+from headwater.broker.settings.topic_config import (
+    BrokerDefaults,
+    ConfigCandidate,
+    candidates,
+    canonical,
+    canonical_name,
+)
 from headwater.broker.settings.topic_keys import ALIASES, TOPIC_KEYS
 from headwater.model.config_key import ConfigKey, ConfigSource, ConfigType, shown
 from headwater.model.errors import ErrorCode, RequestError
@@ -35,7 +41,7 @@ class ConfigEntry:
     type: ConfigType
     doc: str
     is_read_only: bool
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ConfigCandidate, ...]
     """Where the value may come from, the one in force first."""
 
     @property
@@ -59,14 +65,16 @@ def describe_overrides(overrides: Mapping[str, str], defaults: BrokerDefaults) -
 
 
 def describe_group(
-    overrides: Mapping[str, str], defaults: Mapping[str, Sequence[Candidate]], known: Mapping[str, ConfigKey[object]]
+    overrides: Mapping[str, str],
+    defaults: Mapping[str, Sequence[ConfigCandidate]],
+    known: Mapping[str, ConfigKey[object]],
 ) -> list[ConfigEntry]:
     """A group's settings. `defaults` are what the broker gives this group, where that is not the key's own default."""
     entries = []
     for name, key in known.items():
-        found = list(defaults.get(name, ()) or [Candidate(name, key.default, ConfigSource.DEFAULT_CONFIG)])
+        found = list(defaults.get(name, ()) or [ConfigCandidate(name, key.default, ConfigSource.DEFAULT_CONFIG)])
         if name in overrides:
-            found.insert(0, Candidate(name, overrides[name], ConfigSource.GROUP_CONFIG))
+            found.insert(0, ConfigCandidate(name, overrides[name], ConfigSource.GROUP_CONFIG))
         entries.append(ConfigEntry(name, key.type, key.doc, False, tuple(found)))
     return entries
 

@@ -32,7 +32,7 @@ from headwater.broker.settings.member_keys import (
 )
 from headwater.broker.settings.push_keys import PUSH_KEYS, check_push
 from headwater.broker.settings.subscription_keys import SUBSCRIPTION_KEYS, SubscriptionSettings, parse_subscription
-from headwater.broker.settings.topic_config import Candidate
+from headwater.broker.settings.topic_config import ConfigCandidate
 from headwater.broker.settings.topic_name import MAX_NAME_CHARS
 from headwater.groups.settings import ConsumerTimes
 from headwater.groups.share import ShareSettings
@@ -183,7 +183,7 @@ class GroupConfigs:
         if topic:
             static, none = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
             defaults[DEAD_LETTER_TOPIC] = [
-                Candidate(DEAD_LETTER_TOPIC, topic, static), Candidate(DEAD_LETTER_TOPIC, "", none)
+                ConfigCandidate(DEAD_LETTER_TOPIC, topic, static), ConfigCandidate(DEAD_LETTER_TOPIC, "", none)
             ]  # fmt: skip
         return describe_group(self.overrides(group_id), defaults, KNOWN_KEYS)
 

@@ -58,7 +58,7 @@ class Section(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class BrokerSetting:
     section: Section
     key: ConfigKey[object]
     """As an administrator knows it: its name is Kafka's, or empty if Kafka has no such setting. It reads text into what
@@ -92,10 +92,10 @@ def described(
     kafka_value: Callable[[Any], str | None] = str,
     from_kafka: Callable[[str], object] = str,
     fixed: bool = False,
-) -> dict[str, Setting]:
+) -> dict[str, BrokerSetting]:
     """The metadata of a field of the configuration's dataclass."""
     key: ConfigKey[object] = ConfigKey(kafka or "", type, "", doc, from_kafka)
-    return {"setting": Setting(section=section, key=key, read=read, shown=kafka_value, is_fixed=fixed)}
+    return {"setting": BrokerSetting(section=section, key=key, read=read, shown=kafka_value, is_fixed=fixed)}
 
 
 def count(

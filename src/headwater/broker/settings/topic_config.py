@@ -144,7 +144,7 @@ class BrokerDefaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ConfigCandidate:
     """One place where a key's value may come from."""
 
     name: str
@@ -153,17 +153,19 @@ class Candidate:
     source: ConfigSource
 
 
-def candidates(name: str, overrides: Mapping[str, str], defaults: BrokerDefaults) -> list[Candidate]:
+def candidates(name: str, overrides: Mapping[str, str], defaults: BrokerDefaults) -> list[ConfigCandidate]:
     """Where a topic's value comes from and what it would be without that, the one in force first."""
     key = TOPIC_KEYS[name]
-    found: list[Candidate] = []
+    found: list[ConfigCandidate] = []
     if name in overrides:
-        found.append(Candidate(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        found.append(ConfigCandidate(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
     broker_name = key.broker_name or name
-    found += [Candidate(broker_name, chosen[name], source) for source, chosen in defaults.altered if name in chosen]
+    found += [
+        ConfigCandidate(broker_name, chosen[name], source) for source, chosen in defaults.altered if name in chosen
+    ]
     if name in defaults.overrides:
-        found.append(Candidate(broker_name, defaults.overrides[name], ConfigSource.STATIC_BROKER_CONFIG))
-    found.append(Candidate(broker_name, key.default, ConfigSource.DEFAULT_CONFIG))
+        found.append(ConfigCandidate(broker_name, defaults.overrides[name], ConfigSource.STATIC_BROKER_CONFIG))
+    found.append(ConfigCandidate(broker_name, key.default, ConfigSource.DEFAULT_CONFIG))
     return found
 
 

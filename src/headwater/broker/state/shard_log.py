@@ -105,7 +105,7 @@ class ShardLog(Generic[S]):
             self._owner.dropped(shard, code, error)
 
 
-class Reply(Protocol):
+class PendingReply(Protocol):
     @property
     def to(self) -> object: ...
 
@@ -113,7 +113,7 @@ class Reply(Protocol):
     def answer(self) -> object: ...
 
 
-def give(replies: Sequence[Reply], error: RequestError | None) -> None:
+def give(replies: Sequence[PendingReply], error: RequestError | None) -> None:
     """Answer the requests that wait; with an error, send their clients to look for the coordinator again."""
     for reply in replies:
         waiting = reply.to

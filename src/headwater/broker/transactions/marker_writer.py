@@ -13,7 +13,7 @@ from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import ConnectionClass, NodeClient, NodeRequest, no_response
-from headwater.broker.nodes.node_messages import Kind, Marker
+from headwater.broker.nodes.node_messages import Marker, NodeCallKind
 from headwater.broker.nodes.routed import Route, route_to
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.transactions.late_markers import LateMarkers
@@ -110,7 +110,9 @@ class MarkerWriter:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
         try:
             await route.send(
-                NodeRequest(Kind.MARK, ConnectionClass.MARKERS, lambda: node_messages.marker(marker), no_response)
+                NodeRequest(
+                    NodeCallKind.MARK, ConnectionClass.MARKERS, lambda: node_messages.marker(marker), no_response
+                )
             )
         except RequestError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # deleted, or not heard of there: look again

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from headwater.broker.groups.group_coordinator import GroupCoordinator
 from headwater.broker.nodes import node_messages
 from headwater.broker.nodes.node_client import NOT_REACHED, ConnectionClass, NodeClient, NodeRequest
-from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.nodes.routed import Route
 from headwater.broker.transactions.transaction_coordinator import TransactionCoordinator
 from headwater.groups.transaction_ends import TransactionEnds
@@ -97,7 +97,7 @@ async def _send(route: Route, request: AddPartitions) -> AddAnswer:
     try:
         return await route.send(
             NodeRequest(
-                Kind.ADMIT,
+                NodeCallKind.ADMIT,
                 ConnectionClass.ADMISSIONS,
                 lambda: node_messages.admission(request),
                 node_messages.read_admitted,

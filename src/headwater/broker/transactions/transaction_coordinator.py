@@ -28,7 +28,14 @@ from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.model.moment import Moment
-from headwater.transactions.effects import AddAnswer, Effects, EndAnswer, ProducerAnswer, ReplyTo, WriteMarkers
+from headwater.transactions.effects import (
+    AddAnswer,
+    EndAnswer,
+    ProducerAnswer,
+    ReplyTo,
+    TransactionEffects,
+    WriteMarkers,
+)
 from headwater.transactions.requests import AddPartitions, EndTransaction, InitProducer
 from headwater.transactions.settings import TransactionSettings
 from headwater.transactions.shard import TransactionShard
@@ -44,7 +51,7 @@ LONGEST_MARKER_RETRY_S = 5.0
 _NOTHING_TO_MARK = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH})
 """The topic is gone, or a newer producer ended the transaction there."""
 
-Decision: TypeAlias = Callable[[TransactionShard, ReplyTo, Moment], Effects]
+Decision: TypeAlias = Callable[[TransactionShard, ReplyTo, Moment], TransactionEffects]
 
 
 class TransactionCoordinator:

@@ -20,7 +20,7 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.moment import Moment, moment
 from headwater.records.record import Record
 from headwater.transactions.connections import Connections
-from headwater.transactions.effects import Effects, WriteMarkers
+from headwater.transactions.effects import TransactionEffects, WriteMarkers
 from headwater.transactions.event_bytes import decode, encode
 from headwater.transactions.events import Event
 from headwater.transactions.settings import TransactionSettings
@@ -75,7 +75,7 @@ class TransactionLog:
     def now(self) -> Moment:
         return moment(self._clock)
 
-    def release(self, effects: Effects) -> None:
+    def release(self, effects: TransactionEffects) -> None:
         """Log the events; replies and markers follow when they, and all decided before them, are committed."""
         if effects.can_wait:
             self._hold(effects.events)
@@ -94,15 +94,15 @@ class TransactionLog:
     def _write_held(self) -> None:
         self._is_timed = False
         if self._held:
-            self._write(Effects())
+            self._write(TransactionEffects())
 
-    def _write(self, effects: Effects) -> None:
+    def _write(self, effects: TransactionEffects) -> None:
         for event in effects.events:
             self._held.pop(event.transactional_id, None)
         events, self._held = [*self._held.values(), *effects.events], {}
         self.shard_log.write([Record(*encode(event)) for event in events], partial(self._committed, effects))
 
-    def _committed(self, effects: Effects, error: RequestError | None) -> None:
+    def _committed(self, effects: TransactionEffects, error: RequestError | None) -> None:
         give(effects.replies, error)
         if error is None and self.is_loaded:
             for markers in effects.markers:

@@ -7,7 +7,7 @@ from headwater.gateway.groups.setting_keys import OFFSET_RESET, TOPIC
 from headwater.gateway.kafka import groups
 from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.errors import GroupNotFound, KafkaFailure
-from headwater.gateway.kafka.groups import SHARE, GroupMember, ListedGroup
+from headwater.gateway.kafka.groups import SHARE, GroupListing, GroupMember
 from headwater.model.group_lag import PartitionLag, TotalLag, partition_lag, partitions_read, total
 from headwater.model.ids import PartitionName
 
@@ -18,7 +18,7 @@ FROM_END = "latest"
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    group: ListedGroup
+    group: GroupListing
     members: list[GroupMember]
     standings: list[PartitionLag]
 
@@ -41,7 +41,7 @@ class _Read:
 
 async def group_readers(
     admin: Admin,
-    listed: Sequence[ListedGroup],
+    listed: Sequence[GroupListing],
     settings: Mapping[str, Mapping[str, str]],
     *,
     skips_silent: bool = False,
@@ -88,7 +88,7 @@ async def _read_streams(admin: Admin, names: list[str]) -> dict[str, _Read]:
     return {name: _Read(members[name], committed.get(name, {}), {}) for name in names if name in members}
 
 
-async def _read_queue(admin: Admin, group: ListedGroup) -> _Read:
+async def _read_queue(admin: Admin, group: GroupListing) -> _Read:
     members = await groups.members(admin, group)
     told = await groups.share_positions(admin, group.name)
     return _Read(

@@ -15,7 +15,7 @@ from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.errors import group_not_found
 from headwater.gateway.kafka.group_configs import group_configs
-from headwater.gateway.kafka.groups import ListedGroup
+from headwater.gateway.kafka.groups import GroupListing
 from headwater.gateway.kafka.retry import retry_until_ready
 
 MAX_WITH_LAG = 500
@@ -134,7 +134,7 @@ class GroupRoutes:
             departures=await self._departures(group.name),
         )
 
-    async def _settings(self, listed: Sequence[ListedGroup]) -> dict[str, Mapping[str, str]]:
+    async def _settings(self, listed: Sequence[GroupListing]) -> dict[str, Mapping[str, str]]:
         configs = await group_configs(self._brokers, [group.name for group in listed], KEYS)
         return {name: config.values for name, config in configs.items()}
 
@@ -152,7 +152,7 @@ class GroupRoutes:
             return None
 
 
-def _summary(group: ListedGroup, reader: GroupReader | None) -> GroupSummary:
+def _summary(group: GroupListing, reader: GroupReader | None) -> GroupSummary:
     """Without a reader, its members and its lag are not known."""
     if reader is None:
         return GroupSummary(group.name, group.kind, group.state, None, None, None)

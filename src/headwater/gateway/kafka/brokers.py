@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from headwater.gateway.kafka.connection import Connection
+from headwater.gateway.kafka.connection import KafkaConnection
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
@@ -46,7 +46,7 @@ def check(code: int, reason: str | None, subject: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicLeaders:
     name: str
     topic_id: UUID
     leaders: Mapping[int, int]
@@ -57,7 +57,7 @@ class Brokers:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = [_address(part) for part in bootstrap.split(",")]
         self._nodes: dict[int, Address] = {}
-        self._shared: dict[Address, Connection] = {}
+        self._shared: dict[Address, KafkaConnection] = {}
         self._dialling = asyncio.Lock()
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Message:
@@ -78,12 +78,12 @@ class Brokers:
         connection = await self._connection(await self.coordinator(group))
         return await connection.ask(api_key, version, **fields)
 
-    async def dial(self, node_id: int) -> Connection:
+    async def dial(self, node_id: int) -> KafkaConnection:
         """A connection of one's own."""
-        return await Connection.open(*await self._node(node_id))
+        return await KafkaConnection.open(*await self._node(node_id))
 
     async def coordinator(self, group: str) -> Address:
-        backoff = Backoff()
+        backoff = RequestBackoff()
         while True:
             try:
                 answer = await self.ask(FIND_COORDINATOR, 4, key_type=GROUP_KEY, coordinator_keys=[group])
@@ -93,7 +93,7 @@ class Brokers:
             except (BrokerRefused, BrokerGone) as error:
                 await backoff.pause(error)
 
-    async def topics(self, names: list[str] | None = None) -> dict[str, Topic]:
+    async def topics(self, names: list[str] | None = None) -> dict[str, TopicLeaders]:
         """Those of the named topics that exist, or all."""
         asked = None if names is None else [Message(name=name, topic_id=NULL_UUID) for name in names]
         answer = await self.ask(
@@ -126,18 +126,18 @@ class Brokers:
             raise BrokerGone(f"broker {node_id} is not known")
         return self._nodes[node_id]
 
-    async def _connection(self, address: Address) -> Connection:
+    async def _connection(self, address: Address) -> KafkaConnection:
         connection = self._shared.get(address)
         if connection is not None and connection.is_open:
             return connection
         async with self._dialling:
             connection = self._shared.get(address)
             if connection is None or not connection.is_open:
-                connection = self._shared[address] = await Connection.open(*address)
+                connection = self._shared[address] = await KafkaConnection.open(*address)
         return connection
 
 
-class Backoff:
+class RequestBackoff:
     """Pauses between the tries of a request that fails while leaders and coordinators move."""
 
     def __init__(self, patience_s: float = PATIENCE_S, also: Iterable[ErrorCode] = ()) -> None:

@@ -22,7 +22,7 @@ _LENGTH = struct.Struct(">i")
 _MAX_ID = 2**31 - 1
 
 
-class Connection(asyncio.Protocol):
+class KafkaConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from headwater.gateway.kafka.blocking import GROUP_SOURCE, GROUPS_AT_ONCE, GroupConfig
-from headwater.gateway.kafka.brokers import Backoff, Brokers, check
+from headwater.gateway.kafka.brokers import Brokers, RequestBackoff, check
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.wire.codec import Message
 
@@ -48,7 +48,7 @@ async def alter_group(brokers: Brokers, name: str, *, set: Mapping[str, str] = {
     if not changes:
         return
     resource = Message(resource_type=GROUP_RESOURCE, resource_name=name, configs=changes)
-    backoff = Backoff()
+    backoff = RequestBackoff()
     while True:
         try:
             answer = await brokers.ask(INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False)

@@ -18,7 +18,7 @@ SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
-class ListedGroup:
+class GroupListing:
     name: str
     kind: str
     """classic, consumer or share."""
@@ -35,18 +35,18 @@ class GroupMember:
     places: list[Place] = field(default_factory=list)
 
 
-async def list_groups(admin: Admin) -> list[ListedGroup]:
-    found: dict[str, ListedGroup] = {}
+async def list_groups(admin: Admin) -> list[GroupListing]:
+    found: dict[str, GroupListing] = {}
     for broker in await admin.brokers():
         answer = await raw.ask(broker, LIST_GROUPS, 5, states_filter=[], types_filter=[])
         raw.check(answer.error_code, None, "The list of groups")
         for group in answer.groups:
             kind, is_simple = group.group_type.lower(), group.protocol_type == ""
-            found[group.group_id] = ListedGroup(group.group_id, kind, _words(group.group_state), is_simple)
+            found[group.group_id] = GroupListing(group.group_id, kind, _words(group.group_state), is_simple)
     return [found[name] for name in sorted(found)]
 
 
-async def find_group(admin: Admin, name: str) -> ListedGroup:
+async def find_group(admin: Admin, name: str) -> GroupListing:
     """Raises GroupNotFound."""
     for group in await list_groups(admin):
         if group.name == name:
@@ -54,7 +54,7 @@ async def find_group(admin: Admin, name: str) -> ListedGroup:
     raise group_not_found(name)
 
 
-async def members(admin: Admin, group: ListedGroup) -> list[GroupMember]:
+async def members(admin: Admin, group: GroupListing) -> list[GroupMember]:
     if group.kind == SHARE:
         return await _share_members(admin, group.name)
     return (await consumer_members(admin, [group.name])).get(group.name, [])

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from headwater.gateway.kafka.brokers import FIND_COORDINATOR, GROUP_KEY, Address
-from headwater.gateway.kafka.connection import Connection
+from headwater.gateway.kafka.connection import KafkaConnection
 from headwater.gateway.kafka.errors import (
     BrokerGone,
     ClusterError,
@@ -25,7 +25,7 @@ async def ask(broker: Address, api_key: int, version: int, **fields: Any) -> Mes
     """Send one request to one broker. Raises ClusterNotReady if it is gone, ClusterUnavailable if it is silent."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            connection = await Connection.open(*broker)
+            connection = await KafkaConnection.open(*broker)
             try:
                 return await connection.ask(api_key, version, **fields)
             finally:

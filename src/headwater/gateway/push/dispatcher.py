@@ -21,7 +21,7 @@ from headwater.gateway.push.pump import Pump, PushCounts, ReceiverGone
 from headwater.gateway.push.source import QueueSource, Source, StreamSource
 from headwater.gateway.push.webhook import Webhook
 from headwater.gateway.subscriptions.members.member_pool import MemberPool
-from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.push_settings import ALL_KEYS, STOPPED, PushSettings, push_settings
 from headwater.gateway.subscriptions.webhook_targets import RefusedTarget
@@ -195,7 +195,7 @@ class PushDispatcher:
 
     def _source(self, name: str, subscription: PushedSubscription) -> Source:
         member = self._members.make(name, subscription.topic, is_queue=subscription.is_queue)
-        if isinstance(member, ShareMember):
+        if isinstance(member, QueueMember):
             return QueueSource(member)
         assert isinstance(member, StreamMember), "there are two kinds"
         return StreamSource(member)

@@ -21,7 +21,7 @@ from headwater.gateway.http.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
 from headwater.gateway.subscriptions.members.deliveries import Delivery, delivered_record
 from headwater.gateway.subscriptions.members.member_pool import Member
-from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 
 HEARTBEAT_S = 10.0
 SEND_S = 20.0
@@ -82,7 +82,7 @@ class EventStream(Response):
             await _send(send, b"".join(map(self._event, deliveries)) or b": still here\n\n")
 
     def _event(self, delivery: Delivery) -> bytes:
-        if isinstance(self._member, ShareMember):
+        if isinstance(self._member, QueueMember):
             record = delivered_record(delivery, self._member.ack_id(delivery))
             return b"event: record\ndata: " + msgspec.json.encode(record) + b"\n\n"
         self._positions[delivery.partition] = delivery.offset + 1

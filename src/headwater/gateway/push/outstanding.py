@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from headwater.gateway.subscriptions.members.deliveries import Delivery
 from headwater.gateway.subscriptions.members.member_pool import Member
 from headwater.gateway.subscriptions.members.pending_acks import AckType
-from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 
 
 class Outstanding:
     """Of a queue. A stream has none: what was not committed comes again by itself."""
 
     def __init__(self, member: Member) -> None:
-        self._member = member if isinstance(member, ShareMember) else None
+        self._member = member if isinstance(member, QueueMember) else None
         self._sent: dict[int, Delivery] = {}
 
     def sent(self, deliveries: Iterable[Delivery]) -> None:

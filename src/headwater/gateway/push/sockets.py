@@ -25,7 +25,7 @@ from headwater.gateway.http.protocol import abort
 from headwater.gateway.push.outstanding import Outstanding
 from headwater.gateway.subscriptions.bodies import MAX_ACKS, AckIds, AckIn, CommitOffset
 from headwater.gateway.subscriptions.members.member_pool import Member
-from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.reads import acknowledge, delivered_records
 
@@ -90,7 +90,7 @@ class RecordSocket:
                 self._credit = min(self._credit + frame.credit, MAX_CREDIT)
                 self._has_credit.set()
             if frame.ack or frame.release or frame.reject or frame.extend:
-                if not isinstance(self._member, ShareMember):
+                if not isinstance(self._member, QueueMember):
                     raise Problem(409, "Not a queue", "Records of a stream are not settled; commit how far it is read.")
                 acks = AckIn(frame.ack, frame.release, frame.reject, frame.extend)
                 await self._send({"results": await acknowledge(self._member, acks)})

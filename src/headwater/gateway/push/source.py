@@ -5,7 +5,7 @@ from typing import Protocol
 
 from headwater.gateway.subscriptions.members.deliveries import Delivery
 from headwater.gateway.subscriptions.members.pending_acks import AckType
-from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.members.stream_progress import StreamProgress
 
@@ -34,7 +34,7 @@ class Source(Protocol):
 
 
 class QueueSource:
-    def __init__(self, member: ShareMember) -> None:
+    def __init__(self, member: QueueMember) -> None:
         self._member = member
         self.take = member.take
         self.run = member.run

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headwater.gateway.http.bodies import Budget, read_body
-from headwater.gateway.registry.registering import Candidate
+from headwater.gateway.registry.registering import SubmittedSchema
 from headwater.schemas import refusal
 from headwater.schemas.contexts import context_of, within
 from headwater.schemas.event_records import references_from_json, references_to_json
@@ -56,7 +56,7 @@ async def read_json(request: Request, budget: Budget) -> dict[str, Any]:
     return found
 
 
-def candidate(body: Mapping[str, Any]) -> Candidate:
+def candidate(body: Mapping[str, Any]) -> SubmittedSchema:
     """Raises SchemaRefused."""
     for name in _UNSUPPORTED:
         if body.get(name):
@@ -72,7 +72,7 @@ def candidate(body: Mapping[str, Any]) -> Candidate:
     except (ValueError, TypeError, KeyError, AttributeError):
         raise refusal.invalid_schema("references are a list of name, subject and version") from None
     schema = Schema(SchemaType[kind], text, references)
-    return Candidate(schema, _number(body, "id"), _number(body, "version"))
+    return SubmittedSchema(schema, _number(body, "id"), _number(body, "version"))
 
 
 def config(body: Mapping[str, Any], before: Config | None) -> Config:

@@ -16,7 +16,7 @@ from headwater.schemas.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SubmittedSchema:
     """A schema as a client sends it."""
 
     schema: Schema
@@ -28,7 +28,7 @@ class Registering:
     def __init__(self, registrar: Registrar) -> None:
         self._registrar = registrar
 
-    async def register(self, subject: str, candidate: Candidate, *, normalize: bool) -> Version:
+    async def register(self, subject: str, candidate: SubmittedSchema, *, normalize: bool) -> Version:
         """Raises SchemaRefused, Problem, KafkaFailure."""
         decisions.check_subject(subject)
         if candidate.schema_id is None:

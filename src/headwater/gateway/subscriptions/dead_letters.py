@@ -17,7 +17,7 @@ MAX_BYTES = 4 * 1024 * 1024
 HEADER_PREFIX = "headwater.dlq."
 
 
-class DeadLetters:
+class DeadLetterApi:
     """Everything raises Problem, KafkaFailure."""
 
     def __init__(

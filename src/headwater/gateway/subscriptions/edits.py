@@ -20,7 +20,7 @@ from headwater.gateway.groups.setting_keys import (
 )
 from headwater.gateway.http.problems import Problem, bad_request, unavailable
 from headwater.gateway.kafka.admin import Admin
-from headwater.gateway.kafka.brokers import Backoff, Brokers, check
+from headwater.gateway.kafka.brokers import Brokers, RequestBackoff, check
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused, GroupInUse
 from headwater.gateway.kafka.group_configs import alter_group
 from headwater.gateway.kafka.known_topics import KnownTopics
@@ -180,7 +180,7 @@ class SubscriptionEdits:
         partitions = [Message(partition_index=index, start_offset=offset) for index, offset in offsets.items()]
         fields = {"group_id": name, "topics": [Message(topic_name=topic, partitions=partitions)]}
         # Its coordinator may hear of the settings a moment after the node that was given them.
-        backoff = Backoff(also=(ErrorCode.GROUP_ID_NOT_FOUND,))
+        backoff = RequestBackoff(also=(ErrorCode.GROUP_ID_NOT_FOUND,))
         while True:
             try:
                 response = await self._brokers.ask_coordinator(name, ALTER_SHARE_GROUP_OFFSETS, 0, **fields)

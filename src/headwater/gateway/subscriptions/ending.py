@@ -7,7 +7,7 @@ be deleted because consumers read it, the push goes on as before.
 
 import contextlib
 
-from headwater.gateway.kafka.brokers import Backoff, Brokers, check
+from headwater.gateway.kafka.brokers import Brokers, RequestBackoff, check
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.gateway.kafka.group_configs import alter_group, group_configs
 from headwater.gateway.subscriptions.catalog import SubscriptionInfo
@@ -43,7 +43,7 @@ async def end(brokers: Brokers, info: SubscriptionInfo) -> None:
 
 async def _delete_group(brokers: Brokers, name: str, *, waits_for_others: bool) -> None:
     """Nothing happens if the group does not exist."""
-    backoff = Backoff(OTHERS_S, also=(ErrorCode.NON_EMPTY_GROUP,)) if waits_for_others else Backoff()
+    backoff = RequestBackoff(OTHERS_S, also=(ErrorCode.NON_EMPTY_GROUP,)) if waits_for_others else RequestBackoff()
     while True:
         try:
             answer = await brokers.ask_coordinator(name, DELETE_GROUPS, 2, groups_names=[name])

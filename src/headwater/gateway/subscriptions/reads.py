@@ -12,7 +12,7 @@ from headwater.gateway.subscriptions.catalog import SubscriptionCatalog, Subscri
 from headwater.gateway.subscriptions.members.deliveries import DeliveredRecord, Delivery, delivered_record
 from headwater.gateway.subscriptions.members.member_pool import Member, MemberPool
 from headwater.gateway.subscriptions.members.pending_acks import AckType
-from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.gateway.subscriptions.name_locks import NameLocks
 from headwater.gateway.subscriptions.push_settings import push_settings
@@ -73,10 +73,10 @@ class SubscriptionReads:
 def delivered_records(member: Member, deliveries: Iterable[Delivery]) -> Iterator[DeliveredRecord]:
     """As JSON; those of a queue with their ack ids."""
     for each in deliveries:
-        yield delivered_record(each, member.ack_id(each) if isinstance(member, ShareMember) else None)
+        yield delivered_record(each, member.ack_id(each) if isinstance(member, QueueMember) else None)
 
 
-async def acknowledge(member: ShareMember, body: AckIn) -> list[AckResult]:
+async def acknowledge(member: QueueMember, body: AckIn) -> list[AckResult]:
     """What became of each ack id. Raises Problem."""
     acks = [
         *((ack_id, AckType.ACCEPT) for ack_id in body.accept),
@@ -89,8 +89,8 @@ async def acknowledge(member: ShareMember, body: AckIn) -> list[AckResult]:
     return [AckResult(each.ack_id, each.status) for each in await member.acknowledge(acks)]
 
 
-def _as_queue(member: Member, name: str) -> ShareMember:
-    if not isinstance(member, ShareMember):
+def _as_queue(member: Member, name: str) -> QueueMember:
+    if not isinstance(member, QueueMember):
         raise Problem(409, "Not a queue", f"{name} is a stream: how far it is read is told by /commit.")
     return member
 

@@ -21,7 +21,7 @@ from headwater.gateway.subscriptions.bodies import (
     SubscriptionIn,
     Subscriptions,
 )
-from headwater.gateway.subscriptions.dead_letters import DeadLetters
+from headwater.gateway.subscriptions.dead_letters import DeadLetterApi
 from headwater.gateway.subscriptions.reads import SubscriptionReads
 from headwater.gateway.subscriptions.subscription_api import SubscriptionApi
 
@@ -76,7 +76,7 @@ class SubscriptionRoutes:
 class ReadRoutes:
     """Records of one subscription."""
 
-    def __init__(self, reads: SubscriptionReads, dead_letters: DeadLetters, budget: Budget) -> None:
+    def __init__(self, reads: SubscriptionReads, dead_letters: DeadLetterApi, budget: Budget) -> None:
         self._reads = reads
         self._dead_letters = dead_letters
         self._budget = budget

@@ -17,7 +17,7 @@ from headwater.metadata.etcd.session import EtcdSession
 from headwater.metadata.etcd.url import EtcdAddress
 from headwater.metadata.etcd.watch import EtcdWatch
 from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
-from headwater.metadata.store import KV, Condition, Has, Operation, Put, Resync, Session, Txn, Unavailable
+from headwater.metadata.store import KV, Condition, Has, MetaSession, Operation, Put, Resync, Txn, Unavailable
 
 PAGE_KEYS: Final = 1000
 PAGE_SHRINKS_BY: Final = 8
@@ -105,7 +105,7 @@ class EtcdMetaStore:
         revision = answer.header.revision
         return Txn(True, {op.key: revision if isinstance(op, Put) else 0 for op in operations})
 
-    async def session(self, ttl_s: float) -> Session:
+    async def session(self, ttl_s: float) -> MetaSession:
         """A time to live below MIN_TTL_S is raised to it."""
         check_ttl(ttl_s)
         # No key of ours begins with "/", so these are nobody's.

@@ -29,7 +29,7 @@ _SHAPE = "etcd://HOST:PORT,HOST:PORT/PREFIX"
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class EtcdTls:
     """PEM bytes; None for what the URL left out."""
 
     ca: bytes | None = None
@@ -43,7 +43,7 @@ class EtcdAddress:
     prefix: str = DEFAULT_PREFIX
     user: str = ""
     password: str = field(default="", repr=False)
-    tls: Tls | None = None
+    tls: EtcdTls | None = None
 
     @classmethod
     def parse(cls, url: str) -> "EtcdAddress":
@@ -112,7 +112,7 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _tls(options: dict[str, str]) -> Tls:
+def _tls(options: dict[str, str]) -> EtcdTls:
     def pem(name: str) -> bytes | None:
         if name not in options:
             return None
@@ -126,4 +126,4 @@ def _tls(options: dict[str, str]) -> Tls:
             raise ValueError(f"{name}={path} in an etcd URL is no PEM file of at most {MAX_FILE_BYTES} bytes")
         return data
 
-    return Tls(pem("ca"), pem("cert"), pem("key"))
+    return EtcdTls(pem("ca"), pem("cert"), pem("key"))

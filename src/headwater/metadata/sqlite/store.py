@@ -33,7 +33,7 @@ from headwater.metadata.sqlite.writer import (
     RenewSession,
     SqliteWriter,
 )
-from headwater.metadata.store import KV, RESYNC, Condition, Operation, Resync, Session, Txn, Unavailable, Unknown
+from headwater.metadata.store import KV, RESYNC, Condition, MetaSession, Operation, Resync, Txn, Unavailable, Unknown
 
 POLL_S: Final = 0.04
 REAP_S: Final = 0.5
@@ -100,7 +100,7 @@ class SqliteMetaStore:
         self._written.set()
         return answer
 
-    async def session(self, ttl_s: float) -> Session:
+    async def session(self, ttl_s: float) -> MetaSession:
         check_ttl(ttl_s)
         session = _SqliteSession(self._writer, ttl_s, self._ended)
         await self._writer.commit(OpenSession(session.id, ttl_s))

@@ -14,7 +14,7 @@ _KEY = "="
 
 
 @dataclass(frozen=True, slots=True)
-class Paths:
+class ZookeeperPaths:
     root: str
 
     @property

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, RolledBackError
 
 from headwater.metadata.store import Condition, Has, Is, Operation, Put
-from headwater.metadata.zookeeper.paths import Paths
+from headwater.metadata.zookeeper.paths import ZookeeperPaths
 
 ANY_VERSION: Final = -1
 NOBODY: Final = 0
@@ -36,7 +36,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateNode:
     path: str
     value: bytes
     is_ephemeral: bool
@@ -61,7 +61,7 @@ class Check:
     data_version: int
 
 
-Action: TypeAlias = Create | SetData | Delete | Check
+Action: TypeAlias = CreateNode | SetData | Delete | Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def keys_to_read(conditions: Sequence[Condition], operations: Sequence[Operation
 
 
 def plan(
-    paths: Paths,
+    paths: ZookeeperPaths,
     conditions: Sequence[Condition],
     operations: Sequence[Operation],
     seen: Mapping[str, Seen],
@@ -132,7 +132,7 @@ def judge(steps: Sequence[Step], results: Sequence[object]) -> Verdict:
     for step, result in zip(steps, results, strict=True):
         if not isinstance(result, Exception) or isinstance(result, RolledBackError):
             continue
-        is_folder_missing = isinstance(step.action, Create) and isinstance(result, NoNodeError)
+        is_folder_missing = isinstance(step.action, CreateNode) and isinstance(result, NoNodeError)
         if not isinstance(result, NoNodeError | NodeExistsError | BadVersionError):
             raise result
         return Verdict.REFUSED if step.is_condition and not is_folder_missing else Verdict.OUT_OF_DATE
@@ -160,7 +160,7 @@ def _put(path: str, value: bytes, owner: int, node: Seen | None) -> list[Action]
     if node is not None and node.owner == owner:
         return [SetData(path, value, node.data_version)]
     # ZooKeeper answers with the transaction's number when a node is set, not when it is created.
-    created: list[Action] = [Create(path, b"", is_ephemeral=owner != NOBODY), SetData(path, value, 0)]
+    created: list[Action] = [CreateNode(path, b"", is_ephemeral=owner != NOBODY), SetData(path, value, 0)]
     # A node's owner cannot be changed.
     return created if node is None else [Delete(path, node.data_version), *created]
 
@@ -168,6 +168,6 @@ def _put(path: str, value: bytes, owner: int, node: Seen | None) -> list[Action]
 def _must_be_absent(path: str, is_condition: bool) -> list[Step]:
     """There is no check for absence. A node that is created and deleted in one transaction was never there."""
     return [
-        Step(Create(path, b"", is_ephemeral=False), is_condition),
+        Step(CreateNode(path, b"", is_ephemeral=False), is_condition),
         Step(Delete(path, ANY_VERSION), is_condition),
     ]

@@ -15,7 +15,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from headwater.metadata.store import KV, Unavailable
 from headwater.metadata.zookeeper import requests
 from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
-from headwater.metadata.zookeeper.paths import Paths, is_folder, is_key
+from headwater.metadata.zookeeper.paths import ZookeeperPaths, is_folder, is_key
 from headwater.metadata.zookeeper.plan import Seen
 from headwater.metadata.zookeeper.url import ZookeeperAddress
 
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class ZookeeperReader:
-    def __init__(self, address: ZookeeperAddress, client: ZookeeperClient, paths: Paths) -> None:
+    def __init__(self, address: ZookeeperAddress, client: ZookeeperClient, paths: ZookeeperPaths) -> None:
         self._address = address
         self._client = client
         self._paths = paths

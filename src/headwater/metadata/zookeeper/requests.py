@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent
 
-from headwater.metadata.zookeeper.plan import ANY_VERSION, Check, Create, Delete, SetData, Step
+from headwater.metadata.zookeeper.plan import ANY_VERSION, Check, CreateNode, Delete, SetData, Step
 
 Request: TypeAlias = Callable[[KazooClient], Any]
 OnEvent: TypeAlias = Callable[[WatchedEvent], None]
@@ -56,7 +56,7 @@ def transaction(steps: Sequence[Step]) -> Request:
         request = kazoo.transaction()
         for step in steps:
             match step.action:
-                case Create(path, value, is_ephemeral):
+                case CreateNode(path, value, is_ephemeral):
                     request.create(path, value, ephemeral=is_ephemeral)
                 case SetData(path, value, data_version):
                     request.set_data(path, value, data_version)

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from headwater.metadata.limits import check_key, check_keys, check_prefix, check_ttl, check_txn
-from headwater.metadata.store import KV, Condition, Operation, Resync, Session, Txn, Unavailable
+from headwater.metadata.store import KV, Condition, MetaSession, Operation, Resync, Txn, Unavailable
 from headwater.metadata.zookeeper.client import ZookeeperClient
-from headwater.metadata.zookeeper.paths import Paths
+from headwater.metadata.zookeeper.paths import ZookeeperPaths
 from headwater.metadata.zookeeper.reader import ZookeeperReader
 from headwater.metadata.zookeeper.session import ZookeeperSession
 from headwater.metadata.zookeeper.url import ZookeeperAddress
@@ -30,7 +30,7 @@ class ZookeeperMetaStore:
     def __init__(self, address: ZookeeperAddress, client: ZookeeperClient) -> None:
         self._address = address
         self._client = client
-        self._paths = Paths(address.root)
+        self._paths = ZookeeperPaths(address.root)
         self._reader = ZookeeperReader(address, client, self._paths)
         self._writer = ZookeeperWriter(address, client, self._paths, self._reader)
         self._watches = Watches(client, self._paths)
@@ -66,7 +66,7 @@ class ZookeeperMetaStore:
             return Txn(True, {})
         return await self._writer.txn(conditions, operations)
 
-    async def session(self, ttl_s: float) -> Session:
+    async def session(self, ttl_s: float) -> MetaSession:
         check_ttl(ttl_s)
         client = await ZookeeperClient.open(self._address, ttl_s)
         session = ZookeeperSession(client, self._paths.sessions, ttl_s, self._session_ended, self._reader.is_absent)

@@ -30,7 +30,7 @@ _SHAPE = "zookeeper://HOST:PORT,HOST:PORT/ROOT"
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class ZookeeperTls:
     """PEM files; None for what the URL left out."""
 
     ca: Path | None = None
@@ -44,7 +44,7 @@ class ZookeeperAddress:
     root: str = f"/{DEFAULT_ROOT}"
     login: str = field(default="", repr=False)
     """USER:PASSWORD, or empty."""
-    tls: Tls | None = None
+    tls: ZookeeperTls | None = None
 
     @classmethod
     def parse(cls, url: str) -> "ZookeeperAddress":
@@ -113,7 +113,7 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _tls(options: dict[str, str]) -> Tls:
+def _tls(options: dict[str, str]) -> ZookeeperTls:
     def file(name: str) -> Path | None:
         if name not in options:
             return None
@@ -124,4 +124,4 @@ def _tls(options: dict[str, str]) -> Tls:
             raise ValueError(f"{name}={path} in a ZooKeeper URL: {error.strerror}") from error
         return path
 
-    return Tls(file("ca"), file("cert"), file("key"))
+    return ZookeeperTls(file("ca"), file("cert"), file("key"))

@@ -20,7 +20,7 @@ from headwater.logs.events import log_event
 from headwater.metadata.store import RESYNC, Resync, Unavailable
 from headwater.metadata.zookeeper import requests
 from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
-from headwater.metadata.zookeeper.paths import Paths, is_folder, is_key
+from headwater.metadata.zookeeper.paths import ZookeeperPaths, is_folder, is_key
 
 BATCH: Final = 256
 """Nodes that one tree asks for at a time."""
@@ -31,7 +31,7 @@ PAUSE_S: Final = 0.5
 class Watches:
     """All that is watched through one client."""
 
-    def __init__(self, client: ZookeeperClient, paths: Paths) -> None:
+    def __init__(self, client: ZookeeperClient, paths: ZookeeperPaths) -> None:
         self._client = client
         self._paths = paths
         self._loop = asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class Watches:
 
 
 class WatchedTree:
-    def __init__(self, client: ZookeeperClient, paths: Paths, folder: str, on_event: requests.OnEvent) -> None:
+    def __init__(self, client: ZookeeperClient, paths: ZookeeperPaths, folder: str, on_event: requests.OnEvent) -> None:
         self._client = client
         self._paths = paths
         self._folder = folder

@@ -18,8 +18,8 @@ from headwater.logs.events import log_event
 from headwater.metadata.store import Condition, Del, Operation, Put, Txn, Unavailable, Unknown
 from headwater.metadata.zookeeper import requests
 from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
-from headwater.metadata.zookeeper.paths import Paths, parent
-from headwater.metadata.zookeeper.plan import NOBODY, Create, SetData, Step, Verdict, judge, keys_to_read, plan
+from headwater.metadata.zookeeper.paths import ZookeeperPaths, parent
+from headwater.metadata.zookeeper.plan import NOBODY, CreateNode, SetData, Step, Verdict, judge, keys_to_read, plan
 from headwater.metadata.zookeeper.reader import ZookeeperReader
 from headwater.metadata.zookeeper.session import ZookeeperSession
 from headwater.metadata.zookeeper.url import ZookeeperAddress
@@ -32,7 +32,7 @@ MAX_KNOWN_FOLDERS: Final = 100_000
 
 class ZookeeperWriter:
     def __init__(
-        self, address: ZookeeperAddress, client: ZookeeperClient, paths: Paths, reader: ZookeeperReader
+        self, address: ZookeeperAddress, client: ZookeeperClient, paths: ZookeeperPaths, reader: ZookeeperReader
     ) -> None:
         self._address = address
         self._client = client
@@ -74,7 +74,7 @@ class ZookeeperWriter:
                 if is_current:
                     return Txn(False, {})
                 continue
-            folders = {parent(step.action.path) for step in steps if isinstance(step.action, Create)}
+            folders = {parent(step.action.path) for step in steps if isinstance(step.action, CreateNode)}
             await self.make_folders(folders)
             results = await self._commit(session.client if session is not None else self._client, steps)
             try:
@@ -129,7 +129,7 @@ def _session_of(operations: Sequence[Operation]) -> ZookeeperSession | None:
 
 
 def _answer(
-    paths: Paths,
+    paths: ZookeeperPaths,
     operations: Sequence[Operation],
     steps: Sequence[Step],
     results: Sequence[Any],

@@ -33,14 +33,14 @@ PRODUCE_RETRIABLE: Final = RETRIABLE | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdentity:
+class SinkProducerIdentity:
     producer_id: int
     epoch: int
     transactional_id: str | None = None
 
 
 class IdempotentProducer:
-    def __init__(self, cluster: ClusterClient, identity: ProducerIdentity) -> None:
+    def __init__(self, cluster: ClusterClient, identity: SinkProducerIdentity) -> None:
         self._cluster = cluster
         self._identity = identity
         self._sequences: dict[TopicPartition, int] = {}

@@ -22,7 +22,7 @@ from headwater.pipelines.sink.coordinator import Coordinators
 from headwater.pipelines.sink.destinations import Destinations, partition_counter
 from headwater.pipelines.sink.errors import BatchTooLarge
 from headwater.pipelines.sink.options import SinkOptions
-from headwater.pipelines.sink.producer import IdempotentProducer, ProducerIdentity
+from headwater.pipelines.sink.producer import IdempotentProducer, SinkProducerIdentity
 from headwater.pipelines.worker import freeze_heap
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -70,11 +70,11 @@ def write_rows(
     )
 
 
-def new_producer(cluster: ClusterClient) -> ProducerIdentity:
+def new_producer(cluster: ClusterClient) -> SinkProducerIdentity:
     """For each task another one: what a task that died has sent late does not disturb the sequence of the next."""
     with Coordinators(cluster) as coordinators:
         answer = coordinators.ask(None, INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0)
-    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+    return SinkProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
 def _stage(packed: Iterator[list[PackedBatch]], max_bytes: int) -> tuple[PackedBatch, ...]:

@@ -35,7 +35,7 @@ from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, Coordinators
 from headwater.pipelines.sink.errors import ProducerFenced, Superseded
 from headwater.pipelines.sink.markers import BatchMarker, BatchMarkers, read_markers
-from headwater.pipelines.sink.producer import REQUEST_BYTES, IdempotentProducer, ProducerIdentity
+from headwater.pipelines.sink.producer import REQUEST_BYTES, IdempotentProducer, SinkProducerIdentity
 from headwater.wire.codec import Message
 
 MAX_ATTEMPTS: Final = 10
@@ -112,16 +112,16 @@ class _Attempt:
         batch_id = self._name.batch_id
         return batch_id is not None and markers.has_batch(self._name.query_id, batch_id)
 
-    def _begin(self) -> ProducerIdentity:
+    def _begin(self) -> SinkProducerIdentity:
         answer = self._coordinators.ask(
             self._transaction,
             INIT_PRODUCER_ID,
             transactional_id=self._name.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
         )
-        return ProducerIdentity(answer.producer_id, answer.producer_epoch, self._name.transactional_id)
+        return SinkProducerIdentity(answer.producer_id, answer.producer_epoch, self._name.transactional_id)
 
-    def _write(self, identity: ProducerIdentity, batches: Sequence[PackedBatch], markers: BatchMarkers) -> None:
+    def _write(self, identity: SinkProducerIdentity, batches: Sequence[PackedBatch], markers: BatchMarkers) -> None:
         partitions = sorted({batch.to for batch in batches})
         self._add_partitions(identity, partitions)
         producer = IdempotentProducer(self._cluster, identity)
@@ -150,7 +150,7 @@ class _Attempt:
         ]
         return read_markers(self._group.name, offsets)
 
-    def _add_partitions(self, identity: ProducerIdentity, partitions: Sequence[TopicPartition]) -> None:
+    def _add_partitions(self, identity: SinkProducerIdentity, partitions: Sequence[TopicPartition]) -> None:
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -165,7 +165,7 @@ class _Attempt:
         )
 
     def _commit_marker(
-        self, identity: ProducerIdentity, marker: BatchMarker, ends: Mapping[TopicPartition, int]
+        self, identity: SinkProducerIdentity, marker: BatchMarker, ends: Mapping[TopicPartition, int]
     ) -> None:
         producer: dict[str, Any] = {
             "transactional_id": identity.transactional_id,
@@ -182,7 +182,7 @@ class _Attempt:
         topics = [Message(name=name, partitions=partitions) for name, partitions in offsets.items()]
         self._coordinators.ask(self._group, TXN_OFFSET_COMMIT, _offset_errors, **producer, topics=topics)
 
-    def _end(self, identity: ProducerIdentity, *, is_commit: bool, retry_timeout_ms: int | None = None) -> None:
+    def _end(self, identity: SinkProducerIdentity, *, is_commit: bool, retry_timeout_ms: int | None = None) -> None:
         self._coordinators.ask(
             self._transaction,
             END_TXN,

@@ -16,7 +16,7 @@ from typing import Self, TypeAlias
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.http.problems import too_busy
 from headwater.gateway.kafka.brokers import Brokers
-from headwater.gateway.subscriptions.members.share_member import ShareMember
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 
 MAX_QUEUE_MEMBERS = 500
@@ -26,7 +26,7 @@ IDLE_S = 30.0
 LOOK_S = 1.0
 STOP_S = 10.0
 
-Member: TypeAlias = ShareMember | StreamMember
+Member: TypeAlias = QueueMember | StreamMember
 log = logging.getLogger(__name__)
 
 
@@ -67,7 +67,7 @@ class MemberPool:
         member = self.get(name)
         if member is not None and member.topic == topic:
             return member
-        kind, limit = (ShareMember, MAX_QUEUE_MEMBERS) if is_queue else (StreamMember, MAX_STREAM_MEMBERS)
+        kind, limit = (QueueMember, MAX_QUEUE_MEMBERS) if is_queue else (StreamMember, MAX_STREAM_MEMBERS)
         if sum(isinstance(living.member, kind) for living in self._living.values()) >= limit:
             raise too_busy(f"{limit} subscriptions of this kind are read here at this moment.", 5)
         if member is not None:
@@ -79,13 +79,13 @@ class MemberPool:
     def make(self, name: str, topic: str, *, is_queue: bool) -> Member:
         """A member outside of the pool, which the caller runs itself."""
         if is_queue:
-            return ShareMember(self._brokers, name, topic)
+            return QueueMember(self._brokers, name, topic)
         return StreamMember(self._config, name, topic)
 
     def held(self, name: str) -> int:
         """Records that are leased for the member of a queue."""
         member = self.get(name)
-        return member.held if isinstance(member, ShareMember) else 0
+        return member.held if isinstance(member, QueueMember) else 0
 
     async def leave(self, name: str) -> None:
         """When this returns, the member has left its group."""

@@ -12,7 +12,7 @@ from uuid import UUID
 from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.gateway.subscriptions.members.pending_acks import MAX_AT_ONCE, AckType, PendingAck, ack_batches
-from headwater.gateway.subscriptions.members.share_session import Fetched, ShareSession
+from headwater.gateway.subscriptions.members.share_session import Fetched, ShareSessionClient
 
 FIRST_REST_S, LONGEST_REST_S = 0.05, 2.0
 
@@ -24,7 +24,7 @@ class ShareLink:
         self.rounds = 0
         """Fetches that were answered."""
         self.is_fetching = False
-        self._make = partial(ShareSession, brokers, node_id, group, member_id, topic_id)
+        self._make = partial(ShareSessionClient, brokers, node_id, group, member_id, topic_id)
         self._session = self._make()
         self._waiting: deque[PendingAck] = deque()
         self._has_acks = asyncio.Event()

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from headwater.gateway.kafka.brokers import Brokers
-from headwater.gateway.kafka.connection import Connection
+from headwater.gateway.kafka.connection import KafkaConnection
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
@@ -49,14 +49,14 @@ class Fetched:
     """Some partition is not led there, or not for this member: look anew who leads what."""
 
 
-class ShareSession:
+class ShareSessionClient:
     def __init__(self, brokers: Brokers, node_id: int, group: str, member_id: str, topic_id: UUID) -> None:
         self._brokers = brokers
         self._node_id = node_id
         self._names = {"group_id": group, "member_id": member_id}
         self._topic_id = topic_id
-        self._fetching: Connection | None = None
-        self._acknowledging: Connection | None = None
+        self._fetching: KafkaConnection | None = None
+        self._acknowledging: KafkaConnection | None = None
         self._epoch = 0
         self.partitions: frozenset[int] = frozenset()
         """Those that the broker knows of."""
@@ -110,7 +110,9 @@ class ShareSession:
             if connection is not None:
                 connection.close()
 
-    async def _numbered(self, connection: Connection, api_key: int, *, wait_s: float = 0.0, **fields: Any) -> Message:
+    async def _numbered(
+        self, connection: KafkaConnection, api_key: int, *, wait_s: float = 0.0, **fields: Any
+    ) -> Message:
         epoch = self._epoch
         self._epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         for _ in range(MAX_OVERTAKINGS):

@@ -48,7 +48,7 @@ class AckAnswer(NamedTuple):
     status: AckStatus
 
 
-class ShareMember:
+class QueueMember:
     def __init__(self, brokers: Brokers, group: str, topic: str) -> None:
         self.group = group
         self.topic = topic
