@@ -3,7 +3,7 @@
 To such a member the broker is a leader that needs no SyncGroup of others: a join is answered at once with the member's
 epoch for a generation, and a sync with what the member has. A heartbeat tells it to join again when the target has
 moved, when it has to give something up, or when what it waits for has come free. A join says what the member still
-owns, which is nothing for those that give everything up before they join.
+owns, which is nothing if its assignor gives everything up before a join.
 """
 
 from headwater.groups.consumer_events import ClassicPart, ConsumerMemberStored, CurrentStored, MemberState

@@ -107,7 +107,7 @@ class Roster:
         self._note_protocols(member)
 
     def set_joining(self, member: ClassicMember, to: ReplyTo | None) -> ReplyTo | None:
-        """Set the waiting JoinGroup; return the one that waited before."""
+        """Set the waiting JoinGroup; return the JoinGroup that waited before."""
         before, member.joining = member.joining, to
         self._joining += (to is not None) - (before is not None)
         return before

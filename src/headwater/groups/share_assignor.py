@@ -48,7 +48,7 @@ class _Readers:
             self._idle[subscriptions[member]].append((0, member))
 
     def keep(self, partition: PartitionName, holders: Iterable[str]) -> bool:
-        """Leave the partition with the least busy of its former readers, if that one has room."""
+        """Leave the partition with the least busy of its former readers, if that reader has room."""
         least = min(holders, key=lambda member: (len(self.assigned[member]), member), default=None)
         if least is None or len(self.assigned[least]) > self._fair:
             return False

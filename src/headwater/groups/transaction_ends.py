@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from headwater.model.errors import ErrorCode, RequestError
 
 MAX_COORDINATORS = 10_000
-"""Producers whose coordinator epoch is remembered. The one whose transaction ended longest ago is forgotten first."""
+"""Producers whose coordinator epoch is remembered. The producer whose transaction ended longest ago is forgotten
+first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +30,7 @@ class AnnouncedCommit:
     """The epoch in which its transaction has ended meanwhile."""
 
     def check(self) -> None:
-        """Raise RequestError if the transaction is over."""
+        """Raise RequestError if the transaction has ended."""
         if self.ended_in is None:
             return
         if self.ended_in > self.producer_epoch:

@@ -1,11 +1,11 @@
 """One acquire: goes once over what was read, by rising offset, and takes what the member may have.
 
-- Records that nothing is known to be special about are taken as ranges; only batches that come with facts, and lanes,
-  are looked at record by record.
+- Records that nothing is known to be special about are taken as ranges; only batches that come with delivery terms, and
+  records of a key order, are looked at one by one.
 - It stops at the first record that it would take, or set aside, and for which there is no room. Nothing behind it is
   looked at: with key order this is what keeps a later record of a key from being taken first.
-- Records never looked at before (behind the end) need a lock each; others have theirs already. None are taken while
-  the number of those that wait is at its limit.
+- Records never looked at before (behind the end) need a lock each; others have theirs already. None are taken while the
+  number of waiting records is at its limit.
 """
 
 from bisect import bisect_left
@@ -165,13 +165,13 @@ class Acquiring:
         if is_fresh and self._waiting >= self._settings.max_waiting_records:
             return False
         if is_backing_off or is_delayed:
-            # A delayed record takes its place in its lane when it is due: until then it holds nobody up.
+            # A delayed record enters the order of its key when it is due: until then it blocks no other record.
             self._state.learn(record, is_in_order=is_backing_off)
             until_ms = max(status.backoff_until_ms, record.deliver_at_ms or 0)
             self._set_aside(offset, self._backed_off(status, until_ms), is_fresh)
             return True
         key_order = self._state.key_order
-        # Without room the record must not join its lane: it would be in it without being looked at.
+        # Without room the record must not enter the order of its key: it would be there without being looked at.
         if not self._has_room(is_fresh):
             return False
         key = self._state.learn(record, is_in_order=True)

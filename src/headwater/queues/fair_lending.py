@@ -1,17 +1,17 @@
 """How much of a queue one member is lent while others of its group want some, too.
 
 A member that is alone takes what its fetch asks for, in whole batches. When others wait, it is lent its part: what is
-ready, divided by those who want it, and never more than its fetch asks for, even if a batch is divided for that. Those
-who work will want some soon. So a member that had nothing to do is lent no more than would be its own if all that is
-ready or lent were divided by all; and one that comes back from work to where nobody waits, its part of what is left, so
-that the first to be through does not take all of it.
+ready, divided by the members that want it, and never more than its fetch asks for, even if a batch is divided for that.
+Members that work will want some soon. So a member that had nothing to do is lent no more than would be its own if all
+that is ready or lent were divided by all; and a member that comes back from work while no other waits is lent its part
+of what is left, so that the first to finish does not take all of it.
 
 Dividing a batch costs more than sending it whole, and members that are quick gain nothing by it: what one of them would
-be through with in `QUICK_MS` it is lent at once. How fast a member is, is seen from when it took records and settled
-them. But once a member has waited for longer than that, parts are parts, however quick the others are.
+be through with in `QUICK_MS` it is lent at once. How fast a member is, is seen from when it took records and
+acknowledged them. But once a member has waited for longer than that, parts are parts, however quick the others are.
 
 - Waiting is a fetch that found nothing and stays, and for `ABSENT_MS` after its end the member that sent it, which will
-  ask again. Working is a member that took something, or settled something, within the time of a lease.
+  ask again. Working is a member that took or acknowledged something within the time of a lease.
 - Of records never looked at, as many count as ready as of those before: a filter or delays may leave few of them.
 - `now_ms` must not run backwards. All work is for a request, none for a record.
 """

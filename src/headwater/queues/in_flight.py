@@ -18,15 +18,17 @@ _SPARE_READY: Final = 64
 
 
 class RecordState(enum.IntEnum):
-    """By how near a record is to being delivered: up to READY anybody may have it, up to BLOCKED somebody, and up to
-    WAITING it is available in the sense of Kafka. The numbers are not stored anywhere."""
+    """By how near a record is to being delivered: up to READY every member may have it, up to BLOCKED at most the
+    member that holds the records before it, and up to WAITING it is available in the sense of Kafka. The numbers are
+    not stored anywhere."""
 
     UNREAD = 0
     """Available, known from the log of events only: what the record says about its delivery is still to be read."""
     READY = 1
-    """Available, and deliverable to whoever asks."""
+    """Available, and deliverable to every member."""
     BLOCKED = 2
-    """Available, but behind another record of its key: for who holds that one, or for nobody."""
+    """Available, but behind another record of its key: only the member that holds that record may have it, if any
+    does."""
     WAITING = 3
     """Available, but not due."""
     ACQUIRED = 4

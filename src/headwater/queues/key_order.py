@@ -1,7 +1,7 @@
 """Who may take a record of a key: the order of key-ordered sharing.
 
-A lane holds the offsets of one key that are read and not settled. A member may take one if it already holds all lower
-ones of the lane and nobody holds a higher one; from this follows that only one member holds records of a key, that it
+The offsets of a key that are read and not resolved are in order. A member may take one if it already holds all lower
+ones of the key and no member holds a higher one; from this follows that only one member holds records of a key, that it
 gets them by rising offset, and that a failed record comes again before any that follows it.
 """
 

@@ -1,4 +1,4 @@
-"""What a share partition is told of the log: spans that were read, their batches, and, where needed, their records."""
+"""What a share partition learns of the log: spans that were read, their batches, and, where needed, their records."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -197,7 +197,7 @@ _BY_FIELD: Final[Mapping[str, ConfigKey[object]]] = {
         ConfigType.BOOLEAN,
         "true",
         "true: while other members of the group want records, each is lent its part of what is ready, and no more than "
-        "it asked for. false: whole batches, to whoever comes first.",
+        "it asked for. false: whole batches, to the member that asks first.",
         flag,
     ),
     "min_ms": ConfigKey(

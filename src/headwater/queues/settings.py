@@ -68,7 +68,7 @@ class QueueSettings:
     filter: str = ""
     """A `filter.compile_filter` expression; empty takes every record."""
     record_ttl_ms: int | None = None
-    """How old a record may become, from its timestamp on, unless a header of its own says otherwise."""
+    """How old a record may become, from its timestamp on, unless one of its headers says otherwise."""
     is_paused: bool = False
     """Nothing is delivered for now. What is held may be finished, and comes back when its lease ends."""
 

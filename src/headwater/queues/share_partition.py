@@ -1,8 +1,8 @@
-"""One partition as one share group sees it: which records are available, who holds which, which are settled.
+"""One partition as one share group sees it: which records are available, which member holds which, which are resolved.
 
 Decide → log → apply: every method that decides has changed the state in memory when it returns, and returns the events
-that the log must take before anyone is told. A new `SharePartition` to which all events of the log were applied is in
-the same state, except that nobody holds anything.
+that the log must take before any request is answered. A new `SharePartition` to which all events of the log were
+applied is in the same state, except that no member holds a lease.
 
 `now_ms` is the time of day, and must not run backwards.
 """
@@ -196,7 +196,7 @@ class SharePartition:
         return self._log(ShareStartMoved(log_start_offset))
 
     def reset(self, start_offset: int) -> Changes:
-        """Begin anew at an offset, in either direction. Whoever holds records holds them no more."""
+        """Begin anew at an offset, in either direction. All leases end."""
         assert start_offset >= 0, "offsets begin at 0"
         return self._log(ShareSnapshot(start_offset))
 

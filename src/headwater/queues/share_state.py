@@ -1,11 +1,12 @@
 """The state of one share partition and the ways in which it changes; what should change is decided elsewhere.
 
-- Durable: start offset, and for each offset whether it is settled, on its way to the dead letters, or available, with
-  its delivery count and rest. It changes by `apply` alone, live and at recovery.
+- Durable: start offset, and for each offset whether it is resolved, on its way to the dead letters, or available, with
+  its delivery count and backoff. It changes by `apply` alone, live and at recovery.
 - Volatile: who holds what, and what was read from records (delay, key, time to live). A restart forgets it; offsets
   that are available are then UNREAD.
-- With key order, a record that has a key is in its lane from when it may first be delivered until it is settled. Of a
-  lane that nobody holds the lowest offset is READY (or WAITING, resting), the others are BLOCKED.
+- With key order, a record that has a key is in the order of that key from when it may first be delivered until it is
+  resolved. Of a key of which no member holds a record, the lowest offset is READY (or WAITING, in its backoff), the
+  others are BLOCKED.
 """
 
 import hashlib

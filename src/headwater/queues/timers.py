@@ -1,7 +1,7 @@
 """Ranges of offsets by the time at which something about them is due.
 
-Nothing is taken out when a range changes: whoever is told of a range looks whether it still is what it was. The heap
-is made anew from what is true when too much of it is stale, so it stays as small as the window.
+Nothing is taken out when a range changes: the caller that pops a timer checks whether its range is still what it was.
+The heap is made anew from what is true when too much of it is stale, so it stays as small as the window.
 """
 
 from collections.abc import Callable, Iterable

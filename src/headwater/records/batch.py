@@ -75,7 +75,7 @@ class Codec(enum.IntEnum):
 
 
 class CorruptBatch(Exception):
-    """The bytes are not a record batch, or not the one that was written."""
+    """The bytes are not a record batch, or were changed after it was written."""
 
 
 class OldMessageFormat(CorruptBatch):

@@ -38,8 +38,8 @@ def build_batch(
     partition_leader_epoch: int = NO_LEADER_EPOCH,
     attributes: int = 0,
 ) -> bytearray:
-    """One batch with offsets counted from `base_offset`, whatever offsets the records have. `timestamp` is for
-    records without one of their own. `attributes` are flags beside the codec."""
+    """One batch with offsets counted from `base_offset`, whatever offsets the records have. `timestamp` is for records
+    that have none. `attributes` are flags beside the codec."""
     assert records, "a batch has records"
     timestamps = [record.timestamp if record.timestamp != NO_TIMESTAMP else timestamp for record in records]
     base_timestamp = timestamps[0]

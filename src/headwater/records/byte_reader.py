@@ -1,7 +1,7 @@
-"""Reads numbers, strings and arrays from bytes that nobody vouches for: records of internal topics, messages of nodes.
+"""Reads numbers, strings and arrays from untrusted bytes: records of internal topics, messages of nodes.
 
 Every read is checked against what is left; a count or length can therefore never make us allocate more than was sent.
-Integers are big-endian. The requests of clients have a reader of their own, `wire/codec.Cursor`.
+Integers are big-endian. Requests of clients are read by `wire/codec.Cursor`.
 """
 
 import struct

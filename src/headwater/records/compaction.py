@@ -13,9 +13,9 @@ Tombstones (null values) go `delete_retention_ms` after a pass first kept them (
 delete horizon: it lies in the base timestamp, with a bit in the attributes, and the records' timestamp deltas count
 from it. As long as a batch before it could not be read, a tombstone stays: it may be all that hides a value there.
 
-Records of aborted transactions replace nothing and go at once; whether a batch belongs to one is for the caller to
-say. Markers go like tombstones, after a time of their own: as long as there is anything of their transaction, and
-`delete_retention_ms` longer, readers need them.
+Records of aborted transactions replace nothing and go at once; whether a batch belongs to one is for the caller to say.
+Markers go like tombstones, but later: as long as there is anything of their transaction, and `delete_retention_ms`
+longer, readers need them.
 """
 
 from hashlib import blake2b

@@ -79,8 +79,9 @@ class GiveUpCopy:
 
 @dataclass(frozen=True, slots=True)
 class DropReplicas:
-    """There are enough without some. Whoever carries it out first asks `witnesses` whether they hold the whole segment:
-    being listed is no proof of it, for a disk may have been damaged since. One that does is enough."""
+    """The segment has more replicas than it needs. Before it is carried out, `witnesses` are asked whether they hold
+    the whole segment: being listed is no proof of it, for a disk may have been damaged since. One witness that does is
+    enough."""
 
     partition: PartitionId
     sealed: SealedSegment
@@ -105,5 +106,5 @@ class FinishReassignment:
 
 
 SealedAction: TypeAlias = AnnounceCopy | FinishCopy | GiveUpCopy | DropReplicas
-"""Those that write a sealed segment's key."""
+"""Actions that write a sealed segment's key."""
 Action: TypeAlias = MoveLeader | SealedAction | Copy | FinishReassignment

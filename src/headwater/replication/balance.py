@@ -2,7 +2,7 @@
 reassignment wants them, and evenly over the brokers.
 
 Each move interrupts a partition for a moment, so only a share of them moves in one round, and brokers that differ by
-one are even. Partitions that somebody placed by hand stay where they were placed. Internal topics come last: their
+one are even. Partitions that an administrator placed stay where they were placed. Internal topics come last: their
 leaders are coordinators, and whole groups and transactions wait while one moves.
 """
 

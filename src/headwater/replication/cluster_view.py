@@ -1,7 +1,7 @@
 """What one node knows of the whole cluster at one moment, with the versions it was read at.
 
-It is put together from reads at different moments, so it may be wrong in any way that was once right. Whoever decides
-on it writes only by compare-and-set on the versions in it.
+It is put together from reads at different moments, so it may be wrong in any way that was once right. Decisions that
+follow from it are written only by compare-and-set on the versions in it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ THROTTLE_KEYS: Final = ("leader.replication.throttled.replicas", "follower.repli
 @dataclass(frozen=True, kw_only=True)
 class ClusterView:
     nodes: Mapping[NodeId, Node] = field(default_factory=dict)
-    """Those that have a session."""
+    """Nodes that have a session."""
     stores: Mapping[StoreId, StoreRecord] = field(default_factory=dict)
     topics: Mapping[TopicId, TopicRecord] = field(default_factory=dict)
     heads: Mapping[PartitionId, Versioned[Head]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class ClusterView:
 
     @cached_property
     def store_infos(self) -> Mapping[StoreId, StoreInfo]:
-        """Every store that is registered, and what its node says of it if that one is alive."""
+        """Every store that is registered, and what its node says of it if that node is alive."""
         living = {store.store_id: (node, store) for node in self.nodes.values() for store in node.stores}
         infos = {}
         for store_id, record in self.stores.items():
@@ -75,7 +75,7 @@ class ClusterView:
 
     @cached_property
     def brokers(self) -> Sequence[Node]:
-        """Those that can be asked to lead, in the order of their ids."""
+        """Nodes that can lead, in the order of their ids."""
         return [node for _, node in sorted(self.nodes.items()) if self.can_lead(node.node_id)]
 
     def can_lead(self, node_id: NodeId) -> bool:
@@ -93,7 +93,7 @@ class ClusterView:
         return tuple(dict.fromkeys(self.stores[store].node_id for store in stores if store in self.stores))
 
     def target_replica_count(self, partition: PartitionId) -> int:
-        """Where somebody placed the replicas by hand, that many; else what the topic says."""
+        """As many as an administrator's reassignment names; else what the topic says."""
         reassignment = self.reassignments.get(partition)
         if reassignment is not None:
             return len(reassignment.value.nodes)
@@ -110,8 +110,8 @@ class ClusterView:
         return frozenset(reassignment.value.nodes) if reassignment is not None else frozenset()
 
     def leaving_stores(self, partition: PartitionId) -> frozenset[StoreId]:
-        """Which stores the open segment of a partition should leave: those that are drained or lost, and those that a
-        reassignment does not name while it is under way."""
+        """Which stores the open segment of a partition should leave: stores that are drained or lost, and, while a
+        reassignment is under way, stores that it does not name."""
         leaving = {id_ for id_, record in self.stores.items() if record.state is not StoreState.ACTIVE}
         reassignment = self.reassignments.get(partition)
         if reassignment is not None and not reassignment.value.is_complete:
@@ -121,5 +121,5 @@ class ClusterView:
 
 
 def is_recovering(head: Head) -> bool:
-    """The leader of this epoch has not published a segment of its own yet."""
+    """The leader of this epoch has not published a segment yet."""
     return head.open is None or head.open.epoch < head.epoch

@@ -50,7 +50,7 @@ class ControllerPlanner:
     def __init__(self, rules: ControllerRules) -> None:
         self.rules = rules
         self.copies = CopyLedger(rules.copy_bytes_per_s, rules.copy_retry_s)
-        """Whoever carries out a Copy reports to it."""
+        """The outcome of each Copy is reported to it."""
         self._elections = Elections(rules.recovery_s, rules.max_recovery_s)
         self._repair = Repair(_limits(rules), self.copies)
         self._brokers: tuple[NodeId, ...] = ()
@@ -80,7 +80,7 @@ class ControllerPlanner:
         return [*moves, *self._repair.plan(view, now), *reassignment.finished(view)]
 
     def elect(self, view: ClusterView, partitions: Sequence[PartitionId], now: float) -> list[MoveLeader]:
-        """What to do for these now, because somebody asks. Those whose leaders will do are left out."""
+        """Elections for these partitions, on request. Partitions whose leaders will do are left out."""
         self._observe(view, now)
         led = _led(view)
         moves = (self._elect(view, partition, led, now) for partition in partitions)
@@ -140,6 +140,6 @@ def _led(view: ClusterView) -> Counter[NodeId]:
 
 
 def _receivers(view: ClusterView) -> Sequence[Node]:
-    """Brokers that are not being emptied, or, if there is no other, those that are."""
+    """Brokers that are not being emptied, or, if there is no other, all brokers."""
     staying = [node for node in view.brokers if not view.is_emptying(node.node_id)]
     return staying or view.brokers

@@ -76,7 +76,7 @@ class CopyLedger:
         return self.debt_bytes(now) + planned_bytes < self._bytes_per_s
 
     def forget_old(self, sealed: Mapping[SealedKey, Versioned[SealedSegment]], now: float) -> None:
-        """Copies whose key has changed since count for nothing. Those that run are kept, to count them."""
+        """Copies whose key has changed since do not count. Copies that still run are kept, to count them."""
 
         def is_current(key: SealedKey, version: int) -> bool:
             current = sealed.get(key)

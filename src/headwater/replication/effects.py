@@ -1,8 +1,7 @@
 """What the machines of replication ask to have done, and how it may be refused.
 
-A machine does nothing itself: each input returns the effects that follow from it, and whoever runs the machine carries
-them out and tells it what came of them. Results may come late, twice or never; those that are no longer of interest are
-ignored by the machine.
+A machine does nothing itself: each input returns the effects that follow from it, and the runner carries them out and
+reports their results to it. Results may come late, twice or never; the machine ignores results that no longer matter.
 """
 
 import enum
@@ -50,8 +49,8 @@ class Create:
 @dataclass(frozen=True, slots=True)
 class Publish:
     """In one transaction, if the head is unchanged: the head names this leader, its epoch and the open segment, and the
-    one before is sealed. Answered by `published`, `publish_lost` (the head was changed by somebody else) or
-    `publish_failed` (certainly nothing was written). If the outcome is not known, the head is read until it tells."""
+    one before is sealed. Answered by `published`, `publish_lost` (another node changed the head) or `publish_failed`
+    (certainly nothing was written). If the outcome is not known, the head is read until it tells."""
 
     sealed: SealedSegment | None
     open: OpenSegment
@@ -59,7 +58,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """The lead of this epoch is over."""
+    """The leader of this epoch stops leading."""
 
     reason: str
 
@@ -121,7 +120,7 @@ class Rules:
     plant_timeout_s: float = 5.0
     """How long the tail of the segment before may take to a replica of a new leader's first one."""
     heartbeat_s: float = 0.2
-    """So long after the last append the replicas are told what was committed."""
+    """So long after the last append the leader sends the replicas what was committed."""
     retry_s: float = 0.5
     grace_s: float = 0.05
     """How long a new leader waits for more answers than it needs: for a longer tail, not for safety."""

@@ -74,7 +74,7 @@ class Elections:
         is_hopeless = head.open is not None and not any(
             (info := view.store_infos.get(store)) is not None and info.is_alive for store in head.open.replicas
         )
-        # Without a single replica nobody could do better: the leader waits for one to come back.
+        # Without a single replica no other node could do better: the leader waits for one to come back.
         return "recovery overdue" if self._is_overdue(candidacy, timeout_s, now) and not is_hopeless else None
 
     def _is_overdue(self, candidacy: _Candidacy, timeout_s: float, now: float) -> bool:
@@ -95,7 +95,7 @@ class Elections:
         among: Sequence[Node],
         reason: str,
     ) -> MoveLeader | None:
-        """To the best of `among`; None if there is nobody else. `led` counts what each leads, and is kept current."""
+        """To the best of `among`; None if there is no other node. `led` counts what each leads, and is kept current."""
         others = [node for node in among if node.node_id != head.value.leader]
         replicas = head.value.open.replicas if head.value.open is not None else ()
         candidates = [LeaderCandidate(it.node_id, led[it.node_id], _holds_open(it, replicas)) for it in others]
@@ -107,7 +107,7 @@ class Elections:
         return MoveLeader(partition, head.value, head.version, chosen, reason)
 
     def _recent(self, partition: PartitionId, others: int) -> frozenset[NodeId]:
-        """All but one of the others at most: somebody must be next."""
+        """Nodes to leave out because they tried lately: at least one of the others must remain."""
         candidacy = self._candidacies.get(partition)
         return frozenset(candidacy.earlier[-(others - 1) :]) if candidacy is not None and others > 1 else frozenset()
 

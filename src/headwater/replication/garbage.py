@@ -1,14 +1,14 @@
-"""Which replicas a store may forget (docs/replication.md, 10). No clock, and nobody else is asked.
+"""Which replicas a store may forget (docs/replication.md, 10). No clock, and no other node is asked.
 
-It holds only if the facts were read in this order: the store's own inventory, the head, what is staged, what is sealed.
-And a replica is deleted only if it is still the instance that the inventory told of.
+It holds only if this was read in this order: the store's own inventory, the head, what is staged, what is sealed. And a
+replica is deleted only if it is still the instance that the inventory named.
 
 A replica is garbage if
 - its topic is gone (a topic's key exists before the first replica of it is created, and is never created again); or
 - its segment has a sealed key, and this store is neither listed nor about to be; or
-- its segment has no sealed key, is not the open one, is not staged, and nobody can publish it any more: its writer's
-  epoch is over, or it begins before the open segment does, while whatever the leader publishes next begins at or after
-  that. The second half frees what retention dropped, under a leader that stays for months.
+- its segment has no sealed key, is not the open one, is not staged, and no leader can publish it any more: its writer's
+  epoch has ended, or it begins before the open segment does, while whatever the leader publishes next begins at or
+  after that. The second half frees what retention dropped, under a leader that stays for months.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,8 +26,8 @@ def collect(
     sealed: Mapping[SegmentId, SealedSegment],
     topics: Collection[TopicId],
 ) -> list[tuple[SegmentId, int]]:
-    """Segment and instance of each replica that may go. `topics` are those that exist; a partition that has no entry in
-    `heads` was not looked at, or has none yet: it keeps everything."""
+    """Segment and instance of each replica that may go. `topics` are the topics that exist; a partition that has no
+    entry in `heads` was not looked at, or has none yet: it keeps everything."""
     return [
         (replica.segment, replica.instance)
         for replica in inventory

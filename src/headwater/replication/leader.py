@@ -143,11 +143,13 @@ class Leader:
 
     @property
     def lone_replica(self) -> StoreId | None:
-        """The only replica, if nothing is under way: it may be given the next batch directly, and `took` told of it."""
+        """The only replica, if nothing is under way: the caller may append the next batch to it directly, and report
+        that with `took`."""
         if self._entries or self._roll is not None or self._roll_asked or len(self._senders) != 1 or self._is_over:
             return None
         store = self.segment.replicas[0]
-        # The answer to an append that is on its way would tell of less than was given, and the replica pass for silent.
+        # The answer to an append that is on its way would report less than was appended, and the replica would count as
+        # silent.
         return store if self._senders[store].since is None else None
 
     def took(self, entry: Entry) -> None:
@@ -177,7 +179,7 @@ class Leader:
         if self._acks.acknowledged(store, end):
             self._commit()
         if self.is_starving and not self._has_failures:
-            self.is_starving, self._retry_at = False, None  # whoever failed has come back
+            self.is_starving, self._retry_at = False, None  # every store that failed has come back
         return self._send(now)
 
     def refused(self, store: StoreId, segment: SegmentId, refusal: Refusal, now: float) -> list[Effect]:
@@ -193,7 +195,8 @@ class Leader:
         sender.has_failed = True
         sender.sent = min(sender.sent, self._acks.acked(store))
         was_broken, sender.is_broken = sender.is_broken, refusal is Refusal.BROKEN
-        # Said again, it is no news of the store, which can be chosen when its time is over: there may be no other.
+        # A store that is broken again does not start its time anew: it can be chosen when that has passed, for there
+        # may be no other.
         if not (was_broken and sender.is_broken):
             self._bad[store] = now + self.rules.bad_store_s
         return self._begin_roll(now) if self._roll is None else []
@@ -243,7 +246,7 @@ class Leader:
         return effects
 
     def _arm_heartbeat(self, now: float) -> None:
-        """A lone replica knows without being told: what it holds is committed."""
+        """A lone replica needs no heartbeat: what it holds is committed."""
         senders, lac = self._senders, self.high_watermark
         if len(senders) > 1 and any(sender.lac < lac for sender in senders.values()):
             self._heartbeat_at = now + self.rules.heartbeat_s
@@ -306,7 +309,7 @@ class Leader:
         return self._choose(self.rules.replication_factor, frozenset(self._bad), segment)
 
     def _begin_roll(self, now: float) -> list[Effect]:
-        """Nothing is committed to the old segment from here on, unless the roll comes to nothing."""
+        """Nothing is committed to the old segment from here on, unless the roll is given up."""
         self._roll_asked = False
         segment_id = self._new_segment_id()
         stores = self._candidates(now, segment_id)
@@ -321,13 +324,13 @@ class Leader:
         return [Create(store, segment) for store in stores]
 
     def create_waits(self, segment: SegmentId) -> None:
-        """A create cannot leave yet, because too many others are on their way: that is no store's fault, and nobody's
-        time runs. `create_begins` follows."""
+        """A create cannot leave yet, because too many others are on their way: that is no store's fault, and no
+        deadline runs. `create_begins` follows."""
         if self._roll is not None and self._roll.segment.id == segment:
             self._roll.deadline = None
 
     def create_begins(self, segment: SegmentId, now: float) -> bool:
-        """The turn of one that waited has come; False if it is not wanted any more."""
+        """A create that waited may leave now; False if it is no longer needed."""
         roll = self._roll
         if roll is None or roll.segment.id != segment or roll.is_publishing:
             return False
@@ -400,7 +403,7 @@ class Leader:
         return self._abandon_roll(now)
 
     def publish_lost(self, now: float) -> list[Effect]:
-        return self._step_down("the head of the partition was changed by somebody else")
+        return self._step_down("another node changed the head of the partition")
 
     def _abandon_roll(self, now: float) -> list[Effect]:
         """The new segment is an orphan, which garbage collection will find; the old one goes on if it can."""

@@ -39,7 +39,7 @@ class StoreInfo:
 
     @property
     def failure_domain(self) -> str:
-        """The rack; a node without one is a rack of its own."""
+        """The rack; a node without one counts as a rack."""
         return f"rack {self.rack}" if self.rack is not None else f"node {self.node_id}"
 
 

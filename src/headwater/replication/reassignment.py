@@ -13,7 +13,8 @@ from headwater.replication.cluster_view import ClusterView, is_recovering
 @dataclass(frozen=True, slots=True)
 class ReassignmentProgress:
     replicas: tuple[NodeId, ...]
-    """Every node that holds something of the partition, and those that are to: the wanted ones first."""
+    """Every node that holds something of the partition or is to hold it: the nodes that the reassignment names
+    first."""
     adding: tuple[NodeId, ...]
     removing: tuple[NodeId, ...]
 

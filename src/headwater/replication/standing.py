@@ -15,13 +15,13 @@ class Standing(enum.Enum):
     SOUND = "sound"
     """Alive, and to stay."""
     RESTING = "resting"
-    """Not alive, but not for long: it counts, though nobody can copy from it."""
+    """Not alive, but not for long: it counts, though no store can copy from it."""
     LEAVING = "leaving"
     """Alive, but the store is drained, or is not where the partition is wanted."""
     DEAD = "dead"
     """Not alive for long. It may come back."""
     LOST = "lost"
-    """Somebody decided that it will not come back."""
+    """An administrator decided that it will not come back."""
 
 
 class ReplicaVerdict(NamedTuple):
@@ -117,7 +117,7 @@ def without_surplus(
     view: ClusterView,
     keep: StoreId | None,
 ) -> tuple[StoreId, ...]:
-    """The replicas without those that are not needed, in the same order."""
+    """The replicas that are needed, in the same order."""
     of = {store: standings.get(store, Standing.DEAD) for store in replicas}
     count = Counter(of.values())
     if not count[Standing.SOUND]:

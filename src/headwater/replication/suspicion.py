@@ -1,8 +1,8 @@
 """Which nodes do not answer, though their sessions still live.
 
-A process that was killed refuses at once: a few refusals in a row are enough. One that hangs is silent, and so is
-everybody else to somebody who hangs himself: silence counts only after a while, and not if all the others are silent.
-A wrong guess costs an election, nothing else.
+A process that was killed refuses at once: a few refusals in a row are enough. A process that hangs is silent; but to a
+node that hangs itself, all the others seem silent, too. So silence counts only after a while, and not if all the others
+are silent. A wrong guess costs an election, nothing else.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """A new leader takes over a partition: fence, decide, replay, plant the tail, publish (docs/replication.md, 7).
 
 The order is what keeps acknowledged records: the old segment takes nothing more once a replica is fenced; the tail, of
-which some may have been acknowledged, is on all replicas of the new segment before the metadata points there. Whoever
-crashes on the way leaves an orphan, and the next one begins again from the segment that is still listed.
+which some may have been acknowledged, is on all replicas of the new segment before the metadata points there. A leader
+that crashes on the way leaves an orphan, and the next leader begins again from the segment that is still listed.
 """
 
 import enum
@@ -53,7 +53,7 @@ class _Planting:
 
 
 def next_epoch(head: Head) -> LeaderEpoch:
-    """The epoch that the head's leader begins: the one it was given or, if it has led in that one before and starts
+    """The epoch that the head's leader begins: the epoch it was given or, if it has led in that epoch before and starts
     again, the one after it."""
     return head.epoch if head.open is None or head.open.epoch < head.epoch else head.epoch + 1
 
@@ -276,7 +276,7 @@ class Takeover:
 
     def publish_lost(self, now: float) -> list[Effect]:
         self._step = _Step.OVER
-        return [StepDown("the head of the partition was changed by somebody else")]
+        return [StepDown("another node changed the head of the partition")]
 
     # Time
 

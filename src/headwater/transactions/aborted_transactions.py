@@ -1,13 +1,13 @@
 """The aborted transactions of one partition: what a reader that wants committed records only must leave out.
 
-They are in the order of their markers, which is the order in which they come. With each is noted where the log
-was stable when it ended: no transaction that ends later begins below that. A question for a range thus starts at
-the first marker in it, by binary search, and ends at the first entry that was stable up to the end of the range. One
-long transaction keeps that from happening for as long as it is open; so of every 64 entries it is known where the
-earliest began, and those that all began behind the range are passed over at once.
+They are in the order of their markers, which is the order in which they come. With each is noted where the log was
+stable when it ended: no transaction that ends later begins below that. A question for a range thus starts at the first
+marker in it, by binary search, and ends at the first entry that was stable up to the end of the range. One long
+transaction keeps that from happening for as long as it is open; so of every 64 entries it is known where the earliest
+began, and 64 entries that all began behind the range are passed over at once.
 
 Four columns of integers, 32 bytes for each transaction. Entries come and go at the end only; dropping old ones makes a
-new object, so that whoever holds the old one, because he is reading what it speaks of, still has it whole.
+new object, so that a reader that is under way with the old object still has it whole.
 
     bytes of an entry, big-endian:  producer id i64 | first offset i64 | last offset i64 | stable offset i64
 """

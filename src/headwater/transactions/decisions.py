@@ -53,10 +53,11 @@ def init_producer(
     error = _malformed(request, settings)
     if error is not ErrorCode.NONE:
         return Decision(ProducerAnswer(error))
-    assert request.spare_producer_id != NO_ID, "whoever asks brings an id, in case it is needed"
+    assert request.spare_producer_id != NO_ID, "the request brings a producer id, in case a new one is needed"
     claimed = request.producer
     if transaction is None:
-        # Also for who says that it had an id: it was forgotten, and nobody else can have taken over.
+        # Also for a client that names the producer id it had: the id was forgotten, and no other producer can have
+        # taken over.
         return _initialized(created(request.transactional_id, request.spare_producer_id, request.timeout_ms, now_ms))
     is_current = claimed is not None and claimed == transaction.producer
     # With a transaction under way the bumped epoch is in use, so its holder has the answer: nothing is to be repeated.

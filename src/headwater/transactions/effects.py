@@ -43,7 +43,7 @@ class EndAnswer:
     error: ErrorCode
     producer_id: int = NO_ID
     producer_epoch: int = NO_EPOCH
-    """Who the producer is from now on. In version 1 nothing changes."""
+    """The producer's id and epoch from now on. In version 1 nothing changes."""
 
 
 Answer: TypeAlias = ProducerAnswer | AddAnswer | EndAnswer
@@ -60,8 +60,8 @@ class WriteMarkers:
     """A transaction is decided: write this into each of its partitions, as often as it takes, and report each partition
     once, to the shard that asked.
 
-    Whoever writes for a shard must stop when the shard is dropped. The one that takes its place asks again; a writer of
-    the old one that is late would mark the next transaction, which in version 1 has the same epoch."""
+        The marker writer of a shard must stop when the shard is dropped. The shard that replaces it asks again; a late
+    marker of the dropped shard would end the next transaction, which in version 1 has the same epoch."""
 
     transactional_id: str
     producer_id: int
@@ -78,8 +78,8 @@ class TransactionEffects:
 
     @property
     def can_wait(self) -> bool:
-        """Whether nobody waits for the events, and they only say that transactions are complete. If a crash takes such
-        an event, the transaction is still prepared: its markers are asked for again, and are there already."""
+        """Whether no request waits for the events, and they only say that transactions are complete. If a crash takes
+        such an event, the transaction is still prepared: its markers are asked for again, and are there already."""
         return not (self.replies or self.markers) and all(
             isinstance(event, TransactionStored) and event.transaction.state.is_complete for event in self.events
         )

@@ -23,7 +23,7 @@ class ParkedRequests:
         self._wait_ms = wait_ms
         self._queues: dict[str, deque[Parked]] = {}
         self._deadlines: Deadlines[str] = Deadlines()
-        """Of the first in each queue: it came first, so its time is over first."""
+        """Of the first in each queue: it came first, so its deadline is the first."""
 
     def add(self, request: Request, to: ReplyTo, now_ms: int) -> bool:
         """Whether there was room."""
@@ -51,7 +51,7 @@ class ParkedRequests:
         return taken
 
     def take_due(self, now_ms: int) -> Iterator[Parked]:
-        """Take out those whose time is over."""
+        """Take out the requests whose deadline has passed."""
         while (transactional_id := self._deadlines.take_due(now_ms)) is not None:
             yield self.take_first(transactional_id)
 

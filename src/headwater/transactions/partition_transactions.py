@@ -1,6 +1,6 @@
 """Everything that one partition knows of producers and their transactions, and how it comes back after a restart.
 
-What is appended is told here in the order of the log: batches by `append`, markers by `end`; at recovery `replay` tells
+Appends are reported here in the order of the log: batches by `append`, markers by `end`; at recovery `replay` tells
 which is which. `commit` follows the high watermark, `truncate` takes back what could not be stored.
 
 Every segment begins with a snapshot: the producers at its base, and the aborted transactions whose markers lie in
@@ -103,8 +103,8 @@ class PartitionTransactions:
         self._unstable.truncate(offset)
 
     def lead(self, older: AbortedTransactions) -> None:
-        """Replay is over. `older` are the aborted transactions of segments that were not replayed; how many bytes lie
-        between those that are open is not known."""
+        """Replay has ended. `older` are the aborted transactions of segments that were not replayed; how many bytes lie
+        between open transactions is not known."""
         older.extend(self.aborted)
         self.aborted = older or _NONE_ABORTED
         self._unstable = UnstableTransactions(self.producers.open_starts())

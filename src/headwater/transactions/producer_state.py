@@ -56,7 +56,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class EndedBefore:
-    """There is no transaction that the marker could end, and nobody whom it would fence."""
+    """There is no transaction that the marker could end, and no producer that it would fence."""
 
     marker_offset: int
     """Where the last marker is; NO_OFFSET if that was long ago."""
@@ -147,7 +147,7 @@ class ProducerStates:
         fences."""
         if producer_id < 0 or producer_epoch < 0:
             raise RequestError(
-                ErrorCode.INVALID_REQUEST, f"Nobody is producer {producer_id} with epoch {producer_epoch}."
+                ErrorCode.INVALID_REQUEST, f"There is no producer {producer_id} with epoch {producer_epoch}."
             )
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -292,7 +292,7 @@ class ProducerStates:
             self._open_count += producer.is_open
 
     def _forget_oldest(self) -> tuple[int, ProducerState] | None:
-        """Whoever has an open transaction goes to the end of the line instead."""
+        """A producer with an open transaction is kept, and moved to the end of the order."""
         for _ in range(len(self._producers)):
             producer_id = next(iter(self._producers))
             producer = self._producers.pop(producer_id)

@@ -16,7 +16,7 @@ class InitProducer:
     producer_id: int = NO_ID
     producer_epoch: int = NO_EPOCH
     spare_producer_id: int = NO_ID
-    """An id that nobody has, in case a new one is needed."""
+    """An id that no producer has, in case a new one is needed."""
 
     @property
     def producer(self) -> ProducerIdentity | None:
@@ -26,7 +26,7 @@ class InitProducer:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """Partitions become part of the transaction; or somebody wants to know whether they are."""
+    """Adds partitions to the transaction, or, with `is_verify_only`, asks whether they are part of it."""
 
     transactional_id: str
     producer_id: int

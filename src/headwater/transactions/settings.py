@@ -14,9 +14,10 @@ class TransactionSettings:
     max_timeout_ms: int = 900_000
     """The longest time that a producer may ask for before its open transaction is aborted."""
     id_expiration_ms: int = 7 * 24 * 3_600_000
-    """A transactional id without a transaction is forgotten when nobody used it for so long."""
+    """A transactional id without a transaction is forgotten when no producer has used it for so long."""
     concurrent_wait_ms: int = 5_000
-    """How long a request waits for the end of the transaction before it; then the client is told to ask again."""
+    """How long a request waits for the end of the transaction before it; then the client gets CONCURRENT_TRANSACTIONS
+    and asks again."""
     max_parked: int = 16
     """Requests that may wait so, for each transactional id."""
     max_ids: int = 100_000

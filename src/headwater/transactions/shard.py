@@ -1,9 +1,9 @@
-"""The transactional ids whose state lives in one partition of the internal topic: finds the one, decides, keeps
+"""The transactional ids whose state lives in one partition of the internal topic: finds the transaction, decides, keeps
 deadlines, and remembers which markers are out.
 
-Decide, log, apply: a decision returns the events to log and has applied them already, in the order in which they
-are to be logged. Whoever runs the shard must let out neither reply nor markers before the events decided up to then
-are durable; if they cannot be made durable, it must drop the shard and replay the log into a new one.
+Decide, log, apply: a decision returns the events to log and has applied them already, in the order in which they are to
+be logged. The caller must let out neither replies nor markers before the events decided up to then are durable; if they
+cannot be made durable, it must drop the shard and replay the log into a new one.
 
     shard = TransactionShard(settings)
     for event in log: shard.apply(event)
@@ -121,7 +121,7 @@ class TransactionShard:
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     def tick(self, now: Moment) -> TransactionEffects:
-        """Abort transactions that run for too long, and let nobody wait for too long."""
+        """Abort transactions that run for too long, and refuse requests that waited for too long."""
         effects = TransactionEffects()
         while (transactional_id := self._timeouts.take_due(now.monotonic_ms)) is not None:
             transaction = self._transactions[transactional_id]
@@ -132,7 +132,7 @@ class TransactionShard:
         return effects
 
     def expire(self, now: Moment) -> TransactionEffects:
-        """Forget transactional ids that nobody used for long."""
+        """Forget transactional ids that no producer has used for long."""
         effects = TransactionEffects()
         idle_since_ms = now.wall_ms - self._settings.id_expiration_ms
         for transaction in list(self._transactions.values()):
@@ -187,7 +187,7 @@ class TransactionShard:
         return effects
 
     def _go_on(self, transactional_id: str, now: Moment, effects: TransactionEffects) -> None:
-        """Decide about those who wait, in their order, until one has to wait again."""
+        """Decide about the requests that wait, in their order, until one has to wait again."""
         while (parked := self._parked.first(transactional_id)) is not None:
             answer = self._carry_out(parked.request, now, effects)
             if answer is not None:
@@ -224,7 +224,7 @@ class TransactionShard:
         if isinstance(request, InitProducer) or request.version != 1 or request.producer != transaction.producer:
             return False
         if isinstance(request, AddPartitions) and request.is_verify_only:
-            return False  # Asked for a batch, which comes by a connection of its own.
+            return False  # A partition's leader asks, for a batch that came by another connection.
         return not self._connections.heard(request.transactional_id, request.producer, request.connection)
 
     def _has_room(self, transaction: Transaction) -> bool:

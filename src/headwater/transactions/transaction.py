@@ -7,9 +7,9 @@ What is prepared is decided: the markers follow, and nothing can turn the outcom
 value; whether it may be taken is for `decisions` to say.
 
 Epochs fence. Each instance of a producer has the next one; in version 2 (KIP-890) so has each transaction. An epoch
-above `LAST_EPOCH` is never given to a producer, so that whoever has one can still be fenced; when they are used up, a
-new producer id starts from 0. Who held the id before the last bump is remembered, and a request repeated by that one
-is recognised (KIP-360), unless a stranger has come in between.
+above `LAST_EPOCH` is never given to a producer, so that every producer can still be fenced; when they are used up, a
+new producer id starts from 0. The id and epoch before the last bump are remembered, and a request that their holder
+repeats is recognised (KIP-360), unless another instance has come in between.
 """
 
 import enum
@@ -93,14 +93,14 @@ class Transaction:
 
     @property
     def producer(self) -> ProducerIdentity:
-        """Who may go on: the one whose next request counts."""
+        """The id and epoch of the producer whose next request counts."""
         if self.next_producer_id != NO_ID:
             return ProducerIdentity(self.next_producer_id, 0)
         return ProducerIdentity(self.producer_id, self.producer_epoch)
 
     @property
     def producer_before(self) -> ProducerIdentity | None:
-        """Who it was before the last bump, if a request of that one may be a repeated one."""
+        """The id and epoch before the last bump, if their holder may repeat a request."""
         if self.last_producer_epoch == NO_EPOCH:
             return None
         producer_id = self.producer_id if self.previous_producer_id == NO_ID else self.previous_producer_id
@@ -171,8 +171,8 @@ class Transaction:
         )
 
     def fenced(self, is_same_instance: bool, now_ms: int) -> "Transaction":
-        """Aborted without being asked to, by time or by an instance that begins. The markers carry an epoch that nobody
-        has."""
+        """Aborted without EndTxn: by the timeout, or because a new instance begins. The markers carry an epoch that no
+        producer has."""
         return replace(
             self,
             producer_epoch=self.producer_epoch + 1,
@@ -203,7 +203,7 @@ class Transaction:
 
     def aborted_without_partitions(self, spare_producer_id: int, now_ms: int) -> "Transaction":
         """An abort before anything was added. The bump refuses what the producer gave up on and may still be under way,
-        which would begin a transaction that nobody ends."""
+        which would begin a transaction that no producer ends."""
         aborted = self._bumped(spare_producer_id).emptied(self.timeout_ms, now_ms)
         return replace(aborted, state=TransactionState.COMPLETE_ABORT, version=2)
 
@@ -219,7 +219,7 @@ class Transaction:
             self,
             producer_id=spare_producer_id,
             producer_epoch=0,
-            last_producer_epoch=LAST_EPOCH,  # Nobody has a higher one: at most a fence raised it.
+            last_producer_epoch=LAST_EPOCH,  # No producer has a higher one: at most a fence raised it.
             previous_producer_id=self.producer_id,
         )
 

@@ -25,7 +25,7 @@ class UnstableTransactions:
         found = sorted(firsts)
         self._positions = OrderedDict((first, (rank - len(found)) * UNKNOWN_BYTES) for rank, first in enumerate(found))
         self._ending: list[tuple[int, int]] = []
-        """(marker, first offset) of those that have ended but not for certain, by marker."""
+        """(marker, first offset) of transactions that have ended, but whose marker is not committed yet; by marker."""
         self.first_offset = NOTHING_UNSTABLE
         """Of the oldest."""
         self._look()
@@ -63,7 +63,7 @@ class UnstableTransactions:
         return self._positions[self.first_offset]
 
     def oldest_beside(self, first_offset: int) -> int | None:
-        """Where the oldest began that is not the one that began there."""
+        """The first offset of the oldest transaction, leaving out the one that begins at `first_offset`."""
         return next((first for first in self._positions if first != first_offset), None)
 
     def _look(self) -> None:
