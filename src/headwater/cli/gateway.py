@@ -1,4 +1,4 @@
-"""`headwater gateway`: HTTP beside a cluster, in a process of its own, until it is asked to stop."""
+"""`headwater gateway`: HTTP beside a cluster, in a separate process, until it is asked to stop."""
 
 import signal
 import sys

@@ -76,7 +76,7 @@ class Analytics:
         if not archive_options(find_java()):
             environment["HEADWATER_CLASS_CACHE"] = "off"  # making one would outlive us
         with self._log.open("wb") as log:
-            # In a process group of its own: Ctrl-C is for the demo, which stops it in order.
+            # In its own process group: Ctrl-C is for the demo, which stops it in order.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, process_group=0
             )

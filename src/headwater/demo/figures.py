@@ -71,7 +71,7 @@ class Figures:
         return f"When it was stopped, {' and '.join(waiting)}."
 
     def _has_read_all(self, query: QueryProgress) -> bool:
-        """By its rows: a lag of 0 may be reported for a batch that was long, and is over."""
+        """By its rows: a lag of 0 may be reported for a batch that took long and has ended."""
         return query.rows >= (self.clicks if query.query in READ_CLICKS else self.orders)
 
 

@@ -29,7 +29,7 @@ PAUSE_MS = 2_500
 BROKEN_SHARE = 0.002
 """Of clicks: the browser sent something else."""
 NO_ADDRESS_SHARE = 0.01
-"""Of orders: nobody can send those anything."""
+"""Of orders: they have no address to send anything to."""
 STOLEN_SHARE = 0.03
 """Of ordering sessions: one of a few stolen cards goes round the world."""
 STOLEN_CARDS = ("card-900001", "card-900002", "card-900003")

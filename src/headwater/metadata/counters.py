@@ -10,7 +10,7 @@ MAX_TRIES = 20
 
 
 async def take_block(metadata: MetaStore, kind: str, size: int) -> int:
-    """The first of `size` numbers that nobody else gets. A block whose fate is unknown is left alone."""
+    """The first of `size` numbers that no other caller gets. A block whose fate is unknown is left alone."""
     key = counter_key(kind)
     for _ in range(MAX_TRIES):
         try:

@@ -5,8 +5,8 @@ Contract (docs/replication.md, 17):
 - `txn` is atomic, linearizable and durable; at most MAX_OPS operations and MAX_TXN_BYTES; a key appears once
   in its operations; it is never retried inside.
 - `list` is not a snapshot: each item was current at some moment during the call.
-- `watch` gives hints, level-triggered: first RESYNC, then sets of keys that may have changed, or RESYNC again
-  when some may have been missed. Whoever watches re-reads.
+- `watch` gives hints, level-triggered: first RESYNC, then sets of keys that may have changed, or RESYNC again when some
+  may have been missed. The watcher re-reads.
 - A put into a session that has ended is a condition that does not hold. One session per transaction.
 - Versions are compared for equality only. A key that anyone compares is never created again after its deletion.
 - A session's keys vanish some time after its owner was last heard of; that is a hint that the owner is gone.

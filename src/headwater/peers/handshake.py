@@ -3,7 +3,7 @@
     HELLO  oldest version 1 | newest version 1 | nonce 32        ->  version 1 | nonce 32
     PROVE  proof of the caller 32                                ->  proof of the store 32
 
-A proof is an HMAC of the version and both nonces under the secret, with a label of its own for each side, so that
+A proof is an HMAC of the version and both nonces under the secret, with a different label for each side, so that
 neither can be sent back. The caller proves first: a stranger learns nothing but a random number.
 
 The bytes that follow are neither encrypted nor signed: that is TLS's business.

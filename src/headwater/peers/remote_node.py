@@ -1,7 +1,7 @@
 """The broker of another node: node calls over the network (peers.calls).
 
-Replies come in the order of the calls, so a slow call holds up those behind it on its connection. Therefore calls
-have classes, each with a connection of its own: a call that may have to wait for another call takes another class.
+Replies come in the order of the calls, so a slow call holds up the calls behind it on its connection. Therefore calls
+have classes, each with its own connection: a call that may have to wait for another call takes another class.
 """
 
 from collections.abc import Sequence

@@ -50,7 +50,7 @@ class StoreDirectory:
         return self._remote[store_id]
 
     def source(self, description: SegmentDescription, donors: Sequence[Donor], pace: CopyPace) -> DonorSource:
-        """The source from which this node's own store copies a segment, over connections of its own."""
+        """The source from which this node's own store copies a segment, over dedicated connections."""
         return DonorSource(description, donors, self._secret, pace=pace)
 
     def refresh(self) -> None:

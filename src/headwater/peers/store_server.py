@@ -1,4 +1,4 @@
-"""Serves the store of this node to its peers, on a listener of its own, and answers their calls to its broker.
+"""Serves the store of this node to its peers, on the peer listener, and answers their calls to its broker.
 
 A peer proves first that it knows the secret of the cluster; until then nothing else is answered, and requests are
 small. Calls of one connection reach the store in the order in which they came, many at a time, and are answered in

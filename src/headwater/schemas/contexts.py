@@ -1,4 +1,4 @@
-"""Contexts: registries within the registry, each with subjects, ids, a level and a mode of its own.
+"""Contexts: registries within the registry, each with its own subjects, ids, level and mode.
 
     orders-value            in the default context, whose name `.` is never shown
     :.staging:orders-value  in the context `.staging`

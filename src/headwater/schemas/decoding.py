@@ -1,4 +1,4 @@
-"""Values that were written with a schema, read with it: to Python's own values, or to those that JSON has."""
+"""Values that were written with a schema, read with it: to Python's own values, or to the values of JSON."""
 
 import base64
 import datetime
@@ -114,7 +114,7 @@ def _guarded(decode: Decode) -> Decode:
             raise Undecodable(str(error)) from None
         except RecursionError:
             raise Undecodable("it is nested too deeply") from None
-        except Exception as error:  # each library has many of its own, and hostile bytes find them all
+        except Exception as error:  # each library has many exceptions, and hostile bytes find them all
             raise Undecodable(f"{type(error).__name__}: {str(error)[:200]}") from None
 
     return guarded

@@ -1,4 +1,4 @@
-"""Why data that one schema wrote cannot be read with another: kind, place and reason of each difference."""
+"""Why data that one schema wrote cannot be read with another: kind, path and reason of each difference."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ class Incompatibility(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What was found so far. Reasons that are too many are not told; comparing too much is itself a reason."""
+    """What was found so far. Reasons beyond the limit are left out; comparing too much is itself a reason."""
 
     found: list[Incompatibility] = field(default_factory=list)
     compared: int = 0

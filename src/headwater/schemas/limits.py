@@ -1,5 +1,5 @@
-"""How large and how deep a schema may be. Whoever may register one may be hostile: each bound is checked before the
-work that it bounds."""
+"""How large and how deep a schema may be. A client that may register one may be hostile: each bound is checked before
+the work that it bounds."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ MAX_DEPTH: Final = 100
 MAX_JSON_DEPTH: Final = 3 * MAX_DEPTH
 """An Avro record is an object in a list in an object."""
 MAX_TYPES: Final = 20_000
-"""Types in one schema, with those that it takes from others."""
+"""Types in one schema, with the types that it takes from others."""
 MAX_COMPARISONS: Final = 30_000
 """Pairs of types that are compared to find out whether two schemas are compatible: a few seconds at most."""
 MAX_REASONS: Final = 50
-"""Told when they are not."""
+"""Reasons that are reported when they are not."""
 MAX_REFERENCES: Final = 200
 """Schemas that one refers to, directly and through others."""
 MAX_SUBJECT_CHARS: Final = 1_000

@@ -80,8 +80,8 @@ def unreadable(reader: Parsed, writer: Parsed) -> list[Incompatibility]:
 
 
 def incompatibilities(new: Parsed, earlier: Sequence[Parsed], level: Level) -> list[Incompatibility]:
-    """Why a new schema may not follow earlier ones, which stand in the order of their versions. The latest that has a
-    problem is told about, and no other."""
+    """Why a new schema may not follow earlier ones, which stand in the order of their versions. Only the problems with
+    the latest version that has any are reported."""
     for old in reversed(earlier if level.is_transitive else earlier[-1:]):
         found: list[Incompatibility] = []
         if level.reads_old:

@@ -49,13 +49,13 @@ class Registry:
         self._last_ids: dict[str, int] = {}
         """By context."""
         self._contexts: set[str] = set()
-        """Those that were made, and not removed."""
+        """Contexts that were made, and not removed."""
         self._held: Counter[str] = Counter()
         """By context, how many versions are in it."""
         self.size_bytes = 0
         """Of all texts, roughly: it is kept in memory."""
         self.changes = 0
-        """How often it was changed: whoever decided on an older state decides again."""
+        """How often it was changed: a decision on an older state is made again."""
 
     # Changing
 
@@ -228,7 +228,8 @@ class Registry:
         return Mode.READWRITE if found is None and (inherited or _is_top(subject)) else found
 
     def resolve(self, schema: Schema, context: str = DEFAULT) -> Resolved:
-        """A schema of a context with all that it refers to, those that others need first. Raises Refused."""
+        """A schema of a context with all that it refers to, in the order in which they need each other. Raises
+        Refused."""
         named: dict[str, str] = {}
         self._collect(schema.references, context, named, ())
         return Resolved(schema, named)

@@ -44,8 +44,8 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A schema with the texts of all that it refers to, directly and through others, by the name of the reference.
-    Those that others need come first."""
+    """A schema with the texts of all that it refers to, directly and through others, by the name of the reference. A
+    text comes before the texts that need it."""
 
     schema: Schema
     named: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Appends: checked, put in order, and handed to the writer, or written on the spot in `os` mode.
 
 Calls for one replica take effect in the order in which they are made. An append that repeats something is compared with
-what is here, which takes a while; those that come after it wait their turn."""
+what is here, which takes a while; the appends after it wait."""
 
 import asyncio
 import logging
@@ -39,11 +39,11 @@ class WriterAppend(NamedTuple):
 
 
 class Appends:
-    def __init__(self, engine: OpenStore) -> None:
-        self._engine = engine
-        self._options = engine.options
-        self._queue = engine.queue
-        self._shelf = engine.shelf
+    def __init__(self, open_store: OpenStore) -> None:
+        self._open_store = open_store
+        self._options = open_store.options
+        self._queue = open_store.queue
+        self._block_indexes = open_store.block_indexes
 
     async def append(
         self, segment: SegmentId, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
@@ -51,7 +51,7 @@ class Appends:
         await self._queue.room()
         started = self._start(segment, first, end, lac, batches)
         if started is None:
-            return await self._append_in_turn(self._engine.writable(segment), first, end, lac, batches)
+            return await self._append_in_order(self._open_store.writable(segment), first, end, lac, batches)
         return started if isinstance(started, int) else await started.finish()
 
     def append_soon(
@@ -66,11 +66,11 @@ class Appends:
     ) -> Offset | None:
         """A small append in `os` mode is a copy into the page cache, which takes less than handing it over. None if it
         is not that, or if something is before it."""
-        replica = self._engine.writable(segment)
+        replica = self._open_store.writable(segment)
         if (
             replica.durability is not Durability.OS
             or replica.pending
-            or replica.turn is not None
+            or replica.append_lock is not None
             or not batches
             or not first == replica.queued_end <= end
             or sum(map(len, batches)) >= self._options.inline_write_bytes
@@ -89,8 +89,8 @@ class Appends:
         acked = self.append_now(segment, first, end, lac, batches)
         if acked is not None:
             return acked
-        replica = self._engine.writable(segment)
-        if replica.turn is not None or first < replica.queued_end:
+        replica = self._open_store.writable(segment)
+        if replica.append_lock is not None or first < replica.queued_end:
             return None
         return self._hand_over(replica, first, end, lac, batches)
 
@@ -107,8 +107,10 @@ class Appends:
         runs = check(batches, first, end, self._options.block_bytes)
         size = sum(len(run.data) for run in runs)
         is_os = replica.durability is Durability.OS
-        if not is_os and size > self._engine.max_append_bytes:
-            raise AppendTooLarge(f"{size} bytes in one append, at most {self._engine.max_append_bytes} are possible")
+        if not is_os and size > self._open_store.max_append_bytes:
+            raise AppendTooLarge(
+                f"{size} bytes in one append, at most {self._open_store.max_append_bytes} are possible"
+            )
         self._load_now(replica)
         buffers = [run.data for run in runs]
         position = replica.queued_bytes
@@ -129,11 +131,11 @@ class Appends:
 
     def _write_now(self, replica: Replica, buffers: Sequence[Buffer], position: int) -> None:
         try:
-            self._engine.write_segment(replica, buffers, position)
+            self._open_store.write_segment(replica, buffers, position)
         except OSError as error:
             if not is_no_space(error):
                 failure = StoreFailed(f"a write failed: {error}")
-                self._engine.fail(failure)
+                self._open_store.fail(failure)
                 raise failure from error
             raise NoSpace(f"the disk is full: {error}") from error
 
@@ -149,28 +151,28 @@ class Appends:
             if run.max_timestamp > max_timestamp:
                 max_timestamp = run.max_timestamp
         replica.grow(end, size, max_timestamp, lac)
-        self._engine.written(replica)
+        self._open_store.written(replica)
 
-    async def _append_in_turn(
+    async def _append_in_order(
         self, replica: Replica, first: Offset, end: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> Offset:
         """Part of it is here already or on its way, or such an append is being looked at before this one."""
-        turn = replica.turn = replica.turn or asyncio.Lock()
-        replica.turns += 1
+        lock = replica.append_lock = replica.append_lock or asyncio.Lock()
+        replica.append_waiters += 1
         try:
-            async with turn:
-                self._engine.writable(replica.segment)
+            async with lock:
+                self._open_store.writable(replica.segment)
                 if first < replica.queued_end:
                     await self._queue.idle(replica)
                     batches = await self._new_part(replica, first, end, batches)
-                    self._engine.writable(replica.segment)
+                    self._open_store.writable(replica.segment)
                     first = replica.end
                 started = self._hand_over(replica, first, max(first, end), lac, batches)
                 return started if isinstance(started, int) else await started.finish()
         finally:
-            replica.turns -= 1
-            if not replica.turns:
-                replica.turn = None
+            replica.append_waiters -= 1
+            if not replica.append_waiters:
+                replica.append_lock = None
 
     async def _new_part(
         self, replica: Replica, first: Offset, end: Offset, batches: Sequence[Buffer]
@@ -180,8 +182,8 @@ class Appends:
             raise OutOfSequence(f"append of [{first}, {end}) to a replica of [{replica.base}, {replica.end})")
         runs = check(batches, first, end, self._options.block_bytes)
         content = memoryview(b"".join(run.data for run in runs))
-        index = await self._engine.load(replica)
-        read = self._shelf.reader(replica)
+        index = await self._open_store.load(replica)
+        read = self._block_indexes.reader(replica)
         start = locate(index, read, first)
         held = min(len(content), replica.size_bytes - start)
         if read(held, start) != content[:held]:
@@ -192,5 +194,5 @@ class Appends:
     def _load_now(self, replica: Replica) -> None:
         """Without waiting: another call must not come in between."""
         if replica.index is None:
-            self._engine.install(replica, self._shelf.load(replica, replica.end, replica.size_bytes))
-            self._engine.writable(replica.segment)
+            self._open_store.install(replica, self._block_indexes.load(replica, replica.end, replica.size_bytes))
+            self._open_store.writable(replica.segment)

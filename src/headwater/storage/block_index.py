@@ -30,7 +30,7 @@ ENTRY_BYTES: Final = _ENTRY.size
 assert ENTRY_BYTES == 44, "an entry has the size that is drawn"
 
 MAX_LANDMARKS: Final = 32
-"""Places inside blocks where recent appends or reads ended, so that whoever reads on from there need not walk."""
+"""Positions inside blocks where recent appends or reads ended, so that a read that goes on from there need not walk."""
 
 
 class Block(NamedTuple):

@@ -70,7 +70,7 @@ class BlockIndexCache:
         read = self.reader(replica)
         found = rebuild(index, read, replica.base, size_bytes, replica.lac)
         if replica.sealed_crc is not None and checksum(read, found.size_bytes) != replica.sealed_crc:
-            # A batch's own checksum leaves out its offset and epoch: without the index nobody knows which are right.
+            # A batch's own checksum leaves out its offset and epoch: without the index it is unknown which are right.
             return Loaded(self.empty(replica), replica.base, 0)
         if found.size_bytes == size_bytes and found.end <= end:
             return Loaded(index, end, size_bytes)  # the end may be past the last batch: compaction leaves holes

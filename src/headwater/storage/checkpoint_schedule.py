@@ -1,6 +1,6 @@
 """When a checkpoint is due and what goes into it: the side of the event loop.
 
-Whatever changes a replica is told here. The writer asks for a checkpoint when a file of the journal is full; since
+Every change of a replica is reported here. The writer asks for a checkpoint when a file of the journal is full; since
 it reported the outcome of all earlier groups before, what is collected on hearing that includes them."""
 
 import asyncio
@@ -49,10 +49,10 @@ class CheckpointSchedule:
         self._unsynced: set[Replica] = set()
         self._has_new_names = False
         self._is_running = False
-        self._wanted: tuple[int, int] | None = None
-        self.settled = asyncio.Event()
+        self._requested: tuple[int, int] | None = None
+        self.idle = asyncio.Event()
         """Set while no checkpoint runs."""
-        self.settled.set()
+        self.idle.set()
 
     def attach(self, journal: Journal) -> None:
         self._journal = journal
@@ -109,10 +109,10 @@ class CheckpointSchedule:
 
     def _start(self, first_generation: int, first_group: int) -> None:
         if self._is_running:
-            self._wanted = (first_generation, first_group)
+            self._requested = (first_generation, first_group)
             return
         self._is_running = True
-        self.settled.clear()
+        self.idle.clear()
         job = self._collect(first_generation, first_group, self._boot_id)
         if self._executor is None:
             self._finish(job, _outcome(self._run, job))
@@ -155,9 +155,9 @@ class CheckpointSchedule:
     def _finish(self, job: CheckpointJob, error: Exception | None) -> None:
         self._is_running = False
         if error is None:
-            wanted, self._wanted = self._wanted, None
-            if wanted is not None:
-                self._start(*wanted)
+            requested, self._requested = self._requested, None
+            if requested is not None:
+                self._start(*requested)
                 return
         elif isinstance(error, OSError) and is_no_space(error):
             self._postpone(job, error)
@@ -165,13 +165,13 @@ class CheckpointSchedule:
             failure = StoreFailed(f"checkpoint failed: {error}")
             failure.__cause__ = error
             self._on_failure(failure)
-        self.settled.set()
+        self.idle.set()
 
     def _postpone(self, job: CheckpointJob, error: OSError) -> None:
         """The next checkpoint, which starts when the journal needs a file again, names everything."""
         assert self._journal is not None, "a journal is attached before the store is used"
         log_event("checkpoint_found_no_room", logging.ERROR, error=error)
-        self._wanted = None
+        self._requested = None
         self._has_new_names = True
         for segment, replica in self._replicas.items():
             if replica.created is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from headwater.model.replica import Buffer, StoreFailed
 from headwater.storage.entry import JournalEntry
 from headwater.storage.replica import Replica
-from headwater.storage.writer import Lane, Work
+from headwater.storage.writer import CommitWriter, Work
 
 
 class CommitQueue:
@@ -21,11 +21,11 @@ class CommitQueue:
         self._on_failure = on_failure
         self._queued_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._lane: Lane | None = None
+        self._writer: CommitWriter | None = None
         self._failure: Exception | None = None
 
-    def attach(self, lane: Lane) -> None:
-        self._lane = lane
+    def attach(self, writer: CommitWriter) -> None:
+        self._writer = writer
 
     @property
     def failure(self) -> Exception | None:
@@ -44,18 +44,18 @@ class CommitQueue:
         """Return at once, or in the order of the calls, when not too much is waiting for the writer."""
         if self.has_room:
             return
-        turn: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(turn)
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(waiter)
         try:
-            await turn
+            await waiter
             while self._queued_bytes >= self._max_queued_bytes:
-                self._waiting.remove(turn)
-                turn = self._loop.create_future()
-                self._waiting.appendleft(turn)
-                await turn
+                self._waiting.remove(waiter)
+                waiter = self._loop.create_future()
+                self._waiting.appendleft(waiter)
+                await waiter
         finally:
-            self._waiting.remove(turn)
-            # Whoever is next is woken now and runs after the caller: a call in between must not overtake.
+            self._waiting.remove(waiter)
+            # The next waiter is woken now and runs after the caller: a call in between must not overtake.
             self._wake_next()
 
     def submit(
@@ -69,13 +69,13 @@ class CommitQueue:
         is_append: bool = False,
     ) -> asyncio.Future[None]:
         """Hand over to the writer. `done` runs before the future is resolved, and only if all went well."""
-        assert self._lane is not None, "a lane is attached before the first call"
+        assert self._writer is not None, "a writer is attached before the first call"
         self.check()
         future: asyncio.Future[None] = self._loop.create_future()
         work = Work(replica, future, done, entry=entry, buffers=buffers, position=position, is_append=is_append)
         replica.pending += 1
         self._queued_bytes += work.size_bytes
-        self._lane.put(work)
+        self._writer.put(work)
         return future
 
     async def idle(self, replica: Replica) -> None:

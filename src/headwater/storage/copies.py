@@ -1,8 +1,8 @@
 """Copies of sealed segments: written beside whatever is here, verified, made durable, then put in its place.
 
 A copy is a draft until one journal entry names its instance. That entry is written after the files are flushed, so a
-crash leaves the old replica or the complete new one; the files of a draft are nobody's, and are removed when the store
-opens. The bytes do not go through the journal: only the entry does.
+crash leaves the old replica or the complete new one; the files of a draft belong to no replica, and are removed when
+the store opens. The bytes do not go through the journal: only the entry does.
 
 Memory is bounded by what the source gives at once. Owned by the event loop, except where a method says otherwise."""
 
@@ -45,10 +45,10 @@ Read: TypeAlias = Callable[[SegmentId, Offset, Offset, int], Awaitable[Buffer]]
 
 
 class Copies:
-    def __init__(self, engine: OpenStore, read: Read) -> None:
-        self._engine = engine
-        self._queue = engine.queue
-        self._replicas = engine.replicas
+    def __init__(self, open_store: OpenStore, read: Read) -> None:
+        self._open_store = open_store
+        self._queue = open_store.queue
+        self._replicas = open_store.replicas
         self._read = read
         self._running: dict[SegmentId, asyncio.Future[None]] = {}
 
@@ -91,20 +91,20 @@ class Copies:
         return read
 
     async def _copy(self, description: SegmentDescription, source: Source) -> SealedReplica:
-        self._engine.low_water.check(description.size_bytes)
-        draft = _Draft(self._engine, description)
+        self._open_store.low_water.check(description.size_bytes)
+        draft = _Draft(self._open_store, description)
         try:
             while draft.size_bytes < description.size_bytes:
                 batches = await source(draft.end)
                 if not batches:
                     break
                 self._queue.check()
-                await self._engine.run(draft.write, batches)
+                await self._open_store.run(draft.write, batches)
             sealed = draft.finish()
-            await self._engine.run(draft.flush)
+            await self._open_store.run(draft.flush)
             installed = await self._install(draft, sealed)
         except BaseException as error:
-            self._engine.in_background(draft.remove)
+            self._open_store.in_background(draft.remove)
             raise self._translated(error) from error
         await installed
         return sealed
@@ -114,7 +114,7 @@ class Copies:
             return CorruptReplica(f"the source gave no sound batches: {error}")
         if isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_no_space(error)):
             failure = StoreFailed(f"a copy could not be written: {error}")
-            self._engine.fail(failure)
+            self._open_store.fail(failure)
             return failure
         return NoSpace(f"the disk is full: {error}") if isinstance(error, OSError) else error
 
@@ -130,31 +130,31 @@ class Copies:
         else:
             new.is_fenced = new.is_fence_durable = old.is_fenced
             old.is_sealing = True  # appends are refused
-        self._engine.shelf.hold(new, draft.index)
+        self._open_store.block_indexes.hold(new, draft.index)
 
         def done(work: Work) -> None:
             self._replicas[new.segment] = new
             if old is not None:
-                self._engine.forget(old)
+                self._open_store.forget(old)
             if new.created is not None:
                 new.created.set_result(None)
                 new.created = None
-            self._engine.checkpoints.changed(new)
+            self._open_store.checkpoints.changed(new)
 
-        def settled(outcome: "asyncio.Future[None]") -> None:
+        def finished(outcome: "asyncio.Future[None]") -> None:
             if old is not None:
                 old.is_sealing = False
             if outcome.exception() is None:
                 return
-            self._engine.shelf.drop(new)
-            self._engine.in_background(draft.remove)
+            self._open_store.block_indexes.drop(new)
+            self._open_store.in_background(draft.remove)
             if new.created is not None:
                 self._replicas.pop(new.segment, None)
                 new.created.set_exception(outcome.exception() or asyncio.CancelledError())
-                new.created.exception()  # seen, even if nobody else waited for it
+                new.created.exception()  # retrieved, even if no caller waits for it
 
         future = self._queue.submit(new, done, entry=new.to_entry())
-        future.add_done_callback(settled)
+        future.add_done_callback(finished)
         return asyncio.shield(future)
 
     async def _quiet(self, segment: SegmentId) -> Replica | None:
@@ -169,8 +169,8 @@ class Copies:
 class _Draft:
     """A copy on its way. Used by one thread at a time."""
 
-    def __init__(self, engine: OpenStore, description: SegmentDescription) -> None:
-        self._engine = engine
+    def __init__(self, open_store: OpenStore, description: SegmentDescription) -> None:
+        self._open_store = open_store
         self._description = description
         self.replica = Replica(
             segment=description.segment,
@@ -181,9 +181,9 @@ class _Draft:
             header=description.header,
             durability=description.durability,
         )
-        if self.replica.to_entry().payload_bytes > engine.max_append_bytes:
+        if self.replica.to_entry().payload_bytes > open_store.max_append_bytes:
             raise AppendTooLarge(f"the header of segment {description.segment} is too large")
-        self.index = engine.shelf.empty(self.replica)
+        self.index = open_store.block_indexes.empty(self.replica)
         self.end = description.base
         self.size_bytes = 0
         self._crc = 0
@@ -215,13 +215,13 @@ class _Draft:
         """Any thread."""
         with self._lock:
             if self.size_bytes and not self._is_removed:
-                self._engine.flush_files(self.replica, self.index)
+                self._open_store.flush_files(self.replica, self.index)
 
     def remove(self) -> None:
         """Any thread."""
         with self._lock:
             self._is_removed = True
-            self._engine.remove_files(self.replica)
+            self._open_store.remove_files(self.replica)
 
     def _write(self, batches: Buffer) -> None:
         description = self._description
@@ -229,8 +229,8 @@ class _Draft:
             raise CorruptReplica(
                 f"the source has more than the {description.size_bytes} bytes of segment {description.segment}"
             )
-        runs = check([batches], self.end, description.end, self._engine.options.block_bytes)
-        self._engine.write_segment(self.replica, [batches], self.size_bytes)
+        runs = check([batches], self.end, description.end, self._open_store.options.block_bytes)
+        self._open_store.write_segment(self.replica, [batches], self.size_bytes)
         self._crc = crc32c(batches, self._crc)
         for run in runs:
             self.index.extend(run, description.end)
@@ -240,5 +240,5 @@ class _Draft:
         self._unflushed_bytes += len(batches)
         if self._unflushed_bytes >= FLUSH_EVERY_BYTES:
             self._unflushed_bytes = 0
-            with self._engine.descriptors.borrow(self._engine.paths.segment(self.replica.name)) as fd:
-                flush(self._engine.files, fd)
+            with self._open_store.descriptors.borrow(self._open_store.paths.segment(self.replica.name)) as fd:
+                flush(self._open_store.files, fd)

@@ -1,4 +1,4 @@
-"""Open files, bounded: the least recently used one that nobody holds is closed to make room.
+"""Open files, bounded: the least recently used file that is not in use is closed to make room.
 
 Thread-safe. A file that is in use is never closed, so more than the limit may be open for a moment."""
 

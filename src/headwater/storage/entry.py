@@ -19,11 +19,11 @@
 All integers are big-endian. A group is followed by a mark of zeros, which the next group overwrites. A group is
 written only after the one before it was flushed. So, where entries stop:
 
-* zeros at the end of a group: nothing more was flushed. What lies behind can only be the rest of a group
-  whose first sector never came to the disk, and which therefore nobody was promised.
-* anything else: a write was cut off, or flushed bytes are damaged. The two cannot be told apart for sure
-  unless a later group is there, so both are reported as damage. Entries behind the damage are found by
-  their magic, and given out: what was promised and can still be read is not thrown away.
+* zeros at the end of a group: nothing more was flushed. What lies behind can only be the rest of a group whose first
+  sector never came to the disk, and which was therefore never acknowledged.
+* anything else: a write was cut off, or flushed bytes are damaged. The two cannot be distinguished for sure unless a
+  later group is there, so both are reported as damage. Entries behind the damage are found by their magic, and given
+  out: what was acknowledged and can still be read is not thrown away.
 
 The salt is known to the store alone: bytes that a producer sends cannot pose as an entry.
 """

@@ -202,7 +202,7 @@ class SystemFiles:
             with open(_BOOT_ID_PATH, encoding="ascii") as file:
                 return file.read().strip()
         except OSError:
-            return uuid.uuid4().hex  # nobody can tell, so every run counts as a new one
+            return uuid.uuid4().hex  # unknown, so every run counts as a new one
 
 
 def is_no_space(error: OSError) -> bool:

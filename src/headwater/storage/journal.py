@@ -118,7 +118,7 @@ class Journal:
                     self._changed.notify()
 
     def refuse(self, error: Exception) -> None:
-        """A checkpoint failed: whoever waits for a file hears why, instead of waiting on."""
+        """A checkpoint failed: callers that wait for a file get its error, instead of waiting on."""
         with self._changed:
             self._refusal = error
             self._changed.notify()

@@ -29,7 +29,7 @@ from headwater.storage.replica import Replica
 from headwater.storage.segment_file import ReplicaPaths
 from headwater.storage.space import LowWater, Reserve
 from headwater.storage.state_log import StateLog
-from headwater.storage.writer import GroupCommit, InlineLane, Lane, WriterThread
+from headwater.storage.writer import CommitWriter, GroupCommit, InlineWriter, WriterThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class OpenStore:
         self.replicas: dict[SegmentId, Replica] = recovered.replicas
         self.paths = ReplicaPaths(directory / "segments")
         self.descriptors = Descriptors(files, options.open_files)
-        self.shelf = BlockIndexCache(
+        self.block_indexes = BlockIndexCache(
             files,
             self.paths,
             self.descriptors,
@@ -99,15 +99,15 @@ class OpenStore:
         self.checkpoints.attach(self._journal)
         self._commit = GroupCommit(files, self.paths, self.descriptors, self._journal)
         self.queue = CommitQueue(self._loop, options.max_queued_bytes, self._failed)
-        lane_type = InlineLane if options.runs_inline else WriterThread
-        self._lane: Lane = lane_type(
+        writer_type = InlineWriter if options.runs_inline else WriterThread
+        self._writer: CommitWriter = writer_type(
             self._loop,
             self._commit,
             self.queue.finished,
             max_group_bytes=min(options.max_group_bytes, self._journal.capacity_bytes),
             max_group_entries=options.max_group_entries,
         )
-        self.queue.attach(self._lane)
+        self.queue.attach(self._writer)
         self._is_closed = False
 
     @classmethod
@@ -186,7 +186,7 @@ class OpenStore:
         return await self._loop.run_in_executor(self._readers, functools.partial(function, *args, **kwargs))
 
     def in_background(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Have something done that nobody waits for, and that the next start does if it does not come to it."""
+        """Run something that no caller waits for, and that the next start makes up for if it does not run."""
         if self.options.runs_inline:
             function(*args, **kwargs)
             return
@@ -205,21 +205,21 @@ class OpenStore:
                 data = b""
             if data is not None:
                 return data
-        return await self.run(self.shelf.reader(replica), length, position)
+        return await self.run(self.block_indexes.reader(replica), length, position)
 
     # Indexes
 
     async def load(self, replica: Replica) -> BlockIndex:
         if replica.index is None:
-            loaded = await self.run(self.shelf.load, replica, replica.end, replica.size_bytes)
+            loaded = await self.run(self.block_indexes.load, replica, replica.end, replica.size_bytes)
             self.install(replica, loaded)
         index = replica.index
         assert index is not None, "what was loaded is there"
         return index
 
     def install(self, replica: Replica, loaded: Loaded) -> None:
-        """Take over what was loaded, unless somebody was faster. A replica whose file proves less than what
-        was acknowledged is cut there, fenced, and in doubt."""
+        """Take over what was loaded, unless another call was faster. A replica whose file proves less than what was
+        acknowledged is cut there, fenced, and in doubt."""
         if replica.index is not None:
             return
         if loaded.size_bytes < replica.size_bytes:
@@ -235,7 +235,7 @@ class OpenStore:
             if not replica.is_sealed:
                 replica.is_fenced = True
                 replica.shrink(loaded.end, loaded.size_bytes)
-        self.shelf.hold(replica, loaded.index)
+        self.block_indexes.hold(replica, loaded.index)
 
     # Writing
 
@@ -253,12 +253,12 @@ class OpenStore:
         """Bytes of the replica were acknowledged."""
         self.checkpoints.written(replica)
         if replica.index is not None:
-            self.shelf.touch(replica, replica.index)
-        self.shelf.write_if_due(replica)
+            self.block_indexes.touch(replica, replica.index)
+        self.block_indexes.write_if_due(replica)
 
     def forget(self, replica: Replica) -> None:
         """The replica was deleted: its files may go."""
-        self.shelf.drop(replica)
+        self.block_indexes.drop(replica)
         self.checkpoints.forgotten(replica)
         self.in_background(self.remove_files, replica)
 
@@ -327,13 +327,13 @@ class OpenStore:
         failure = self.queue.failure
         self.queue.close()
         if self.options.runs_inline:
-            self._lane.close()
+            self._writer.close()
         else:
-            await self._loop.run_in_executor(None, self._lane.close)
-        await self.checkpoints.settled.wait()
+            await self._loop.run_in_executor(None, self._writer.close)
+        await self.checkpoints.idle.wait()
         if failure is None and not self._commit.has_failed:
-            for replica in self.shelf.held():
-                self.shelf.write(replica)
+            for replica in self.block_indexes.held():
+                self.block_indexes.write(replica)
             await self.run(self.checkpoints.run_last, self.checkpoints.collect_last())
         self._background.shutdown()
         self._readers.shutdown()

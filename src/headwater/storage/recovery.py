@@ -78,7 +78,7 @@ class Recovery:
             self._distrust(damage)
         for_each(list(self._missing_bytes), self._restore, self.flush_threads)
         self._scan_unjournaled(state)
-        self._remove_orphans(are_wanted=bool(damage))
+        self._remove_orphans(keeps_files=bool(damage))
         checkpoint = Checkpoint(replay.next_generation, replay.next_group, self._next_instance, self.boot_id)
         if self._is_changed or replay.entries or self.state_log.must_rewrite:
             flush_directory(self.files, self.paths.directory)
@@ -210,13 +210,13 @@ class Recovery:
         finally:
             self.files.close(fd)
 
-    def _remove_orphans(self, are_wanted: bool) -> None:
+    def _remove_orphans(self, keeps_files: bool) -> None:
         """Files of replicas that were deleted, and of copies that were not finished. After damage they stay: they may
         be all that is left of a replica. A new one must not meet them, so their instances are not given out again."""
         names = {replica.name for replica in self._replicas.values()}
         for file_name in self.files.list(self.paths.directory):
             name = file_name.rpartition(".")[0]
-            if are_wanted:
+            if keeps_files:
                 self._next_instance = max(self._next_instance, _instance_in(name) + 1)
             elif name not in names:
                 log_event("orphan_removed", file=file_name)

@@ -35,6 +35,8 @@ class _Flag(enum.IntFlag):
 
 class Replica:
     __slots__ = (
+        "append_lock",
+        "append_waiters",
         "attempt",
         "base",
         "broken_attempt",
@@ -63,8 +65,6 @@ class Replica:
         "size_bytes",
         "synced_bytes",
         "synced_end",
-        "turn",
-        "turns",
     )
 
     def __init__(
@@ -99,15 +99,15 @@ class Replica:
         self.attempt = 0
         """Counts failed appends; those queued behind a failed one belong to the same attempt, and fail with it."""
         self.broken_attempt = -1
-        """The last attempt that failed. The writer's thread sets and reads it, nobody else."""
+        """The last attempt that failed. Only the writer's thread sets and reads it."""
         self.pending = 0
         self.idle: asyncio.Future[None] | None = None
         """Resolved when nothing is pending any more."""
         self.created: asyncio.Future[None] | None = None
         """Resolved when the replica itself is durable; None from then on."""
-        self.turn: asyncio.Lock | None = None
+        self.append_lock: asyncio.Lock | None = None
         """Held while an append is compared with what is here. Later appends wait behind it."""
-        self.turns = 0
+        self.append_waiters = 0
 
     @property
     def is_sealed(self) -> bool:

@@ -46,14 +46,14 @@ from headwater.storage.writer import Work
 class SegmentStore:
     """The `LocalStore` of headwater.model.replica, on local files."""
 
-    def __init__(self, engine: OpenStore) -> None:
-        self._engine = engine
-        self._options = engine.options
-        self._replicas = engine.replicas
-        self._queue = engine.queue
-        self._shelf = engine.shelf
-        self._appends = Appends(engine)
-        self._copies = Copies(engine, self.read)
+    def __init__(self, open_store: OpenStore) -> None:
+        self._open_store = open_store
+        self._options = open_store.options
+        self._replicas = open_store.replicas
+        self._queue = open_store.queue
+        self._block_indexes = open_store.block_indexes
+        self._appends = Appends(open_store)
+        self._copies = Copies(open_store, self.read)
 
     @classmethod
     async def open(
@@ -70,11 +70,11 @@ class SegmentStore:
 
     async def close(self) -> None:
         """Finish what waits, and leave everything so that the next start has nothing to do."""
-        await self._engine.close()
+        await self._open_store.close()
 
     @property
     def store_id(self) -> StoreId:
-        return self._engine.identity.store_id
+        return self._open_store.identity.store_id
 
     def replicas(self) -> list[ReplicaState]:
         return [replica.state() for replica in self._replicas.values() if replica.created is None]
@@ -85,20 +85,20 @@ class SegmentStore:
         return None if replica is None else replica.state()
 
     def free_bytes(self) -> int:
-        return self._engine.low_water.room().free_bytes
+        return self._open_store.low_water.room().free_bytes
 
     def capacity_bytes(self) -> int:
-        return self._engine.low_water.room().total_bytes
+        return self._open_store.low_water.room().total_bytes
 
     def used_bytes(self) -> int:
         return sum(replica.size_bytes for replica in self._replicas.values())
 
     def size_bytes(self, segment: SegmentId) -> int:
-        return self._engine.known(segment).size_bytes
+        return self._open_store.known(segment).size_bytes
 
     def max_timestamp(self, segment: SegmentId) -> int:
         """The largest of the segment, or -1 if it is empty."""
-        return self._engine.known(segment).max_timestamp
+        return self._open_store.known(segment).max_timestamp
 
     async def create(
         self,
@@ -171,7 +171,7 @@ class SegmentStore:
             replica.is_fence_durable = True
             return replica.state()
         replica.is_fenced = True  # from here on appends are refused; those before it are answered first
-        await self._engine.load(replica)
+        await self._open_store.load(replica)
         if not replica.is_fence_durable:
             await self._queue.submit(replica, self._fence_durable, entry=_entry(EntryKind.FENCE, replica))
         await self._queue.idle(replica)
@@ -180,9 +180,9 @@ class SegmentStore:
         return replica.state()
 
     async def read(self, segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
-        replica = self._engine.known(segment)
+        replica = self._open_store.known(segment)
         if replica.in_doubt and limit > replica.end:
-            # The rest may have been here once: whoever asks must not take it for empty.
+            # The rest may have been here once: the caller must not take it for empty.
             raise CorruptReplica(f"segment {segment} ends at {replica.end} here, and may have had more")
         try:
             batches = await self._read(replica, offset, limit, max_bytes)
@@ -194,16 +194,16 @@ class SegmentStore:
         return batches
 
     async def find_timestamp(self, segment: SegmentId, timestamp: int) -> Offset | None:
-        replica = self._engine.known(segment)
+        replica = self._open_store.known(segment)
         if timestamp > replica.max_timestamp:
             return None
-        index = await self._engine.load(replica)
+        index = await self._open_store.load(replica)
         block = index.first_since(timestamp)
         try:
             if block is None:
                 _check_complete(replica, index)
                 return None
-            return find_in_block(block, await self._engine.read(replica, block.position, block.length), timestamp)
+            return find_in_block(block, await self._open_store.read(replica, block.position, block.length), timestamp)
         except CorruptReplica as error:
             if self._is_replaced(replica):
                 return await self.find_timestamp(segment, timestamp)
@@ -211,7 +211,7 @@ class SegmentStore:
             raise
 
     async def seal(self, segment: SegmentId, end: Offset) -> SealedReplica:
-        replica = self._engine.known(segment)
+        replica = self._open_store.known(segment)
         if not replica.is_sealed:
             await self._seal(replica, end)
         if replica.end != end:
@@ -219,7 +219,7 @@ class SegmentStore:
         return replica.sealed()
 
     async def state(self, segment: SegmentId) -> ReplicaState:
-        return self._engine.known(segment).state()
+        return self._open_store.known(segment).state()
 
     async def copy(self, description: SegmentDescription, source: Source) -> SealedReplica:
         return await self._copies.copy(description, source)
@@ -230,7 +230,7 @@ class SegmentStore:
         if replica is None or replica.instance != instance:
             return
         if replica.is_deleted:
-            await self._queue.idle(replica)  # somebody else is at it: who asked second may rely on it no less
+            await self._queue.idle(replica)  # another call deletes it: this one returns when that is done, too
             return
         replica.is_deleted = True
         try:
@@ -241,14 +241,14 @@ class SegmentStore:
 
     async def _read(self, replica: Replica, offset: Offset, limit: Offset, max_bytes: int) -> Buffer:
         while True:
-            index = await self._engine.load(replica)
+            index = await self._open_store.load(replica)
             end = replica.end
             limit = min(limit, end)
             if offset >= limit:
                 return b""
             chosen = plan(index, offset, limit, end, max_bytes)
             if chosen is not None:
-                data = await self._engine.read(replica, chosen.position, chosen.length)
+                data = await self._open_store.read(replica, chosen.position, chosen.length)
                 try:
                     batches = execute(chosen, data)
                 except CorruptReplica:
@@ -256,7 +256,7 @@ class SegmentStore:
                         raise
                     continue  # sealed meanwhile, and the end of the file was cut off: plan anew
                 if batches.data:
-                    self._shelf.touch(replica, index)
+                    self._block_indexes.touch(replica, index)
                     if batches.next_offset is not None:
                         index.remember(batches.next_offset, batches.next_position)
                     return batches.data
@@ -272,7 +272,7 @@ class SegmentStore:
     async def _log_new(self, replica: Replica) -> None:
         loop = asyncio.get_running_loop()
         replica.created = loop.create_future()
-        if replica.to_entry().payload_bytes > self._engine.max_append_bytes:
+        if replica.to_entry().payload_bytes > self._open_store.max_append_bytes:
             raise AppendTooLarge(f"the header of segment {replica.segment} is too large")
         self._replicas[replica.segment] = replica
         future = self._queue.submit(replica, self._created, entry=replica.to_entry())
@@ -284,23 +284,23 @@ class SegmentStore:
             return
         self._replicas.pop(replica.segment, None)
         replica.created.set_exception(error)
-        replica.created.exception()  # seen, even if nobody else waited for it
+        replica.created.exception()  # retrieved, even if no caller waits for it
 
     def _created(self, work: Work) -> None:
         replica = work.replica
         if replica.created is not None and not replica.created.done():
             replica.created.set_result(None)
         replica.created = None
-        self._engine.checkpoints.changed(replica)
+        self._open_store.checkpoints.changed(replica)
 
     def _fence_durable(self, work: Work) -> None:
         work.replica.is_fence_durable = True
-        self._engine.checkpoints.changed(work.replica)
+        self._open_store.checkpoints.changed(work.replica)
 
     def _deleted(self, work: Work) -> None:
         if not self._is_replaced(work.replica):
             self._replicas.pop(work.replica.segment, None)
-        self._engine.forget(work.replica)
+        self._open_store.forget(work.replica)
 
     async def _seal(self, replica: Replica, end: Offset) -> None:
         if not replica.base <= end <= replica.queued_end:
@@ -310,16 +310,16 @@ class SegmentStore:
         replica.is_sealing = True
         try:
             await self._queue.idle(replica)
-            index = await self._engine.load(replica)
+            index = await self._open_store.load(replica)
             if end > replica.end:
                 raise OutOfSequence(f"cannot seal at {end}: only [{replica.base}, {replica.end}) is here")
-            measured = await self._engine.run(measure, index, self._shelf.reader(replica), end)
-            await self._engine.flush_segment(replica, measured.index)
+            measured = await self._open_store.run(measure, index, self._block_indexes.reader(replica), end)
+            await self._open_store.flush_segment(replica, measured.index)
 
             def done(work: Work) -> None:
                 replica.seal(measured.sealed)
-                self._shelf.hold(replica, measured.index)
-                self._engine.checkpoints.changed(replica)
+                self._block_indexes.hold(replica, measured.index)
+                self._open_store.checkpoints.changed(replica)
 
             sealed = measured.sealed
             entry = JournalEntry(
@@ -342,12 +342,13 @@ class SegmentStore:
         # A caller that goes away now leaves the replica closed to appends until the outcome is known.
         future.add_done_callback(lambda outcome: self._seal_done(replica, outcome.exception()))
         await asyncio.shield(future)
-        await self._engine.run(self._engine.cut_segment, replica, sealed.size_bytes)
+        await self._open_store.run(self._open_store.cut_segment, replica, sealed.size_bytes)
 
     def _seal_done(self, replica: Replica, error: BaseException | None) -> None:
         replica.is_sealing = False
         if error is not None:
-            self._shelf.drop(replica)  # the file of the index has the blocks of the seal that failed: look again
+            # The file of the index has the blocks of the seal that failed: look again.
+            self._block_indexes.drop(replica)
 
     def _is_replaced(self, replica: Replica) -> bool:
         """Whether a copy took its place. Its file is gone then, and what was not read of it is in the copy."""
@@ -362,7 +363,7 @@ class SegmentStore:
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _doubt_durable(self, work: Work) -> None:
-        self._engine.checkpoints.changed(work.replica)
+        self._open_store.checkpoints.changed(work.replica)
 
 
 def _check_complete(replica: Replica, index: BlockIndex) -> None:

@@ -145,9 +145,9 @@ def _by_group(result: Scan) -> list[_Group]:
     for number, entry in zip(result.numbers, result.entries, strict=True):
         found.setdefault(number.group, []).append((number, entry))
     groups = []
-    for number, rows in found.items():
+    for group, rows in found.items():
         is_whole = [number.ordinal for number, _ in rows] == list(range(rows[0][0].total))
-        groups.append(_Group(number, [entry for _, entry in rows], is_whole))
+        groups.append(_Group(group, [entry for _, entry in rows], is_whole))
     return groups
 
 

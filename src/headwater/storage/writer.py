@@ -1,4 +1,4 @@
-"""The writer: one thread that takes everything that waits, writes it, flushes once, and wakes all who wait.
+"""The writer: one thread that takes everything that waits, writes it, flushes once, and wakes all callers that wait.
 
 No timer: while one group is being flushed, the next one forms. For each group, in this order:
 
@@ -68,7 +68,7 @@ class Work:
         self.error: Exception | None = None
 
 
-class Lane(Protocol):
+class CommitWriter(Protocol):
     """How work reaches the writer, and how the outcome comes back."""
 
     def put(self, work: Work) -> None: ...
@@ -159,7 +159,7 @@ class GroupCommit:
 
 
 class WriterThread:
-    """The lane of production: a thread of its own."""
+    """The writer of production: a dedicated thread."""
 
     def __init__(
         self,
@@ -222,11 +222,11 @@ class WriterThread:
         try:
             self._loop.call_soon_threadsafe(self._on_done, group)
         except RuntimeError:
-            return  # the event loop is closed: nobody waits any more
+            return  # the event loop is closed: no caller waits any more
 
 
-class InlineLane:
-    """The lane of tests: the same work on the event loop, one group per turn."""
+class InlineWriter:
+    """The writer of tests: the same work on the event loop, one group per turn."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class WriteMarkers:
     """A transaction is decided: write this into each of its partitions, as often as it takes, and report each partition
     once, to the shard that asked.
 
-        The marker writer of a shard must stop when the shard is dropped. The shard that replaces it asks again; a late
+    The marker writer of a shard must stop when the shard is dropped. The shard that replaces it asks again; a late
     marker of the dropped shard would end the next transaction, which in version 1 has the same epoch."""
 
     transactional_id: str

@@ -1,4 +1,4 @@
-"""The machine's own clock, the one that production passes in."""
+"""The machine's clock, which production passes in."""
 
 import time
 

@@ -17,7 +17,7 @@ from headwater.metadata.store import Condition, Del, Has, Is, Operation, Put
 from headwater.metadata.zookeeper.paths import ZookeeperPaths, is_folder, is_key, parent
 from headwater.metadata.zookeeper.plan import (
     ANY_VERSION,
-    NOBODY,
+    NO_OWNER,
     Action,
     Check,
     CreateNode,
@@ -35,7 +35,7 @@ from headwater.metadata.zookeeper.session import ZookeeperSession
 
 PATHS = ZookeeperPaths("/hw")
 A = "/hw/keys/a="
-THERE = Seen(version=70, data_version=3, owner=NOBODY)
+THERE = Seen(version=70, data_version=3, owner=NO_OWNER)
 OURS = Writer(owner=9, mark="/hw/sessions/x")
 SESSION = ZookeeperSession.__new__(ZookeeperSession)
 """A plan only looks whether there is one."""

@@ -30,7 +30,8 @@ class Cleaner:
         config: BrokerConfig,
         survey: Callable[[], Awaitable[SubscribedRanges | None]] | None = None,
     ) -> None:
-        """`survey` tells what subscriptions want; None while that is not known. Without it, nobody wants anything."""
+        """`survey` gives what subscriptions still need; None while that is not known. Without it, there are no
+        subscriptions."""
         self._ports = ports
         self._catalog = catalog
         self._config = config
@@ -42,7 +43,7 @@ class Cleaner:
         self._reconfigured.set()
 
     async def run(self) -> None:
-        """Until cancelled. Retention and compaction have intervals of their own."""
+        """Until cancelled. Retention and compaction have separate intervals."""
         clock = self._ports.clock
         retained_at = compacted_at = clock.monotonic()
         while True:
@@ -69,7 +70,8 @@ class Cleaner:
         return False
 
     async def retain(self) -> None:
-        """Age, size and subscriptions: roll what is old, drop what nobody wants, forget producers that fell silent."""
+        """Age, size and subscriptions: roll what is old, drop what no subscription needs, forget producers that fell
+        silent."""
         wanted = await self._survey() if self._survey is not None else SubscribedRanges()
         for partition in self._catalog.partitions():
             await self._guarded(partition, partial(self._retain, wanted))

@@ -7,9 +7,9 @@ segments are deleted after the swap; a crash before it leaves an orphan, a crash
 collection finds both.
 
 Nothing past the last stable offset is touched: how every transaction below has ended is known. What aborted ones wrote
-goes; so every run leaves nothing of them in the segments that it covers whole, and only there markers may go, too.
-That is what lets the partition forget an aborted transaction as soon as its segment is compacted: a reader that is told
-of it and finds no marker would take what its producer wrote later for aborted, too.
+goes; so every run leaves nothing of them in the segments that it covers whole, and only there markers may go, too. That
+is what lets the partition forget an aborted transaction as soon as its segment is compacted: a reader that gets it in a
+fetch response and finds no marker would take what its producer wrote later for aborted, too.
 
 Decoding records is work for a thread: the event loop only moves the pieces.
 """
@@ -48,8 +48,8 @@ class DirtyLog:
 
 
 def dirty_log(partition: Partition, now_ms: int) -> DirtyLog:
-    """Segments whose newest record is younger than min.compaction.lag.ms are left alone, those that are not stable
-    to their end, and all behind them."""
+    """Segments whose newest record is younger than min.compaction.lag.ms are left alone; so are segments that are not
+    stable to their end, and all behind them."""
     sealed = partition.register.chain.sealed
     stable_end = partition.last_stable_offset
     clean_count = next((index for index, segment in enumerate(sealed) if not segment.compacted), len(sealed))

@@ -1,10 +1,11 @@
-"""Who still wants what: the positions of all groups in all partitions, collected once for a round of the cleaner.
+"""What subscriptions still need: the positions of all groups in all partitions, collected once for a round of the
+cleaner.
 
 A group subscribes to a partition by having a position there: an offset that it committed, or the start of its queue.
 An explicit subscription also subscribes to those partitions of its topic where it has none yet, from their start.
 Deleting the group, or its position, ends the subscription.
 
-While positions are still being read after a start, nothing may be concluded from those that are missing.
+While positions are still being read after a start, nothing may be concluded from missing ones.
 """
 
 import asyncio

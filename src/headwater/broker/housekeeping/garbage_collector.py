@@ -1,7 +1,7 @@
-"""Frees what nobody needs of this node's store: asks the metadata, in the order that makes it safe, and deletes.
+"""Frees what is garbage in this node's store: asks the metadata, in the order that makes it safe, and deletes.
 
-Every round looks at some partitions, so that what it reads is bounded; in turn all of them come. Whoever knows that a
-partition has something to free (retention, compaction, a deletion) asks for it, and it comes next.
+Every round looks at some partitions, so that what it reads is bounded; one round after the other reaches all of them.
+When retention, compaction or a deletion leaves something to free in a partition, that partition comes next.
 """
 
 import asyncio

@@ -90,13 +90,13 @@ def _unclaimed(
 
 
 def _consumed(sealed: Sequence[SealedSegment], subscriptions: Sequence[ConsumedPosition]) -> int:
-    """How many of the oldest segments everybody is through with."""
+    """How many of the oldest segments all subscriptions have consumed."""
     slowest = _slowest(subscriptions)
     return sum(segment.end <= slowest for segment in sealed)
 
 
 def _slowest(subscriptions: Sequence[ConsumedPosition]) -> Offset:
-    """Where nobody subscribes, nothing was consumed."""
+    """Without subscriptions, nothing was consumed."""
     return min((subscription.position for subscription in subscriptions), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Figures that are read off the broker when somebody looks at its metrics, and cost nothing otherwise."""
+"""Figures that are read off the broker when its metrics page is requested, and cost nothing otherwise."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,14 +1,14 @@
 """Why members left their groups, as JSON beside the metrics: the Kafka protocol has no place for it.
 
     GET /groups               every group that lost a member since the start
-    GET /groups?group=NAME    that one
+    GET /groups?group=NAME    one group
 
     {"groups": [{"group": …, "departures": [{"at_ms": …, "member": …, "instance": …, "client": …, "host": …,
                                              "reason": …, "explanation": …}]}], "left_out": 0, "is_known": true}
 
 Departures are the oldest first. A group remembers its last ones only; a page has at most MAX_SHOWN of all groups, and
 says how many it left out. `is_known` is false if this broker does not coordinate the group that was asked for: then
-another one knows.
+another broker knows.
 """
 
 import json

@@ -11,13 +11,13 @@ Contract, for the code that is being measured (on the broker's event loop, unles
     metrics.produced(topic, records, batches, size_bytes)    # once per partition in a request, not per record
     metrics.fetched(topic, size_bytes)
     metrics.flushed(seconds)                                 # a flush to the device, by timed_files.py
-    metrics.watch("log_size_bytes", "...", ("topic",), read) # a gauge that `read()` computes when somebody looks
+    metrics.watch("log_size_bytes", "...", ("topic",), read) # a gauge that `read()` computes for each page
 
 `MetricsServer.start(metrics, host, port)` in metrics_server.py shows them; metrics_page.py gives them their names.
 
 The hot calls touch dictionaries and lists only: 0.4 µs for a request, measured, where a counter and a histogram of
 the Prometheus client take 1.5 µs, or 3.6 µs with the lookup of their labels. That client writes the page, and is
-not imported before somebody asks for it.
+not imported before the first request for it.
 
 Label values come from outside (topic and group names), so their number is limited: past MAX_TOPICS the rest is
 counted under one name, and a gauge shows at most MAX_SERIES_PER_GAUGE values and says how many it left out.
@@ -92,7 +92,7 @@ class TopicCounters:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A number that is computed when somebody asks. `read` yields one value for each set of labels."""
+    """A number that is computed for each page. `read` yields one value for each set of labels."""
 
     name: str
     help: str

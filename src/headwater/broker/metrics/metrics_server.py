@@ -1,9 +1,9 @@
 """A tiny HTTP server for the metrics page, on the broker's own event loop.
 
 It answers `GET /metrics`, `GET /groups` (group_health.py) and `GET /segments` (segments_page.py), one request per
-connection. What it reads, how long it waits and how many connections it keeps are limited, so that nobody can use it to
-slow the broker down. While it runs it also samples how late the event loop is, which is the first thing to look at when
-a broker feels slow.
+connection. What it reads, how long it waits and how many connections it keeps are limited, so that no client can use it
+to slow the broker down. While it runs it also samples how late the event loop is, which is the first thing to look at
+when a broker feels slow.
 """
 
 import asyncio

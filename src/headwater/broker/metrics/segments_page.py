@@ -7,7 +7,7 @@
 
 In the order of partitions and offsets. Of an open segment that another node leads, the end and the size are null. When
 a segment began is not kept anywhere, so `first_timestamp` is null; `last_timestamp` is the greatest in it. A store
-whose node nobody knows is not told. The page has at most MAX_SHOWN segments, the first ones; `left_out` counts the
+whose node is not known is left out. The page has at most MAX_SHOWN segments, the first ones; `left_out` counts the
 others of the partitions that were looked at, and `partitions_left_out` the partitions behind MAX_LOOKED_UP.
 """
 

@@ -57,7 +57,7 @@ class BrokerConfig:
     advertise: Address | None = field(
         default=None,
         metadata=described(
-            "The address that clients are told; the one listened on, unless given.", setting.address, fixed=True
+            "The address that clients connect to; the one listened on, unless given.", setting.address, fixed=True
         ),
     )
     metrics: Address | None = field(
@@ -107,7 +107,7 @@ class BrokerConfig:
     peer_advertise: Address | None = field(
         default=None,
         metadata=described(
-            "The address that other nodes are told; the one listened on, unless given.",
+            "The address that other nodes connect to; the one listened on, unless given.",
             setting.address,
             section=Section.CLUSTER,
             fixed=True,
@@ -405,7 +405,7 @@ class BrokerConfig:
     )
     transactional_id_expiration_ms: int = setting.count(
         604_800_000,
-        "How long a transactional id that nobody uses is remembered.",
+        "How long a transactional id that no producer uses is remembered.",
         least=1,
         section=Section.TRANSACTIONS,
         kafka="transactional.id.expiration.ms",

@@ -39,7 +39,7 @@ _ALL_BROKERS_KEY: Final = keys.config_key(KIND, "default")
 MAX_TRIES: Final = 5
 """Another node may alter what holds for all brokers at the same moment."""
 IDENTITY: Final = ("broker.id", "listeners", "advertised.listeners")
-"""Shown, beside what has a setting of its own."""
+"""Shown beside the keys that are settings."""
 _NAMES: Final = frozenset((*BY_KAFKA_NAME, *BROKER_NAMES))
 
 Overrides = Mapping[str, str]
@@ -72,7 +72,7 @@ class BrokerSettings:
         self._overrides: dict[str, Overrides] = {self._own: {}, ALL_BROKERS: {}}
         """What was altered, by the name of the resource."""
         self._foreign: dict[str, Overrides] = {self._own: {}, ALL_BROKERS: {}}
-        """What a node of another version altered, and this one cannot read: it is kept for those that can."""
+        """What a node of another version altered, and this one cannot read: it is kept for nodes that can."""
         self._versions = dict.fromkeys(self._overrides, 0)
         self._changes = asyncio.Lock()
 

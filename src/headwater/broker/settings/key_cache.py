@@ -68,7 +68,7 @@ class KeyCache(Generic[K, V]):
             await asyncio.sleep(RETRY_S)
 
     def note(self, name: K, value: V, version: int) -> None:
-        """What this node has just written itself, so that it need not wait to be told."""
+        """What this node has just written itself, so that it need not wait for the watch."""
         self._set(name, Versioned(value, version))
 
     async def reread(self, *keys: str) -> None:

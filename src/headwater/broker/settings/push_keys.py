@@ -1,8 +1,8 @@
 """The configuration keys that have a subscription pushed to a webhook. The broker keeps and checks them one by one;
 gateways read them and do the work.
 
-They are settings of the group, so that any gateway of the cluster can serve it. Whoever may read the configuration of
-groups can read the secret, too: gateways must.
+They are settings of the group, so that any gateway of the cluster can serve it. A client that may read the
+configuration of groups can read the secret, too: gateways must.
 """
 
 from collections.abc import Callable, Mapping

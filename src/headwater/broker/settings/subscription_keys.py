@@ -1,7 +1,7 @@
 """The configuration keys that make a group an explicit subscription, in one table, and what they say together.
 
-A group that nobody configured is a subscription too, by having committed: it wants to be given what it has not read
-yet for as long as the topic keeps it, and nothing beyond that.
+A group without configuration is a subscription too, by having committed: it gets what it has not read yet for as long
+as the topic keeps it, and nothing beyond that.
 """
 
 import enum

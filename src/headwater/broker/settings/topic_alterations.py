@@ -1,4 +1,4 @@
-"""Alterations of topic configurations: each resource of a request, with an answer of its own."""
+"""Alterations of topic configurations: each resource of a request, with its own answer."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence

@@ -2,7 +2,7 @@
 
     the topic's own value  >  what was altered for the broker, or for all  >  its file  >  the default in `TOPIC_KEYS`
 
-An override that does not parse never becomes a TopicConfig, so whoever holds one need not check anything.
+An override that does not parse never becomes a TopicConfig, so code that has one need not check anything.
 """
 
 from collections.abc import Mapping
@@ -122,7 +122,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDefaults:
-    """What a topic without a word of its own gets. Build one per broker."""
+    """What a topic without overrides gets. Build one per broker."""
 
     overrides: Mapping[str, str] = field(default_factory=dict)
     """The choices of the broker's file, under the topic's key names."""

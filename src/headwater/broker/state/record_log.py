@@ -2,10 +2,10 @@
 
 - Records are written in the order of the calls. One append is under way at a time; what is asked for meanwhile is
   written together by the next one.
-- Whoever writes is called back when its records, and all before them, are committed: before `write` returns where the
-  partition takes them at once, unless others are being called back right then. They write, too, and the order stays.
-- When the partition does not take an append, memory is ahead of the truth. `on_lost` is told first, then everyone who
-  waits; what was not written is dropped. Whoever owns the state must read it again.
+- The callback of a write is called when its records, and all before them, are committed: before `write` returns where
+  the partition takes them at once, unless callbacks are being called right then. They write, too, and the order stays.
+- When the partition does not take an append, memory is ahead of the truth. `on_lost` is called first, then the
+  callbacks of all writes that wait; what was not written is dropped. The owner of the state must read it again.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class RecordLog:
             return
         if self.partition.commits_at_once:
             self._write()
-        else:  # in the next turn, together with whatever else is decided in this one
+        else:  # in the next turn of the event loop, together with what else is decided in this one
             self._is_writing = True
             asyncio.get_running_loop().call_soon(self._write)
 

@@ -1,7 +1,7 @@
-"""An internal topic that keeps the state of a coordinator. It comes into being when the first request needs it.
+"""An internal topic that keeps the state of a coordinator. It is created when the first request needs it.
 
-Each of its partitions is a log that whoever leads it reads when the lead begins, and forgets when it ends. A key (a
-group, a transactional id) belongs to one of them, by a hash, for ever: the number of partitions never changes.
+Each of its partitions is a log that its leader reads when the lead begins, and forgets when it ends. A key (a group, a
+transactional id) belongs to one of them, by a hash, for ever: the number of partitions never changes.
 """
 
 import asyncio
@@ -77,13 +77,13 @@ class StateTopic(Generic[L]):
         return log
 
     async def ensure(self) -> None:
-        """Make sure that there is a place to keep state in. Raises RequestError."""
+        """Create the topic unless it exists. Raises RequestError."""
         if self.exists and not self._creating.locked():
             return
         async with self._creating:  # a topic that is being made is known before it is led
             if not self.exists:
                 await self._create()
-            if self._loading:  # there is nothing to read yet: whoever asked first is served
+            if self._loading:  # there is nothing to read yet: the request that created it is served
                 await asyncio.wait(list(self._loading.values()))
 
     async def _create(self) -> None:

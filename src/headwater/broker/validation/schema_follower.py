@@ -65,7 +65,7 @@ class SchemaFollower:
             self._spawn(self._refresh())
 
     async def catch_up(self) -> None:
-        """Everything that was registered before this was called is known when it returns. Those who ask while others
+        """Everything that was registered before this was called is known when it returns. Calls that come while others
         are being answered are answered together. Raises RequestError."""
         self._asked += 1
         ticket = self._asked

@@ -1,8 +1,8 @@
 """One process of a local cluster: a node, etcd or the console. Its output goes to a log file and, line by line, to a
 callback.
 
-A child has a session of its own, so that Ctrl-C reaches the parent alone, which stops everything in the right order.
-No child outlives the parent: a node sees the end of a socket that both share, others get a signal from the kernel.
+A child has its own session, so that Ctrl-C reaches the parent alone, which stops everything in the right order. No
+child outlives the parent: a node sees the end of a socket that both share, others get a signal from the kernel.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a pipeline needs before it runs, each with a message of its own: a broker, topics, Java, Spark."""
+"""What a pipeline needs before it runs, each with its own message: a broker, topics, Java, Spark."""
 
 import os
 import socket
@@ -41,7 +41,7 @@ class RunArguments:
 
 
 def load_graph(file: Path, *, as_json: bool = False, is_spark_next: bool = False) -> "Graph":
-    """The pipeline of a file. Mistakes in it end the command; with `is_spark_next` only those that Spark would not
+    """The pipeline of a file. Mistakes in it end the command; with `is_spark_next` only mistakes that Spark would not
     report itself."""
     from headwater.pipelines.spec.check import load
     from headwater.pipelines.spec.mistakes import BadPipeline

@@ -48,7 +48,7 @@ UNREACHABLE = frozenset(
 )
 """Nobody answers, or not now: a client may try again."""
 
-NOBODY_THERE = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
+NO_BROKER = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
 
 PASSING = frozenset(
     (
@@ -93,7 +93,7 @@ def failure_of(error: KafkaError | KafkaException, *, topic: str = "", group: st
     code, why = error.code(), reason(error)
     if code in PASSING:
         return ClusterNotReady(f"The cluster is not ready to do it: {why}.")
-    if code in NOBODY_THERE:
+    if code in NO_BROKER:
         return ClusterUnavailable(
             f"No broker answers this gateway: {why}. "
             "Is one running? `headwater cluster status` shows the nodes of a cluster."

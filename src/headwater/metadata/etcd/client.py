@@ -1,8 +1,8 @@
-"""The members of one etcd cluster as one partner: which of them is asked, how long, and when the next one is.
+"""The members of one etcd cluster as one client: which member is asked, for how long, and when the next one is.
 
-All calls go to one member until it fails, times out, or whoever waited for it was cancelled; then to the next. What may
-be repeated is, within ASK_S. What may not goes to one member only: only one that certainly did not get it is
-followed by another.
+All calls go to one member until it fails, times out, or its caller was cancelled; then to the next. Calls that may be
+repeated are, within ASK_S. The others go to one member only: to the next one only if it is certain that the member
+before did not get the call.
 
 At most MAX_UNDER_WAY calls are under way, the others wait here: a member's time runs from when it was asked, so a burst
 of calls, as when many partitions change their leaders, is not mistaken for a slow member.

@@ -4,7 +4,7 @@ A failure is one of three things, and the caller needs to know which:
 
     Refused     etcd's own answer: the request was looked at and had no effect
     NoAnswer    the member gave none; `is_sent` says whether the request may have taken effect nevertheless
-    cancelled   by whoever waits
+    cancelled   by the caller
 
 Every request carries `hasleader`: a member that knows of no leader says so at once, before it looks at the request.
 """
@@ -202,7 +202,7 @@ class EtcdMember:
         except grpc.aio.AioRpcError as error:
             raise self._meaning(error) from error
         except asyncio.CancelledError:
-            # gRPC cancels the calls of a channel that is closed. Nobody cancelled the task then.
+            # gRPC cancels the calls of a channel that is closed. The task itself was not cancelled then.
             task = asyncio.current_task()
             if self._is_closed and task is not None and not task.cancelling():
                 raise NoAnswer(f"{self.endpoint}: closed", is_sent=True) from None
@@ -232,7 +232,7 @@ class EtcdStream(Generic[QuestionT, AnswerT]):
         self._call = call
 
     async def send(self, question: QuestionT) -> None:
-        # A call that is over says why when it is read.
+        # A call that has ended says why when it is read.
         with self._member.failures(), contextlib.suppress(asyncio.InvalidStateError):
             await self._call.write(question)
 

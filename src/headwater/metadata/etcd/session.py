@@ -52,7 +52,8 @@ class EtcdSession:
     async def open(
         cls, client: EtcdClient, ttl_s: float, probes: bytes, ended: "Callable[[EtcdSession], None]"
     ) -> "EtcdSession":
-        """`probes` is a prefix of keys that nobody else uses. A repeated grant leaves a lease that ends unused."""
+        """`probes` is a prefix of keys that is used for nothing else. A repeated grant leaves a lease that ends
+        unused."""
         asked_at = time.monotonic()
         lease = await client.ask(LEASE_GRANT, pb.LeaseGrantRequest(TTL=max(MIN_TTL_S, math.ceil(ttl_s))))
         session = cls(client, lease, asked_at, probes + f"{lease.ID:x}".encode(), ended)

@@ -108,7 +108,7 @@ class EtcdMetaStore:
     async def session(self, ttl_s: float) -> MetaSession:
         """A time to live below MIN_TTL_S is raised to it."""
         check_ttl(ttl_s)
-        # No key of ours begins with "/", so these are nobody's.
+        # No key of the contract begins with "/", so these cannot collide with one.
         session = await EtcdSession.open(self._client, ttl_s, self._root + b"/sessions/", self._sessions.discard)
         self._sessions.add(session)
         return session
@@ -126,7 +126,7 @@ class EtcdMetaStore:
             await hints.aclose()
 
     async def close(self) -> None:
-        """Watches end; sessions that were not closed end when their time is over, as if the process had died."""
+        """Watches end; sessions that were not closed expire, as if the process had died."""
         if self._client.is_closed:
             return
         keepers = [keeper for session in self._sessions if (keeper := session.abandon()) is not None]

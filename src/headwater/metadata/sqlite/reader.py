@@ -1,5 +1,5 @@
-"""What the reading thread asks of the database file. Each query is a transaction of its own, and sees all that was
-committed before it."""
+"""What the reading thread asks of the database file. Each query is one transaction, and sees all that was committed
+before it."""
 
 import sqlite3
 from pathlib import Path

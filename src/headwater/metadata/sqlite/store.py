@@ -3,7 +3,7 @@
 - Writes go through one thread (`SqliteWriter`), reads through another; the event loop never waits for the disk.
 - A version is the revision of the whole store that wrote the key, so no version is ever used twice,
   not even after a deletion.
-- Only while somebody watches does the store look for changes: at once after its own writes, every POLL_S for those of
+- Only while there are watchers does the store look for changes: at once after its own writes, every POLL_S for those of
   other processes. A watcher that lags too far behind gets RESYNC.
 - Sessions end by the monotonic clock, which all processes of a host share, and by a reboot.
 """
@@ -122,11 +122,11 @@ class SqliteMetaStore:
                 yield hint
         finally:
             self._watchers.discard(watcher)
-            # The poller stops itself when it finds nobody to tell.
+            # The poller stops itself when there are no watchers left.
             self._written.set()
 
     async def close(self) -> None:
-        """Watches end; sessions that were not closed end when their time is over, as if the process had died."""
+        """Watches end; sessions that were not closed expire, as if the process had died."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -150,7 +150,7 @@ class SqliteMetaStore:
     async def _read(self, query: Callable[[], _T]) -> _T:
         if self._is_closed:
             raise Unavailable(f"metadata file {self._path} is closed")
-        if self._writer.is_unsettled:
+        if self._writer.is_in_doubt:
             await self._writer.commit(Reap())
         return await asyncio.get_running_loop().run_in_executor(self._reads, query)
 

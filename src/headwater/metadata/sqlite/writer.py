@@ -1,8 +1,8 @@
 """The one thread that changes the database file: whatever waits is committed together, with one flush.
 
-Each change sees those before it in its group, and has a revision of its own. A group is committed whole or not at all;
-nothing is answered before its commit. Groups that only renew sessions are not flushed: a deadline means nothing
-after a power cut, since a reboot ends all sessions.
+Each change sees the changes before it in its group, and has its own revision. A group is committed whole or not at all;
+nothing is answered before its commit. Groups that only renew sessions are not flushed: a deadline means nothing after a
+power cut, since a reboot ends all sessions.
 
 When a commit fails and it is unclear whether its bytes reached the disk, the writer commits once more, which overwrites
 them: then the group was certainly not applied. Until that succeeds the outcome is Unknown and all else is Unavailable.
@@ -41,8 +41,8 @@ def boot_id() -> str:
 
 
 def expired_sessions(boot: str) -> tuple[str, tuple[float, float, str]]:
-    """The query for sessions whose time is over: by the clock; of another boot; or renewed in what is now the future,
-    so before a reboot."""
+    """The query for sessions that have expired: by the clock; of another boot; or renewed in what is now the future, so
+    before a reboot."""
     now = time.monotonic()
     return "SELECT id FROM sessions WHERE deadline < ? OR deadline - ttl_s > ? OR boot <> ?", (
         now,
@@ -75,7 +75,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """End the sessions whose time is over. Every group does; this asks for a group."""
+    """End the sessions that have expired. Every group does; this asks for a group."""
 
 
 Job: TypeAlias = Change | OpenSession | RenewSession | CloseSession | Reap
@@ -97,7 +97,7 @@ class SqliteWriter:
         self._boot = boot_id()
         self._waiting: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._is_closed = False
-        self._is_unsettled = False
+        self._is_in_doubt = False
         self._is_flushing = True
         self._revision = 0
         self._trimmed = 0
@@ -105,9 +105,9 @@ class SqliteWriter:
         self._thread.start()
 
     @property
-    def is_unsettled(self) -> bool:
-        """A commit's outcome is unclear: a read must wait for the next commit, which settles it."""
-        return self._is_unsettled
+    def is_in_doubt(self) -> bool:
+        """A commit's outcome is unclear: a read must wait for the next commit, which overwrites it."""
+        return self._is_in_doubt
 
     async def commit(self, job: Job) -> Txn:
         """The answer to one job, once its group is durable. For a session, `ok` says whether it lives."""
@@ -158,13 +158,13 @@ class SqliteWriter:
         try:
             self._loop.call_soon_threadsafe(_resolve, group, answers, error)
         except RuntimeError:
-            # The event loop was closed before the store: nobody waits any more.
+            # The event loop was closed before the store: no caller waits any more.
             self._is_closed = True
 
     def _commit(self, jobs: Sequence[Job]) -> list[Txn]:
         try:
-            if self._is_unsettled:
-                self._settle()
+            if self._is_in_doubt:
+                self._overwrite_failed_commit()
             self._flush_commits(not all(isinstance(job, RenewSession) for job in jobs))
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -182,9 +182,9 @@ class SqliteWriter:
             self._roll_back()
             # A full disk is found before the commit mark is written, a lock before anything is.
             if primary_code(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
-                self._is_unsettled = True
+                self._is_in_doubt = True
                 try:
-                    self._settle()
+                    self._overwrite_failed_commit()
                 except sqlite3.Error:
                     raise Unknown(
                         f"metadata file {self._path}: {error}, and it is unclear whether the change was kept"
@@ -192,7 +192,7 @@ class SqliteWriter:
             raise fault(error, self._path) from error
         return answers
 
-    def _settle(self) -> None:
+    def _overwrite_failed_commit(self) -> None:
         """Write where the failed commit wrote, so that no restart can find it there."""
         self._flush_commits(True)
         self._connection.execute("BEGIN IMMEDIATE")
@@ -202,7 +202,7 @@ class SqliteWriter:
         except BaseException:
             self._roll_back()
             raise
-        self._is_unsettled = False
+        self._is_in_doubt = False
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

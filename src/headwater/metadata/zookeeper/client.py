@@ -1,7 +1,7 @@
 """One ZooKeeper session, asked from the event loop.
 
-kazoo works in threads of its own. Here its answers come back to the event loop, at most MAX_IN_FLIGHT exchanges are
-under way at a time, and a request is given to kazoo only while there is a connection, so that these differ:
+kazoo works in its own threads. Here its answers come back to the event loop, at most MAX_IN_FLIGHT exchanges are under
+way at a time, and a request is given to kazoo only while there is a connection, so that these differ:
 
     Unavailable     no connection came in time; nothing was sent
     Interrupted     the connection broke while the request was out; ZooKeeper may have carried it out
@@ -131,11 +131,11 @@ class ZookeeperClient:
             self._waiting -= 1
 
     async def close(self) -> None:
-        """End the session, and its nodes with it, if ZooKeeper can be told."""
+        """End the session, and its nodes with it, if ZooKeeper can be reached."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._connected.set()  # whoever waits for a connection finds out that there will be none
+        self._connected.set()  # calls that wait for a connection find out that there will be none
         self._changed()
         await asyncio.to_thread(self._stop)
 
@@ -166,7 +166,7 @@ class ZookeeperClient:
         answer: asyncio.Future[Any] = self._loop.create_future()
 
         def arrived(result: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop was closed before the store: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the event loop was closed before the store
                 self._loop.call_soon_threadsafe(_resolve, answer, result)
 
         request(self._kazoo).rawlink(arrived)

@@ -48,5 +48,5 @@ def is_folder(path: str) -> bool:
 
 
 def is_key(path: str) -> bool:
-    """Whatever is neither a folder nor a key was put there by somebody else."""
+    """Names that are neither a folder nor a key were put there by other programs."""
     return path.endswith(_KEY)

@@ -22,7 +22,7 @@ from headwater.metadata.store import Condition, Has, Is, Operation, Put
 from headwater.metadata.zookeeper.paths import ZookeeperPaths
 
 ANY_VERSION: Final = -1
-NOBODY: Final = 0
+NO_OWNER: Final = 0
 """The owner of a node that belongs to no session."""
 
 
@@ -104,21 +104,21 @@ def plan(
     writer: Writer | None,
 ) -> list[Step] | None:
     """The steps, or None when a condition does not hold by what was seen. `seen` lacks the keys that are absent."""
-    wanted: defaultdict[str, set[Condition]] = defaultdict(set)
+    conditions_of: defaultdict[str, set[Condition]] = defaultdict(set)
     for condition in conditions:
-        wanted[condition.key].add(condition)
+        conditions_of[condition.key].add(condition)
     written = {operation.key for operation in operations}
-    if not all(_may_hold(its, seen.get(key), key in written) for key, its in wanted.items()):
+    if not all(_may_hold(its, seen.get(key), key in written) for key, its in conditions_of.items()):
         return None
     steps = [Step(Check(writer.mark, ANY_VERSION), is_condition=True)] if writer is not None else []
-    for key, its_conditions in wanted.items():
+    for key, its_conditions in conditions_of.items():
         if key not in written:
             steps += _conditions_alone(paths.node(key), its_conditions, seen.get(key))
     for operation in operations:
-        is_compared = any(isinstance(condition, Is) for condition in wanted.get(operation.key, ()))
+        is_compared = any(isinstance(condition, Is) for condition in conditions_of.get(operation.key, ()))
         path, node = paths.node(operation.key), seen.get(operation.key)
         if isinstance(operation, Put):
-            owner = writer.owner if writer is not None and operation.session is not None else NOBODY
+            owner = writer.owner if writer is not None and operation.session is not None else NO_OWNER
             steps += [Step(action, is_compared) for action in _put(path, operation.value, owner, node)]
         elif node is not None:
             steps.append(Step(Delete(path, node.data_version), is_compared))
@@ -160,7 +160,7 @@ def _put(path: str, value: bytes, owner: int, node: Seen | None) -> list[Action]
     if node is not None and node.owner == owner:
         return [SetData(path, value, node.data_version)]
     # ZooKeeper answers with the transaction's number when a node is set, not when it is created.
-    created: list[Action] = [CreateNode(path, b"", is_ephemeral=owner != NOBODY), SetData(path, value, 0)]
+    created: list[Action] = [CreateNode(path, b"", is_ephemeral=owner != NO_OWNER), SetData(path, value, 0)]
     # A node's owner cannot be changed.
     return created if node is None else [Delete(path, node.data_version), *created]
 

@@ -1,4 +1,4 @@
-"""A session of the contract: a ZooKeeper session of its own, because a node belongs to the session that created it.
+"""A session of the contract: a dedicated ZooKeeper session, because a node belongs to the session that created it.
 
 - While the session lives there is a node that marks it. A transaction that writes for the session checks the mark, so
   that one which comes too late is refused by ZooKeeper, whatever this process believes.
@@ -83,11 +83,11 @@ class ZookeeperSession:
         self._keeper = asyncio.create_task(self._keep_alive(), name=f"metadata-session-{self._id}")
 
     async def close(self) -> None:
-        """Raises Unknown when ZooKeeper could not be told: then the keys vanish when the session's time is over."""
+        """Raises Unknown when ZooKeeper could not be reached: then the keys vanish when the session expires."""
         await self.abandon()
         self._end()
         if not await self._is_absent(self._mark):
-            raise Unknown("ZooKeeper could not be told that the session ended: its keys vanish when its time is over")
+            raise Unknown("ZooKeeper could not be reached to end the session: its keys vanish when it expires")
 
     async def abandon(self) -> None:
         """Stop asking for more time, and close the connection."""

@@ -1,9 +1,9 @@
-"""The metadata store on ZooKeeper (3.4 or newer), for those who have one.
+"""The metadata store on ZooKeeper (3.4 or newer).
 
-- Keys are nodes of a tree (`zookeeper_paths.py`); a version is the number of the transaction that wrote the node.
-- A transaction is planned from what was read, and holds only if that is still so (`zookeeper_plan.py`).
-- Reads pass a majority of the servers (`zookeeper_reader.py`).
-- A session is a connection of its own (`zookeeper_session.py`); all else shares one.
+- Keys are nodes of a tree (`paths.py`); a version is the number of the transaction that wrote the node.
+- A transaction is planned from what was read, and holds only if that is still so (`plan.py`).
+- Reads pass a majority of the servers (`reader.py`).
+- Each session has its own connection (`session.py`); all else shares one.
 """
 
 import asyncio

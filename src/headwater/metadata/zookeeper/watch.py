@@ -1,11 +1,12 @@
-"""Hints for those who watch a prefix, from ZooKeeper's watches, which tell of one change of one node and are gone.
+"""Hints for the watchers of a prefix, from ZooKeeper's watches, each of which reports one change of one node and is
+gone.
 
 - A tree is watched by asking for the children of its folders and for the data of its keys. A watch is set again before
-  the hint is given: whoever reads after the hint sees this change, and the next one gives another hint.
+  the hint is given: a read after the hint sees this change, and the next change gives another hint.
 - ZooKeeper forgets the watches of a connection that is gone, as far as kazoo is concerned. Then the whole tree is
   watched again, and RESYNC given.
 - A path counts as watched from before the question is sent: the answer and the event come by different threads.
-- One callback serves all trees, so that kazoo keeps it once for each node, however often somebody begins to watch.
+- One callback serves all trees, so that kazoo keeps it once for each node, however often a watch begins.
 """
 
 import asyncio
@@ -130,24 +131,24 @@ class WatchedTree:
         if is_folder(path):
             return await self._watch_folder(path)
         (answer,) = await self._client.ask(requests.data(path, self._on_event))
-        self._settle(path, answer)
+        self._is_present(path, answer)
         return set()
 
     async def _watch_folder(self, path: str) -> set[str]:
         while True:
             (names,) = await self._client.ask(requests.children(path, self._on_event))
-            if self._settle(path, names):
+            if self._is_present(path, names):
                 return {f"{path}/{name}" for name in names if is_folder(name) or is_key(name)}
             if path != self._folder:
                 return set()
-            # Nobody else watches for the top of the tree.
+            # No other folder is watched that would show the top of the tree.
             self._watched.add(path)
             (stat,) = await self._client.ask(requests.stat(path, self._on_event))
             if stat is None:
                 return set()
 
-    def _settle(self, path: str, answer: Any) -> bool:
-        """Whether the node is there."""
+    def _is_present(self, path: str, answer: Any) -> bool:
+        """Whether the node is there. A node that is not there is not watched."""
         if isinstance(answer, NoNodeError):
             self._watched.discard(path)
             return False

@@ -1,4 +1,5 @@
-"""Transactions: read the nodes, plan ZooKeeper's steps, commit them at once, and plan again if somebody was faster.
+"""Transactions: read the nodes, plan ZooKeeper's steps, commit them at once, and plan again if another writer was
+faster.
 
 Only the commit changes keys, and it is sent once for each plan: a plan that is out of date had no effect, and when the
 connection breaks the outcome is Unknown. Folders are made before the commit, and those that a deletion leaves empty
@@ -19,13 +20,13 @@ from headwater.metadata.store import Condition, Del, Operation, Put, Txn, Unavai
 from headwater.metadata.zookeeper import requests
 from headwater.metadata.zookeeper.client import Interrupted, ZookeeperClient
 from headwater.metadata.zookeeper.paths import ZookeeperPaths, parent
-from headwater.metadata.zookeeper.plan import NOBODY, CreateNode, SetData, Step, Verdict, judge, keys_to_read, plan
+from headwater.metadata.zookeeper.plan import NO_OWNER, CreateNode, SetData, Step, Verdict, judge, keys_to_read, plan
 from headwater.metadata.zookeeper.reader import ZookeeperReader
 from headwater.metadata.zookeeper.session import ZookeeperSession
 from headwater.metadata.zookeeper.url import ZookeeperAddress
 
 MAX_PLANS: Final = 50
-"""Each that is out of date means that somebody else's transaction was done."""
+"""Each plan that is out of date means that another writer's transaction was done."""
 MAX_BACKOFF_S: Final = 0.1
 MAX_KNOWN_FOLDERS: Final = 100_000
 
@@ -145,7 +146,7 @@ def _answer(
     for operation in operations:
         if isinstance(operation, Put):
             stat = stats[paths.node(operation.key)]
-            owner = session.writer.owner if session is not None and operation.session is not None else NOBODY
+            owner = session.writer.owner if session is not None and operation.session is not None else NO_OWNER
             if stat.ephemeralOwner != owner:
                 raise Unknown(f"{operation.key!r} changed hands at the same moment: it has the value, not the owner")
             versions[operation.key] = stat.mzxid

@@ -27,10 +27,10 @@ class _Comparison:
     def __init__(self) -> None:
         self.findings = Findings()
         self._verdicts: dict[tuple[int, int], bool] = {}
-        """By the identities of two types; one that is being compared counts as readable: whoever meets it again is
-        inside of it."""
+        """By the identities of two types. A pair that is being compared counts as readable: it is met again only inside
+        itself."""
         self._believed: list[tuple[int, int]] = []
-        """Those that count as readable, in the order in which they were met."""
+        """Pairs that count as readable, in the order in which they were met."""
 
     def compare(self, reader: Type, writer: Type, path: str, depth: int) -> bool:
         """Say whether it is readable, and why not."""
@@ -86,7 +86,7 @@ class _Comparison:
             mark = len(self.findings.found)
             if not self.compare(reader, branch, here, depth + 1):
                 verdict = False
-                if len(self.findings.found) == mark:  # told before, elsewhere
+                if len(self.findings.found) == mark:  # reported before, elsewhere
                     self.findings.add("MISSING_UNION_BRANCH", here, f"the reader cannot read {_word(branch)}")
         return verdict
 

@@ -60,7 +60,7 @@ class Comparison:
         verdict = self._follow(reader, writer, path, depth)
         if (
             not verdict
-        ):  # what was found meanwhile may rest on the belief that it is readable; and reasons are told anew
+        ):  # what was found meanwhile may rest on the belief that it is readable; and reasons are reported anew
             for inner in self._believed[before:]:
                 self._verdicts.pop(inner, None)
             del self._believed[before:]

@@ -73,7 +73,7 @@ class Document:
 
 
 def read_documents(text: str, named: Mapping[str, str]) -> Document:
-    """The schema, with those that it refers to at hand. Raises InvalidSchema."""
+    """The schema, with the schemas that it refers to. Raises InvalidSchema."""
     documents: dict[str, Document] = {}
     for name, referred in named.items():
         document = Document(_root(referred), documents)

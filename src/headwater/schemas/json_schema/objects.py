@@ -87,7 +87,7 @@ class ObjectRules:
             written = SchemaLocation(_table(self._written, "properties")[name], self._writer.document)
             mark = len(self._comparison.findings.found)
             self._comparison.compare(SchemaLocation(wanted, self._reader.document), written, path, depth + 1)
-            if len(self._comparison.findings.found) == mark:  # told before, elsewhere
+            if len(self._comparison.findings.found) == mark:  # reported before, elsewhere
                 self._comparison.fail("PROPERTY_CHANGED", path, "the reader does not allow what is written")
         elif is_wanted:
             reason = "the writer is open: it may have written the property with another schema"

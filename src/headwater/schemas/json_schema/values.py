@@ -68,7 +68,7 @@ def _check_rest(wanted: Any, listed: list[Any]) -> Incompatibility | None:
     try:
         validator = jsonschema_rs.Draft7Validator(plain, retriever=_never)
         wrong = next((value for value in listed if not validator.is_valid(value)), _NONE)
-    except (ValueError, jsonschema_rs.ReferencingError) as error:  # a reference inside: it cannot be told
+    except (ValueError, jsonschema_rs.ReferencingError) as error:  # a reference inside: it cannot be checked
         return Incompatibility("ENUM_ARRAY_NARROWED", "/enum", f"cannot be told: {str(error)[:100]}")
     if wrong is _NONE:
         return None

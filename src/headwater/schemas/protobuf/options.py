@@ -1,7 +1,7 @@
-"""Options of a .proto file: those that protobuf knows become fields, others are kept as they are written.
+"""Options of a .proto file: options that protobuf knows become fields, others are kept as they are written.
 
-A custom option is defined in a file of its own, which need not be at hand; protobuf has a place for those that nobody
-has interpreted yet, and there they stay.
+A custom option is defined in another file, which need not be at hand; protobuf has a field for options that were not
+interpreted yet, and there they stay.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Text of a .proto file to a file descriptor: the language by a parser of its own, the meaning by protobuf itself."""
+"""Text of a .proto file to a file descriptor: the language by a parser, the meaning by protobuf itself."""
 
 import re
 from collections.abc import Callable

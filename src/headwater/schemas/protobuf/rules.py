@@ -1,6 +1,6 @@
 """Rules of the language that protoc enforces and protobuf's runtime does not.
 
-A file that breaks one could be registered and read, but nobody could generate code from it.
+A file that breaks one could be registered and read, but no code could be generated from it.
 """
 
 from bisect import bisect_right

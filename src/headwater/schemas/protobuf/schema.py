@@ -19,7 +19,7 @@ from headwater.schemas.protobuf.rules import check_rules, messages_in
 from headwater.schemas.schema import InvalidSchema
 
 OWN_NAME: Final = "default.proto"
-"""Texts do not say how their file is called, and nobody imports it by this name."""
+"""Texts do not say how their file is called, and no other file imports it by this name."""
 _WELL_KNOWN: Final = (
     "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
     "wrappers",

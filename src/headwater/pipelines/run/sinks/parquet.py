@@ -62,12 +62,12 @@ class ToParquet:
             return
         name = re.compile(rf"(?:.*/)?{query}-(?P<batch>\d+|joined)-[^/]*\.parquet")
 
-        def is_settled(path: str) -> bool:
+        def is_committed(path: str) -> bool:
             match = name.fullmatch(path)
             return match is not None and (match["batch"] == "joined" or int(match["batch"]) < batch_id)
 
         limits = self._sink.compact_below_bytes, self._sink.compact_to_bytes
-        join_small_files(batch.sparkSession, files, OWN, query, is_settled, *limits)
+        join_small_files(batch.sparkSession, files, OWN, query, is_committed, *limits)
         self._joined_s = time.monotonic()
 
 
