@@ -24,7 +24,7 @@ from headwater.cli.group_requests import TOPIC, GroupListing, list_groups, no_su
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, known_offset_range, parse_position, resolve
 from headwater.cli.topic import chosen_partitions
-from headwater.gateway.kafka.blocking import committed_places, group_configs
+from headwater.gateway.kafka.blocking import committed_positions, group_configs
 from headwater.model.group_lag import PartitionLag, partition_lag, partitions_read, total
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def reset_offsets(
 
 def _committed(client: "AdminClient", group: str) -> dict[tuple[str, int], int]:
     """Offsets by topic and partition."""
-    return {(each.topic, each.partition): each.offset for each in committed_places(client, group)}
+    return {(each.topic, each.partition): each.offset for each in committed_positions(client, group)}
 
 
 def _check_no_queue(listed: GroupListing | None) -> None:

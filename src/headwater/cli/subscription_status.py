@@ -18,7 +18,7 @@ from headwater.cli.group_requests import (
     share_offsets,
 )
 from headwater.cli.position import known_offset_range
-from headwater.gateway.kafka.blocking import GroupConfig, committed_places, group_configs
+from headwater.gateway.kafka.blocking import GroupConfig, committed_positions, group_configs
 from headwater.model.group_lag import PartitionLag, TotalLag, partition_lag, partitions_read, total
 from headwater.model.ids import PartitionName
 
@@ -148,7 +148,7 @@ _Positions: TypeAlias = "dict[PartitionName, tuple[int, int | None]]"
 def _positions(client: "AdminClient", status: SubscriptionStatus) -> _Positions:
     if status.kind == QUEUE:
         return share_offsets(client, status.name)
-    committed = committed_places(client, status.name)
+    committed = committed_positions(client, status.name)
     return {(each.topic, each.partition): (each.offset, None) for each in committed}
 
 

@@ -16,7 +16,7 @@ class GatewayConfig:
     broker_pages: str | None = None
     """host:port of a broker's own pages (metrics, groups, segments); not for the broker in the same process."""
     token_file: Path | None = None
-    """Holds the token that every request must bear; without it nobody is asked."""
+    """Holds the token that every request must bear; without it no token is needed."""
     allowed_hosts: tuple[str, ...] = ()
     """Names that the Host header may give besides those of the address that is listened on; `*` is any."""
     private_webhooks: bool = False
@@ -36,4 +36,4 @@ class GatewayConfig:
     threads: int = 16
     """For calls that block."""
     readers: int = 16
-    """Reads without a group at one time, those that wait for records included; then 429."""
+    """Reads without a group at one time, including reads that wait for records; then 429."""

@@ -1,4 +1,4 @@
-"""The gateway under uvicorn, in a thread with an event loop of its own.
+"""The gateway under uvicorn, in a thread with its own event loop.
 
     listener = listen(config)                # at once: whether the address can be had is known before anything else
     gateway = GatewayThread(config, listener)
@@ -29,7 +29,7 @@ STOP_TIMEOUT_S = 20.0
 GRACE_S = 5
 """For requests that are being answered when the gateway is asked to stop."""
 KEEP_ALIVE_S = 65
-"""Longer than the minute that proxies keep a connection for: the client should be the one that closes it."""
+"""Longer than the minute that proxies keep a connection for: the client should close it."""
 BACKLOG = 1024
 MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
 
@@ -83,7 +83,7 @@ class GatewayThread:
             raise self.failure
 
     def stop(self) -> None:
-        """Answer what was begun, and return when it is over."""
+        """Answer requests that were begun, and return when the thread has ended."""
         self._stop_asked.set()
         if self._server is not None:
             self._server.should_exit = True

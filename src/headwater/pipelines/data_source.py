@@ -60,7 +60,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _plans_with_filters() -> bool:
-    """Whether this process is the one that pushes filters down. Spark starts it only where the setting allows that, and
-    everywhere else it refuses a reader that takes filters."""
+    """Whether this process is Spark's planner that pushes filters down. Spark starts it only where the setting allows
+    that, and everywhere else it refuses a reader that takes filters."""
     main = getattr(sys.modules["__main__"], "__spec__", None)
     return _PLANS_WITH_FILTERS in sys.modules or (main is not None and main.name == _PLANS_WITH_FILTERS)

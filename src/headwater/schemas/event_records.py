@@ -67,16 +67,18 @@ def _to_json(event: Event) -> tuple[dict[str, Any], dict[str, Any] | None]:
             key = {"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0}
             return key, {"subject": subject, "version": version}
         case ConfigPut(of, config):
-            told = None if config is None else {"compatibilityLevel": config.level.value, "normalize": config.normalize}
-            return {"keytype": "CONFIG", "subject": of, "magic": 0}, told
+            stored = (
+                None if config is None else {"compatibilityLevel": config.level.value, "normalize": config.normalize}
+            )
+            return {"keytype": "CONFIG", "subject": of, "magic": 0}, stored
         case ModePut(of, mode):
             return {"keytype": "MODE", "subject": of, "magic": 0}, None if mode is None else {"mode": mode.value}
         case IdsGiven(last_id, context):
             named = {} if context == DEFAULT else {"context": context}
             return {"keytype": "IDS", **named, "magic": 0}, {"last": last_id}
         case ContextPut(context, is_there):
-            told = {"tenant": TENANT, "context": context} if is_there else None
-            return {"keytype": "CONTEXT", "tenant": TENANT, "context": context, "magic": 0}, told
+            stored = {"tenant": TENANT, "context": context} if is_there else None
+            return {"keytype": "CONTEXT", "tenant": TENANT, "context": context, "magic": 0}, stored
 
 
 def _from_json(key: Any, value: Any) -> Event | None:

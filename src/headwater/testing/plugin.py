@@ -1,8 +1,8 @@
 """The pytest plugin: fixtures that give a test a running broker.
 
-- `headwater`: a broker of its own for each test, started empty and removed afterwards.
+- `headwater`: a new broker for each test, started empty and removed afterwards.
 - `headwater_session`: one broker for the whole run, for tests that name their topics apart.
-- `headwater_subprocess`: a broker in a process of its own, which a test may kill.
+- `headwater_subprocess`: a broker in a separate process, which a test may kill.
 
 Each is a `headwater.testing.Broker`. A test changes the configuration with a mark:
 `@pytest.mark.headwater(durability="sync")`. The ini option `headwater_mode`, or `--headwater-mode` on the command
@@ -48,7 +48,7 @@ def headwater_session(pytestconfig: pytest.Config) -> Iterator[Broker]:
 
 @pytest.fixture
 def headwater_subprocess(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """An isolated broker in a process of its own: it has a `pid`, and can be killed and restarted."""
+    """An isolated broker in a separate process: it has a `pid`, and can be killed and restarted."""
     with Broker(subprocess=True, **_marked_config(request)) as broker:
         yield broker
 

@@ -85,7 +85,7 @@ def test_an_offset_that_nobody_committed_is_dirty() -> None:
     run.finds(6)
     (violation,) = run.violations()
     assert violation.kind is ViolationKind.DIRTY_OFFSET
-    assert "r found the offset of group g in in-0 to be 6, which nobody committed" in violation.sentence
+    assert "r found the offset of group g in in-0 to be 6, which no client committed" in violation.sentence
 
 
 def test_an_offset_of_an_aborted_transaction_is_dirty() -> None:

@@ -1,7 +1,7 @@
 """What a broker tells beside the Kafka protocol: its counters, why members left groups, where segments lie.
 
-A gateway in a broker's process asks that broker itself; one beside a cluster asks the metrics address that it was
-given, or nothing. What cannot be asked for is not known, and is told as such: never as none.
+A gateway in a broker's process asks that broker itself; a gateway beside a cluster asks the metrics address that it was
+given, if any. What cannot be asked for is reported as unknown, never as none.
 """
 
 import asyncio

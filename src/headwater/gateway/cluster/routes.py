@@ -41,7 +41,7 @@ class Cluster(Struct):
     under_replicated: int
     """Partitions that have fewer replicas in sync than they should."""
     offline: int
-    """Partitions that nobody leads."""
+    """Partitions that no node leads."""
 
 
 class ClusterRoutes:

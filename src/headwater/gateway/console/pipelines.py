@@ -19,7 +19,7 @@ from headwater.model.position import Anchor, Position
 TOPIC = "headwater.pipelines"
 STOP_PREFIX = b"stop:"
 STALE_MS = 20_000
-"""A run that has told nothing for so long is gone without having said so."""
+"""A run that has not reported for so long has died."""
 MAX_STATUS_BYTES = 1024 * 1024
 MAX_PIPELINES = 1_000
 READ_AT_ONCE = 1_000
@@ -79,8 +79,8 @@ class PipelineStatuses:
                 await self._read_on()
                 self._read_s = time.monotonic()
         now_ms = time.time_ns() // 1_000_000
-        told = [_at(status, now_ms) for status in self._statuses.values()]
-        return Pipelines(sorted(told, key=lambda status: status.pipeline))
+        statuses = [_at(status, now_ms) for status in self._statuses.values()]
+        return Pipelines(sorted(statuses, key=lambda status: status.pipeline))
 
     async def _read_on(self) -> None:
         try:

@@ -1,8 +1,8 @@
 """What was written to and read from each topic since the broker started, and what queues have lent to their workers:
 the figures on its metrics page, as JSON.
 
-They are those of the broker in this process, or of the one that the gateway is told of; in a cluster the others have
-their own.
+The figures are of the broker in this process, or of the broker whose metrics address the gateway was given; in a
+cluster the others have their own.
 """
 
 import asyncio
@@ -78,12 +78,12 @@ def traffic_of(lines: Iterable[str]) -> TrafficPage:
     """Of a page in Prometheus's text format. Raises Problem if it is none."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    wanted = [line for line in lines if line.startswith((*FIELDS, LEASES))]
+    page_lines = [line for line in lines if line.startswith((*FIELDS, LEASES))]
     topics: dict[str, TopicTraffic] = {}
     leases: list[Leases] = []
     left_out: set[str] = set()
     try:
-        for family in text_string_to_metric_families("\n".join(wanted) + "\n"):
+        for family in text_string_to_metric_families("\n".join(page_lines) + "\n"):
             for sample in family.samples:
                 name, field = sample.labels.get("topic"), FIELDS.get(sample.name)
                 if name is None:

@@ -7,7 +7,7 @@ from headwater.gateway.groups.setting_keys import OFFSET_RESET, TOPIC
 from headwater.gateway.kafka import groups
 from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.errors import GroupNotFound, KafkaFailure
-from headwater.gateway.kafka.groups import SHARE, GroupListing, GroupMember
+from headwater.gateway.kafka.groups import SHARE, ClusterGroup, GroupMember
 from headwater.model.group_lag import PartitionLag, TotalLag, partition_lag, partitions_read, total
 from headwater.model.ids import PartitionName
 
@@ -18,7 +18,7 @@ FROM_END = "latest"
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    group: GroupListing
+    group: ClusterGroup
     members: list[GroupMember]
     standings: list[PartitionLag]
 
@@ -36,12 +36,12 @@ class _Read:
 
     @property
     def assigned(self) -> set[PartitionName]:
-        return {place for member in self.members for place in member.places}
+        return {partition for member in self.members for partition in member.partitions}
 
 
 async def group_readers(
     admin: Admin,
-    listed: Sequence[GroupListing],
+    listed: Sequence[ClusterGroup],
     settings: Mapping[str, Mapping[str, str]],
     *,
     skips_silent: bool = False,
@@ -57,7 +57,7 @@ async def group_readers(
                 if not skips_silent and not isinstance(failure, GroupNotFound):
                     raise
     counts = {name: len(topic.partitions) for name, topic in (await admin.metadata()).topics.items()}
-    places = {
+    partitions = {
         group.name: partitions_read(
             read[group.name].positions,
             read[group.name].assigned,
@@ -68,16 +68,24 @@ async def group_readers(
         for group in listed
         if group.name in read
     }
-    ends = await groups.end_offsets(admin, {place for found in places.values() for place in found})
+    ends = await groups.end_offsets(admin, {partition for found in partitions.values() for partition in found})
     starts = await groups.start_offsets(
-        admin, {place for name, found in places.items() for place in found if place not in read[name].positions}
+        admin,
+        {
+            partition
+            for name, found in partitions.items()
+            for partition in found
+            if partition not in read[name].positions
+        },
     )
     found = {}
     for group in listed:
         if group.name in read:
             begins_at_end = group.kind == SHARE and settings[group.name].get(OFFSET_RESET, FROM_END) == FROM_END
             of_group = read[group.name]
-            standings = [_standing(of_group, place, starts, ends, begins_at_end) for place in places[group.name]]
+            standings = [
+                _standing(of_group, partition, starts, ends, begins_at_end) for partition in partitions[group.name]
+            ]
             found[group.name] = GroupReader(group, of_group.members, standings)
     return found
 
@@ -88,24 +96,24 @@ async def _read_streams(admin: Admin, names: list[str]) -> dict[str, _Read]:
     return {name: _Read(members[name], committed.get(name, {}), {}) for name in names if name in members}
 
 
-async def _read_queue(admin: Admin, group: GroupListing) -> _Read:
+async def _read_queue(admin: Admin, group: ClusterGroup) -> _Read:
     members = await groups.members(admin, group)
-    told = await groups.share_positions(admin, group.name)
+    positions = await groups.share_positions(admin, group.name)
     return _Read(
         members,
-        {place: start for place, (start, _) in told.items()},
-        {place: lag for place, (_, lag) in told.items() if lag is not None},
+        {partition: start for partition, (start, _) in positions.items()},
+        {partition: lag for partition, (_, lag) in positions.items() if lag is not None},
     )
 
 
 def _standing(
     read: _Read,
-    place: PartitionName,
+    partition: PartitionName,
     starts: Mapping[PartitionName, int],
     ends: Mapping[PartitionName, int],
     begins_at_end: bool,
 ) -> PartitionLag:
-    position, end = read.positions.get(place), ends.get(place)
-    if place in read.lags:
-        return PartitionLag(*place, position, end, read.lags[place])
-    return partition_lag(place, position, starts.get(place), end, begins_at_end=begins_at_end)
+    position, end = read.positions.get(partition), ends.get(partition)
+    if partition in read.lags:
+        return PartitionLag(*partition, position, end, read.lags[partition])
+    return partition_lag(partition, position, starts.get(partition), end, begins_at_end=begins_at_end)

@@ -15,11 +15,11 @@ from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.errors import group_not_found
 from headwater.gateway.kafka.group_configs import group_configs
-from headwater.gateway.kafka.groups import GroupListing
+from headwater.gateway.kafka.groups import ClusterGroup
 from headwater.gateway.kafka.retry import retry_until_ready
 
 MAX_WITH_LAG = 500
-"""Groups whose lag is asked for in a list; of more than these it is not told."""
+"""Groups whose lag is asked for in a list; for further groups it is left out."""
 
 
 class GroupSummary(Struct):
@@ -73,8 +73,8 @@ class Group(Struct):
     lag: int | None
     """The sum of what is known."""
     unknown_partitions: int
-    """How many partitions that it reads have no known position: those without a commit, whose lag is counted from the
-    start of the log, and those that no node leads, whose lag is not counted."""
+    """How many partitions that it reads have no known position: partitions without a commit, whose lag is counted from
+    the start of the log, and partitions that no node leads, whose lag is not counted."""
     members: list[Member]
     partitions: list[Progress]
     departures: list[Departure] | None
@@ -124,7 +124,9 @@ class GroupRoutes:
             lag=lag.records,
             unknown_partitions=lag.unknown_partitions,
             members=[
-                Member(each.member_id, each.client_id, each.host, [AssignedPartition(*place) for place in each.places])
+                Member(
+                    each.member_id, each.client_id, each.host, [AssignedPartition(*name) for name in each.partitions]
+                )
                 for each in reader.members
             ],
             partitions=[
@@ -134,7 +136,7 @@ class GroupRoutes:
             departures=await self._departures(group.name),
         )
 
-    async def _settings(self, listed: Sequence[GroupListing]) -> dict[str, Mapping[str, str]]:
+    async def _settings(self, listed: Sequence[ClusterGroup]) -> dict[str, Mapping[str, str]]:
         configs = await group_configs(self._brokers, [group.name for group in listed], KEYS)
         return {name: config.values for name, config in configs.items()}
 
@@ -152,7 +154,7 @@ class GroupRoutes:
             return None
 
 
-def _summary(group: GroupListing, reader: GroupReader | None) -> GroupSummary:
+def _summary(group: ClusterGroup, reader: GroupReader | None) -> GroupSummary:
     """Without a reader, its members and its lag are not known."""
     if reader is None:
         return GroupSummary(group.name, group.kind, group.state, None, None, None)

@@ -15,7 +15,7 @@ MAX_LENGTH_DIGITS = 18
 
 
 class Budget:
-    """Bytes that bodies may take at one time. Whoever wants more than is left is refused at once, not queued."""
+    """Bytes that bodies may take at one time. A request that needs more than is left is refused at once, not queued."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes

@@ -1,6 +1,6 @@
 """Counts of the gateway, as Prometheus reads them.
 
-Counting is a few additions on the event loop; the Prometheus client is imported when somebody asks for the page.
+Counting is a few additions on the event loop; the Prometheus client is imported with the first request for the page.
 Other parts add their own families with `register`.
 """
 

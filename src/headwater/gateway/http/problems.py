@@ -1,4 +1,4 @@
-"""What a client is told when something cannot be done: application/problem+json (RFC 9457)."""
+"""The answer when something cannot be done: application/problem+json (RFC 9457)."""
 
 import logging
 from http import HTTPStatus
@@ -60,7 +60,7 @@ async def answer_problem(_: Request, error: Exception) -> Response:
 
 
 async def answer_http_error(request: Request, error: Exception) -> Response:
-    """What the router itself refuses: a path that nobody has, a method that it does not take."""
+    """What the router itself refuses: an unknown path, a method that the path does not take."""
     assert isinstance(error, HTTPException), "registered for these alone"
     title = HTTPStatus(error.status_code).phrase
     detail = f"{request.method} {request.url.path[:200]}: {error.detail}. /openapi.json describes what there is."

@@ -1,8 +1,8 @@
-"""Who may ask at all, decided before any route is looked for.
+"""Which requests are let in, decided before any route is looked for.
 
-- A page of another site must not reach us through the browser of somebody who can. The Host header must name us (a
-  name that an attacker points at this address does not), requests that change something must not come from another
-  origin, and there are no CORS headers, so that answers cannot be read there.
+- A page of another site must not reach us through the browser of a user who can. The Host header must name us (a name
+  that an attacker points at this address does not), requests that change something must not come from another origin,
+  and there are no CORS headers, so that answers cannot be read there.
 - With a token, every request bears it, as `Authorization: Bearer`, or as the cookie that logging in sets. Only paths
   that a part declares public are open, such as /healthz.
 """
@@ -49,7 +49,8 @@ class Guard:
             )  # fmt: skip
 
     def session(self, token: str) -> str | None:
-        """The value of the cookie for whoever knows the token; None if that is not it, or nobody is asked for one."""
+        """The value of the cookie, if this is the gateway's token; None if it is not, or if the gateway has no
+        token."""
         if self._token is None or not hmac.compare_digest(token.encode(), self._token):
             return None
         return _session_of(self._token)
@@ -64,7 +65,7 @@ class Guard:
         if host is None:
             raise bad_request("The request has no Host header.")
         name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
-        # An address is no name that somebody could point elsewhere.
+        # An address is no name that an attacker could point elsewhere.
         if name.lower().rstrip(".") not in self._hosts and not _is_address(name):
             raise Problem(
                 403,

@@ -1,7 +1,7 @@
 """Topics and nodes described, topics created, changed and deleted. Everything raises KafkaFailure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -22,6 +22,7 @@ from headwater.gateway.kafka.call_threads import CallThreads
 from headwater.gateway.kafka.errors import ClusterUnavailable, InvalidRequest, KafkaFailure
 from headwater.gateway.kafka.librdkafka_errors import failure_of
 from headwater.gateway.kafka.settings import client_settings
+from headwater.model.ids import PartitionName
 from headwater.wire.codec import Message
 
 DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 1
@@ -32,7 +33,6 @@ DEFAULT = -1
 
 T = TypeVar("T")
 
-Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 WITHOUT_LEADER = (
@@ -95,8 +95,8 @@ class Admin:
     async def create_topic(
         self, topic: str, partitions: int = DEFAULT, replicas: int = DEFAULT, config: Mapping[str, str] | None = None
     ) -> None:
-        wanted = NewTopic(topic, partitions, replicas, config=dict(config or {}))
-        await self._only(topic, self._client.create_topics, [wanted])
+        new_topic = NewTopic(topic, partitions, replicas, config=dict(config or {}))
+        await self._only(topic, self._client.create_topics, [new_topic])
 
     async def delete_topic(self, topic: str) -> None:
         await self._only(topic, self._client.delete_topics, [topic])
@@ -122,31 +122,33 @@ class Admin:
         return entries
 
     async def offsets(
-        self, places: Iterable[Place], spec: Any, *, committed: bool = False, topic: str = ""
-    ) -> dict[Place, int]:
-        """By topic and partition, without those that nobody leads now. With `committed` the end is where the first open
-        transaction begins."""
-        wanted = {TopicPartition(*place): spec for place in places}
-        if not wanted:
+        self, partitions: Iterable[PartitionName], spec: Any, *, committed: bool = False, topic: str = ""
+    ) -> dict[PartitionName, int]:
+        """By topic and partition, without partitions that no node leads now. With `committed` the end is where the
+        first open transaction begins."""
+        specs = {TopicPartition(*partition): spec for partition in partitions}
+        if not specs:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        return dict(await self._call(topic, self._offsets, wanted, isolation))
+        return dict(await self._call(topic, self._offsets, specs, isolation))
 
-    async def offset_range(self, places: Sequence[Place], *, committed: bool = False) -> dict[Place, tuple[int, int]]:
+    async def offset_range(
+        self, partitions: Sequence[PartitionName], *, committed: bool = False
+    ) -> dict[PartitionName, tuple[int, int]]:
         """The first offset there is and the next one to be written."""
-        starts = await self.offsets(places, OffsetSpec.earliest())
+        starts = await self.offsets(partitions, OffsetSpec.earliest())
         ends = await self.offsets(list(starts), OffsetSpec.latest(), committed=committed)
-        return {place: (starts[place], ends[place]) for place in ends}
+        return {partition: (starts[partition], ends[partition]) for partition in ends}
 
-    async def sizes(self, brokers: Iterable[Address]) -> dict[Place, int]:
+    async def sizes(self, brokers: Iterable[Address]) -> dict[PartitionName, int]:
         """Bytes on disk by partition, of its largest replica. A broker that does not tell is left out."""
-        sizes: dict[Place, int] = {}
+        sizes: dict[PartitionName, int] = {}
         for broker in brokers:
-            for place, size in (await self.sizes_at(broker) or {}).items():
-                sizes[place] = max(size, sizes.get(place, 0))
+            for partition, size in (await self.sizes_at(broker) or {}).items():
+                sizes[partition] = max(size, sizes.get(partition, 0))
         return sizes
 
-    async def sizes_at(self, broker: Address) -> dict[Place, int] | None:
+    async def sizes_at(self, broker: Address) -> dict[PartitionName, int] | None:
         """What one broker has on its disk; None if it does not answer."""
         try:
             answer = await raw.ask(broker, DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=None)
@@ -159,12 +161,12 @@ class Admin:
             for partition in topic.partitions or ()
         }
 
-    def _offsets(self, wanted: dict[Any, Any], isolation: Any) -> dict[Place, int]:
-        futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=self._timeout_s)
+    def _offsets(self, specs: dict[Any, Any], isolation: Any) -> dict[PartitionName, int]:
+        futures = self._client.list_offsets(specs, isolation_level=isolation, request_timeout=self._timeout_s)
         found = {}
-        for place, future in futures.items():
+        for partition, future in futures.items():
             try:
-                found[place.topic, place.partition] = future.result().offset
+                found[partition.topic, partition.partition] = future.result().offset
             except KafkaException as error:
                 if error.args[0].code() not in WITHOUT_LEADER:
                     raise

@@ -44,17 +44,17 @@ def ask_offsets(
     while asked:
         again = []
         futures = client.list_offsets(dict.fromkeys(asked, spec), request_timeout=REQUEST_TIMEOUT_S)
-        for place, future in futures.items():
+        for partition, future in futures.items():
             try:
-                offsets[place.topic, place.partition] = future.result().offset
+                offsets[partition.topic, partition.partition] = future.result().offset
             except KafkaException as error:
                 code = error.args[0].code()
                 if code not in passing + absent:
                     raise
                 if code in passing and time.monotonic() < until_s:
-                    again.append(place)
+                    again.append(partition)
                 else:
-                    refused[place] = error
+                    refused[partition] = error
         if again:
             time.sleep(PAUSE_S)
         asked = again
@@ -64,29 +64,29 @@ def ask_offsets(
 def offsets_of(
     client: "AdminClient", partitions: "Iterable[TopicPartition]", spec: object
 ) -> "dict[tuple[str, int], int]":
-    """Of all of them, for whoever cannot go on without."""
+    """The offsets of all these partitions. Raises what one of them is refused with."""
     offsets, refused = ask_offsets(client, partitions, spec, REQUEST_TIMEOUT_S)
     for error in refused.values():
         raise error
     return offsets
 
 
-def committed_places(client: "AdminClient", group: str) -> "list[TopicPartition]":
+def committed_positions(client: "AdminClient", group: str) -> "list[TopicPartition]":
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     request = [ConsumerGroupTopicPartitions(group)]
     (future,) = client.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
-    places = future.result().topic_partitions or []
-    return [place for place in places if place.error is None and place.offset >= 0]
+    positions = future.result().topic_partitions or []
+    return [position for position in positions if position.error is None and position.offset >= 0]
 
 
 def group_configs(client: "AdminClient", names: Iterable[str]) -> dict[str, GroupConfig]:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     found: dict[str, GroupConfig] = {}
-    wanted = list(names)
-    for first in range(0, len(wanted), GROUPS_AT_ONCE):
-        resources = [ConfigResource(ResourceType.GROUP, name) for name in wanted[first : first + GROUPS_AT_ONCE]]
+    all_names = list(names)
+    for first in range(0, len(all_names), GROUPS_AT_ONCE):
+        resources = [ConfigResource(ResourceType.GROUP, name) for name in all_names[first : first + GROUPS_AT_ONCE]]
         for resource, future in client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S).items():
             entries = future.result()
             found[resource.name] = GroupConfig(

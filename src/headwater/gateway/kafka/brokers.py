@@ -61,7 +61,7 @@ class Brokers:
         self._dialling = asyncio.Lock()
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Message:
-        """Ask whoever answers first."""
+        """Ask one broker after the other, until one answers."""
         failure = BrokerGone("no address is known")
         for address in dict.fromkeys((*self._nodes.values(), *self._bootstrap)):
             try:
@@ -147,7 +147,7 @@ class RequestBackoff:
         self._pause_s = FIRST_PAUSE_S
 
     async def pause(self, error: BrokerRefused | BrokerGone) -> None:
-        """Wait before the next try. Raises the error if no try would help or the time is over."""
+        """Wait before the next try. Raises the error if no try would help or the time is up."""
         if isinstance(error, BrokerRefused) and error.code not in self._passing:
             raise error
         if asyncio.get_running_loop().time() + self._pause_s > self._until_s:

@@ -96,7 +96,7 @@ class KafkaConnection(asyncio.Protocol):
             self._end(f"an answer to request {number}, which was not asked")
             return
         api_key, version, future = asked
-        if future.done():  # nobody waits for it any more
+        if future.done():  # no caller waits for it any more
             return
         try:
             future.set_result(read_response(frame, api_key, version, number))

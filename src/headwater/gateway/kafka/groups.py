@@ -8,9 +8,10 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headwater.gateway.kafka import raw
-from headwater.gateway.kafka.admin import Admin, Place
+from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.errors import group_not_found
 from headwater.gateway.kafka.librdkafka_errors import PASSING
+from headwater.model.ids import PartitionName
 from headwater.wire.codec import Message
 
 LIST_GROUPS, SHARE_GROUP_DESCRIBE, DESCRIBE_SHARE_GROUP_OFFSETS = 16, 77, 90
@@ -18,7 +19,7 @@ SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupListing:
+class ClusterGroup:
     name: str
     kind: str
     """classic, consumer or share."""
@@ -32,21 +33,21 @@ class GroupMember:
     member_id: str
     client_id: str
     host: str
-    places: list[Place] = field(default_factory=list)
+    partitions: list[PartitionName] = field(default_factory=list)
 
 
-async def list_groups(admin: Admin) -> list[GroupListing]:
-    found: dict[str, GroupListing] = {}
+async def list_groups(admin: Admin) -> list[ClusterGroup]:
+    found: dict[str, ClusterGroup] = {}
     for broker in await admin.brokers():
         answer = await raw.ask(broker, LIST_GROUPS, 5, states_filter=[], types_filter=[])
         raw.check(answer.error_code, None, "The list of groups")
         for group in answer.groups:
             kind, is_simple = group.group_type.lower(), group.protocol_type == ""
-            found[group.group_id] = GroupListing(group.group_id, kind, _words(group.group_state), is_simple)
+            found[group.group_id] = ClusterGroup(group.group_id, kind, _words(group.group_state), is_simple)
     return [found[name] for name in sorted(found)]
 
 
-async def find_group(admin: Admin, name: str) -> GroupListing:
+async def find_group(admin: Admin, name: str) -> ClusterGroup:
     """Raises GroupNotFound."""
     for group in await list_groups(admin):
         if group.name == name:
@@ -54,14 +55,14 @@ async def find_group(admin: Admin, name: str) -> GroupListing:
     raise group_not_found(name)
 
 
-async def members(admin: Admin, group: GroupListing) -> list[GroupMember]:
+async def members(admin: Admin, group: ClusterGroup) -> list[GroupMember]:
     if group.kind == SHARE:
         return await _share_members(admin, group.name)
     return (await consumer_members(admin, [group.name])).get(group.name, [])
 
 
 async def consumer_members(admin: Admin, names: list[str]) -> dict[str, list[GroupMember]]:
-    """Of classic and consumer groups, without those that do not exist. Raises ClusterNotReady."""
+    """Of classic and consumer groups; groups that do not exist are left out. Raises ClusterNotReady."""
 
     def ask(client: AdminClient, timeout_s: float) -> dict[str, list[GroupMember]]:
         found = {}
@@ -79,19 +80,19 @@ async def consumer_members(admin: Admin, names: list[str]) -> dict[str, list[Gro
     return await admin.ask(ask) if names else {}
 
 
-async def committed(admin: Admin, names: Iterable[str]) -> dict[str, dict[Place, int]]:
+async def committed(admin: Admin, names: Iterable[str]) -> dict[str, dict[PartitionName, int]]:
     """The offsets that classic and consumer groups have committed."""
 
-    def ask(client: AdminClient, timeout_s: float) -> dict[str, dict[Place, int]]:
+    def ask(client: AdminClient, timeout_s: float) -> dict[str, dict[PartitionName, int]]:
         futures = {}
         for name in names:  # one group a call is what librdkafka takes; all of them are asked before any is awaited
             request = [ConsumerGroupTopicPartitions(name)]
             (futures[name],) = client.list_consumer_group_offsets(request, request_timeout=timeout_s).values()
         return {
             name: {
-                (place.topic, place.partition): place.offset
-                for place in future.result().topic_partitions or ()
-                if place.error is None and place.offset >= 0
+                (position.topic, position.partition): position.offset
+                for position in future.result().topic_partitions or ()
+                if position.error is None and position.offset >= 0
             }
             for name, future in futures.items()
         }
@@ -99,7 +100,7 @@ async def committed(admin: Admin, names: Iterable[str]) -> dict[str, dict[Place,
     return await admin.ask(ask)
 
 
-async def share_positions(admin: Admin, name: str) -> dict[Place, tuple[int, int | None]]:
+async def share_positions(admin: Admin, name: str) -> dict[PartitionName, tuple[int, int | None]]:
     """The start offset and, if known, the lag of each partition that a share group has begun to read."""
     broker, *_ = await admin.brokers()
     address = await raw.coordinator(broker, name)
@@ -114,14 +115,14 @@ async def share_positions(admin: Admin, name: str) -> dict[Place, tuple[int, int
     }
 
 
-async def start_offsets(admin: Admin, places: Iterable[Place]) -> dict[Place, int]:
+async def start_offsets(admin: Admin, partitions: Iterable[PartitionName]) -> dict[PartitionName, int]:
     """Without partitions that do not exist or have no leader."""
-    return await admin.offsets(places, OffsetSpec.earliest())
+    return await admin.offsets(partitions, OffsetSpec.earliest())
 
 
-async def end_offsets(admin: Admin, places: Iterable[Place]) -> dict[Place, int]:
+async def end_offsets(admin: Admin, partitions: Iterable[PartitionName]) -> dict[PartitionName, int]:
     """Without partitions that do not exist or have no leader."""
-    return await admin.offsets(places, OffsetSpec.latest())
+    return await admin.offsets(partitions, OffsetSpec.latest())
 
 
 async def _share_members(admin: Admin, name: str) -> list[GroupMember]:
@@ -142,9 +143,12 @@ async def _share_members(admin: Admin, name: str) -> list[GroupMember]:
 
 
 def _member(member: Any) -> GroupMember:
-    places = member.assignment.topic_partitions if member.assignment is not None else ()
+    assigned = member.assignment.topic_partitions if member.assignment is not None else ()
     return GroupMember(
-        member.member_id, member.client_id, member.host, [(place.topic, place.partition) for place in places or ()]
+        member.member_id,
+        member.client_id,
+        member.host,
+        [(partition.topic, partition.partition) for partition in assigned or ()],
     )
 
 

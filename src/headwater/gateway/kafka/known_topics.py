@@ -31,7 +31,7 @@ class KnownTopics:
         return count
 
     def known(self, topic: str) -> int | None:
-        """At once; None if somebody must be asked first."""
+        """At once; None if the cluster must be asked first."""
         if time.monotonic() - self._refreshed_s > REFRESH_S:
             self._begin()
         return self._partitions.get(topic)
@@ -70,7 +70,7 @@ class KnownTopics:
 
 
 def _seen(task: "asyncio.Task[None]") -> None:
-    """Nobody may wait for a refresh in the background; its failure is met by who needs it."""
+    """A refresh in the background may have no caller; its failure is raised to the request that needs it."""
     if not task.cancelled():
         error = task.exception()
         assert error is None or isinstance(error, KafkaFailure), "the cluster's failure, not ours"

@@ -46,7 +46,7 @@ UNREACHABLE = frozenset(
         KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
     )
 )
-"""Nobody answers, or not now: a client may try again."""
+"""No broker answers, or not now: a client may try again."""
 
 NO_BROKER = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
 

@@ -1,10 +1,10 @@
 """Records to the cluster: a producer that many requests share.
 
-librdkafka batches the records of all requests and reports each one to a callback, which it calls when it is polled.
-It is polled on the event loop, by a timer that runs while something is in flight: a thread of its own would have to
-win the interpreter back for every single report, and the loop would then have to be woken.
+librdkafka batches the records of all requests and reports each one to a callback, which it calls when it is polled. It
+is polled on the event loop, by a timer that runs while something is in flight: a dedicated thread would have to win the
+interpreter back for every single report, and the loop would then have to be woken.
 
-What is in flight is bounded in records and bytes; whoever wants more is refused at once (429).
+What is in flight is bounded in records and bytes; requests beyond that are refused at once (429).
 """
 
 import asyncio
@@ -174,7 +174,7 @@ class RecordProducer:
         self._loop.call_soon(self._drain, retired)  # not from here: this may be one of its callbacks
 
     def _drain(self, retired: Producer) -> None:
-        """What it still held has failed; whoever waits for it is told."""
+        """The records that it still held have failed; the requests that wait for them get the error."""
         retired.purge()
         retired.poll(0)
         if len(retired):

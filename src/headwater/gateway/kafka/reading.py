@@ -16,11 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.kafka.admin import Admin, Place
+from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.errors import ClientBusy, ClusterNotReady
 from headwater.gateway.kafka.librdkafka_errors import failure_of
 from headwater.gateway.kafka.retry import retry_until_ready
 from headwater.gateway.kafka.settings import client_settings
+from headwater.model.ids import PartitionName
 from headwater.model.position import Anchor, Position, offset_in
 
 SLICE_S = 0.1
@@ -71,17 +72,17 @@ class RecordReader:
             raise ClientBusy(f"{self._busy} requests read at this moment. Try it again in a moment.")
         self._busy += 1
         try:
-            places = [(request.topic, partition) for partition in request.partitions]
-            held = await retry_until_ready(lambda: self._held(places))
+            names = [(request.topic, partition) for partition in request.partitions]
+            held = await retry_until_ready(lambda: self._held(names))
             at_time = {}
             if request.position.anchor is Anchor.TIME:
                 spec = OffsetSpec.for_timestamp(request.position.value)
                 at_time = await self._admin.offsets(list(held), spec)
             starts = {
-                place[1]: offset_in(request.position, start, end, at_time.get(place))
-                for place, (start, end) in held.items()
+                name[1]: offset_in(request.position, start, end, at_time.get(name))
+                for name, (start, end) in held.items()
             }
-            result = ReadResult(next=starts, ends={place[1]: end for place, (_, end) in held.items()})
+            result = ReadResult(next=starts, ends={name[1]: end for name, (_, end) in held.items()})
             if request.wait_ms or any(starts[partition] < end for partition, end in result.ends.items()):
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._pool, self._read, request, result)
@@ -91,12 +92,14 @@ class RecordReader:
         finally:
             self._busy -= 1
 
-    async def _held(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    async def _held(self, names: Sequence[PartitionName]) -> dict[PartitionName, tuple[int, int]]:
         """From where to where the records are. A topic that was just made has no leaders yet."""
-        held = await self._admin.offset_range(places, committed=True)
+        held = await self._admin.offset_range(names, committed=True)
         if not held:
-            await self._admin.metadata()  # librdkafka goes on believing that there is no leader until it is told anew
-            raise ClusterNotReady(f"Nobody leads the partitions of {places[0][0]} now.")
+            await (
+                self._admin.metadata()
+            )  # librdkafka goes on believing that there is no leader until it gets new metadata
+            raise ClusterNotReady(f"No node leads the partitions of {names[0][0]} now.")
         return held
 
     async def close(self) -> None:
@@ -120,7 +123,7 @@ class RecordReader:
         self, consumer: Consumer, request: ReadRequest, starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> tuple[dict[int, list[Message]], dict[int, int]]:
         """Records by partition, no more of each than could be wanted, and how far each partition was read."""
-        # Waiting for new ones concerns all partitions, otherwise only those that have something.
+        # Waiting for new records concerns all partitions, otherwise only partitions that have some.
         chosen = [p for p in starts if starts[p] < ends[p]] or list(starts)
         consumer.assign([TopicPartition(request.topic, p, starts[p]) for p in chosen])
         found: dict[int, list[Message]] = {p: [] for p in chosen}

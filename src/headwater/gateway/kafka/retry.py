@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def retry_until_ready(ask: Callable[[], Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
-    """Only for requests that read. Raises ClusterNotReady when the time is over, and other failures at once."""
+    """Only for requests that read. Raises ClusterNotReady when the time is up, and other failures at once."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + patience_s
     pause_s = FIRST_PAUSE_S

@@ -26,7 +26,7 @@ def producer_settings(config: GatewayConfig, **more: Any) -> dict[str, Any]:
     return client_settings(
         config,
         enable_idempotence=True,
-        partitioner="murmur2_random",  # as the Java client has it: one key, one partition, whoever writes
+        partitioner="murmur2_random",  # as the Java client has it: one key, one partition, with every client
         linger_ms=1,
         message_timeout_ms=config.request_timeout_ms,
         topic_metadata_propagation_max_ms=1000,

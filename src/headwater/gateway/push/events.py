@@ -4,8 +4,8 @@
     event: record
     data: {...}            as a pull gives them; a queue's have an ack_id for POST .../ack
 
-Of a queue no more is sent than `max_in_flight` records that nobody has settled; when the client goes, what it has not
-settled goes back. A client that does not read is cut off.
+Of a queue no more is sent than `max_in_flight` records that are not acknowledged; when the client goes, what it has not
+acknowledged goes back. A client that does not read is cut off.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """Pushing one subscription: what to send next, what to send again and when, and what became of each record.
 
-No I/O and no clock: deliveries, outcomes and `now_s` go in; attempts to make and records to settle come out. `jitter`
-gives numbers from 0 to 1.
+No I/O and no clock: deliveries, outcomes and `now_s` go in; attempts to make and records to acknowledge come out.
+`jitter` gives numbers from 0 to 1.
 
-A lane is what must go one after the other: the records of a key or of a partition, or, without an order, each record
-for itself. The head of a lane that fails rests, and with it the lane. Everything that was added is held until it is
-settled, dropped or given back.
+A sequence is what must go one after the other: the records of a key or of a partition, or, without an order, each
+record for itself. The head of a sequence that fails rests, and with it the sequence. Everything that was added is held
+until it is acknowledged, dropped or given back.
 """
 
 import enum
@@ -29,7 +29,7 @@ takes to ask the cluster for the next ones."""
 MAX_RETRY_AFTER_S = 3_600.0
 _MAX_DOUBLINGS = 30
 
-LaneKey: TypeAlias = Any
+SequenceKey: TypeAlias = Any
 
 
 class Answer(enum.Enum):
@@ -48,8 +48,8 @@ class Outcome:
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
-    key: LaneKey
+class _Sequence:
+    key: SequenceKey
     waiting: deque[Delivery] = field(default_factory=deque)
     is_busy: bool = False
     """Its head is under way, or rests."""
@@ -60,7 +60,7 @@ class Attempt:
     """One request."""
 
     deliveries: tuple[Delivery, ...]
-    lanes: tuple[_Lane, ...]
+    sequences: tuple[_Sequence, ...]
     """Of each delivery."""
     round_number: int
 
@@ -79,9 +79,9 @@ class PushMachine:
         self.is_failing = False
         """The last request to end failed."""
         self._jitter = jitter
-        self._lanes: dict[LaneKey, _Lane] = {}
-        self._ready: deque[_Lane] = deque()
-        self._resting: list[tuple[float, int, _Lane]] = []
+        self._sequences: dict[SequenceKey, _Sequence] = {}
+        self._ready: deque[_Sequence] = deque()
+        self._resting: list[tuple[float, int, _Sequence]] = []
         self._held: dict[int, Delivery] = {}
         """By identity."""
         self._paused_until_s = 0.0
@@ -94,31 +94,31 @@ class PushMachine:
     @property
     def room(self) -> int:
         """How many records more are worth taking."""
-        wanted = self.window.size * self.settings.batch_records
+        target = self.window.size * self.settings.batch_records
         if not self.is_failing:
             factor = HELD_PER_REQUEST if self.settings.order == "none" else HELD_IN_ORDER
-            wanted = max(wanted * factor, HELD_AT_LEAST)
-        return max(wanted - len(self._held), 0)
+            target = max(target * factor, HELD_AT_LEAST)
+        return max(target - len(self._held), 0)
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
         """Those of one partition in the order of their offsets."""
         for delivery in deliveries:
             self._held[id(delivery)] = delivery
-            key = self._lane_key(delivery)
-            lane = self._lanes.get(key)
-            if lane is None:
-                lane = self._lanes[key] = _Lane(key)
-            lane.waiting.append(delivery)
-            if not lane.is_busy and len(lane.waiting) == 1:
-                self._ready.append(lane)
+            key = self._sequence_key(delivery)
+            sequence = self._sequences.get(key)
+            if sequence is None:
+                sequence = self._sequences[key] = _Sequence(key)
+            sequence.waiting.append(delivery)
+            if not sequence.is_busy and len(sequence.waiting) == 1:
+                self._ready.append(sequence)
 
     def attempts(self, now_s: float) -> Iterator[Attempt]:
         """What to send now."""
         rested = []
         while self._resting and self._resting[0][0] <= now_s:
-            _, _, lane = heapq.heappop(self._resting)
-            lane.is_busy = False
-            rested.append(lane)
+            _, _, sequence = heapq.heappop(self._resting)
+            sequence.is_busy = False
+            rested.append(sequence)
         self._ready.extendleft(reversed(rested))
         if now_s < self._paused_until_s:
             return
@@ -138,9 +138,9 @@ class PushMachine:
         if outcome.answer is Answer.TAKEN:
             self.is_failing = False
             self.window.succeeded(attempt.round_number)
-            for delivery, lane in zip(attempt.deliveries, attempt.lanes, strict=True):
+            for delivery, sequence in zip(attempt.deliveries, attempt.sequences, strict=True):
                 self._held.pop(id(delivery), None)
-                self._go_on(lane)
+                self._go_on(sequence)
             return Decided(accepted=attempt.deliveries)
         self.is_failing = True
         self.window.failed(attempt.round_number)
@@ -158,27 +158,27 @@ class PushMachine:
 
     def _attempt(self) -> Attempt | None:
         deliveries: list[Delivery] = []
-        lanes: list[_Lane] = []
+        sequences: list[_Sequence] = []
         while self._ready and len(deliveries) < self.settings.batch_records:
-            lane = self._ready.popleft()
+            sequence = self._ready.popleft()
             before = len(deliveries)
-            while lane.waiting and len(deliveries) < self.settings.batch_records:
-                delivery = lane.waiting.popleft()
+            while sequence.waiting and len(deliveries) < self.settings.batch_records:
+                delivery = sequence.waiting.popleft()
                 if id(delivery) in self._held:
                     deliveries.append(delivery)
-                    lanes.append(lane)
+                    sequences.append(sequence)
             if len(deliveries) > before:
-                lane.is_busy = True
+                sequence.is_busy = True
             else:
-                self._lanes.pop(lane.key, None)
+                self._sequences.pop(sequence.key, None)
         if not deliveries:
             return None
-        return Attempt(tuple(deliveries), tuple(lanes), self.window.began())
+        return Attempt(tuple(deliveries), tuple(sequences), self.window.began())
 
     def _failed(self, attempt: Attempt, now_s: float) -> Iterator[Delivery]:
-        again: dict[int, tuple[_Lane, list[Delivery]]] = {}
-        for delivery, lane in zip(attempt.deliveries, attempt.lanes, strict=True):
-            _, waiting = again.setdefault(id(lane), (lane, []))
+        again: dict[int, tuple[_Sequence, list[Delivery]]] = {}
+        for delivery, sequence in zip(attempt.deliveries, attempt.sequences, strict=True):
+            _, waiting = again.setdefault(id(sequence), (sequence, []))
             if id(delivery) not in self._held:
                 continue
             delivery.failures += 1
@@ -187,36 +187,36 @@ class PushMachine:
                 yield delivery
             else:
                 waiting.append(delivery)
-        for lane, waiting in again.values():
-            lane.waiting.extendleft(reversed(waiting))
+        for sequence, waiting in again.values():
+            sequence.waiting.extendleft(reversed(waiting))
             if waiting:
                 self._count += 1
                 due_s = now_s + self._rest_s(waiting[0].failures)
-                heapq.heappush(self._resting, (due_s, self._count, lane))
+                heapq.heappush(self._resting, (due_s, self._count, sequence))
             else:
-                self._go_on(lane)
+                self._go_on(sequence)
 
     def _is_given_up(self, delivery: Delivery) -> bool:
         limit = self.settings.attempts
         return limit is not None and attempts_made(delivery) >= limit
 
-    def _go_on(self, lane: _Lane) -> None:
-        if not lane.is_busy:
+    def _go_on(self, sequence: _Sequence) -> None:
+        if not sequence.is_busy:
             return
-        lane.is_busy = False
-        if lane.waiting:
-            self._ready.append(lane)
+        sequence.is_busy = False
+        if sequence.waiting:
+            self._ready.append(sequence)
         else:
-            self._lanes.pop(lane.key, None)
+            self._sequences.pop(sequence.key, None)
 
     def _rest_s(self, failures: int) -> float:
-        """Doubles with each failure; between half of it and all of it, so that those that failed together do not come
+        """Doubles with each failure; between half of it and all of it, so that records that failed together do not come
         together again."""
         longest_s = max(self.settings.max_backoff_ms, self.settings.backoff_ms) / 1000
         rest_s = self.settings.backoff_ms / 1000 * (1 << min(failures - 1, _MAX_DOUBLINGS))
         return min(rest_s, longest_s) * (0.5 + 0.5 * self._jitter())
 
-    def _lane_key(self, delivery: Delivery) -> LaneKey:
+    def _sequence_key(self, delivery: Delivery) -> SequenceKey:
         match self.settings.order:
             case "partition":
                 return delivery.partition

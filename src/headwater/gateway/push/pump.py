@@ -1,4 +1,4 @@
-"""One subscription on its way to its webhook: takes records, sends them as the machine says, and settles them."""
+"""One subscription on its way to its webhook: takes records, sends them as the machine says, and acknowledges them."""
 
 import asyncio
 import logging
@@ -129,16 +129,16 @@ class Pump:
         if outcome.answer is Answer.GONE:
             self._is_stopping = True
             self._is_gone.set()
-        settles = self._machine.finished(attempt, outcome, asyncio.get_running_loop().time())
-        if settles.accepted:
-            self._counts.taken += len(settles.accepted)
-            self._source.accept(settles.accepted)
+        acks = self._machine.finished(attempt, outcome, asyncio.get_running_loop().time())
+        if acks.accepted:
+            self._counts.taken += len(acks.accepted)
+            self._source.accept(acks.accepted)
         else:
             self._counts.failed += 1
             self.last_failure = outcome.reason
-        if settles.rejected:
-            self._counts.dead += len(settles.rejected)
-            self._source.reject(settles.rejected)
+        if acks.rejected:
+            self._counts.dead += len(acks.rejected)
+            self._source.reject(acks.rejected)
         self._go_on(tasks)
 
     async def _keep(self, tasks: asyncio.TaskGroup) -> None:

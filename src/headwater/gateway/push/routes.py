@@ -34,7 +34,7 @@ LAST_EVENT_ID = "last-event-id"
 
 class EventsQuery(Struct):
     max_in_flight: Annotated[
-        int, Meta(ge=1, le=1_000, description="Of a queue: so many records that nobody has settled.")
+        int, Meta(ge=1, le=1_000, description="Of a queue: so many records that are not acknowledged.")
     ] = 100
 
 

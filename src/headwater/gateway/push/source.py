@@ -1,4 +1,4 @@
-"""Where pushed records come from, and where it is told what became of them: a queue, or a stream."""
+"""Where pushed records come from, and where they are acknowledged: a queue, or a stream."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -24,7 +24,7 @@ class Source(Protocol):
         """Wait until the cluster knows of all this, for a moment."""
 
     async def keep(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        """Called from time to time for all that is held; returns those that are not ours any more."""
+        """Called from time to time for all that is held; returns the deliveries that the subscription has lost."""
 
     @property
     def keep_every_s(self) -> float: ...

@@ -3,7 +3,7 @@
     2xx          taken
     410          gone for good: the subscription is not pushed any more
     429, 503     not now; Retry-After is heeded
-    other        failed, redirects included: they are not followed, because nobody checked where they lead
+    other        failed, redirects included: they are not followed, because their targets are not checked
 
 The connections are kept, no more than may be in use at once. Each receiver has its own: a slow one holds up no other.
 """
@@ -19,7 +19,7 @@ from headwater.gateway.subscriptions.push_settings import PushSettings
 from headwater.gateway.subscriptions.webhook_targets import PublicResolver, check_url
 
 MAX_ANSWER_BYTES = 64 * 1024
-"""Of a body that nobody reads; a connection with more of it is closed."""
+"""Of a body, which is not used; a connection with more of it is closed."""
 KEEP_ALIVE_S = 30.0
 LOOK_UP_AGAIN_S = 30
 MAX_REASON_CHARS = 200

@@ -1,7 +1,7 @@
 """How many requests to a receiver may be under way: more while it takes them, fewer when it does not. No I/O, no clock.
 
 It doubles until the first failure, and from then on grows by one for each round of successes, as TCP does. A failure
-halves it once: those that were under way at the same time tell nothing new.
+halves it once: failures of requests that were under way at the same time say nothing new.
 """
 
 FIRST = 4
@@ -9,7 +9,7 @@ FIRST = 4
 
 class Window:
     def __init__(self, most: int) -> None:
-        assert most >= 1, "somebody must be allowed to send"
+        assert most >= 1, "at least one request must be allowed"
         self._most = most
         self._size = float(min(FIRST, most))
         self._is_doubling = True
@@ -26,7 +26,7 @@ class Window:
         return max(self.size - self.in_flight, 0)
 
     def began(self) -> int:
-        """A request goes out. Returns what `succeeded` or `failed` is to be told."""
+        """A request goes out. Returns what to pass to `succeeded` or `failed`."""
         self.in_flight += 1
         return self._round
 

@@ -1,4 +1,5 @@
-"""Requests with an idempotency key: each slot writes those that came meanwhile together, one group after the other."""
+"""Requests with an idempotency key: each slot writes the requests that came meanwhile together, one group after the
+other."""
 
 import asyncio
 import contextlib
@@ -100,7 +101,7 @@ class IdempotentRequests:
 def _next_group(
     waiting: "deque[tuple[KeyedRequest, asyncio.Future[KeyedAnswer]]]",
 ) -> "list[tuple[KeyedRequest, asyncio.Future[KeyedAnswer]]]":
-    """Those that wait, up to the second use of a key: it must see the memo of the first."""
+    """Requests that wait, up to the second use of a key: it must see the memo of the first."""
     group: list[tuple[KeyedRequest, asyncio.Future[KeyedAnswer]]] = []
     keys: set[str] = set()
     while waiting and len(group) < MAX_GROUP and waiting[0][0].key not in keys:

@@ -97,7 +97,7 @@ class Produce:
                 415, "Unsupported media type", f"Say what the body is: Content-Type {JSON}, {NDJSON} or {RAW}."
             )
         if is_internal(topic):
-            raise Problem(403, "Forbidden", f"{topic} belongs to the cluster itself; nobody else writes to it.")
+            raise Problem(403, "Forbidden", f"{topic} belongs to the cluster itself; clients cannot write to it.")
         parse = PARSERS.get(content_type)
         limit_bytes = self._config.max_body_bytes if parse is not None else self._config.max_record_bytes
         check_announced(headers.get("content-length"), limit_bytes)

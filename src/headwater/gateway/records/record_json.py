@@ -145,20 +145,20 @@ def record_out(message: Any) -> RecordOut:
     key, value = message.key(), message.value()
     headers: Sequence[tuple[str, bytes | None]] = message.headers() or ()
     size = len(key or b"") + len(value or b"") + sum(len(name) + len(content or b"") for name, content in headers)
-    told = RecordOut(
+    record_out = RecordOut(
         message.partition(),
         message.offset(),
         message.timestamp()[1],
         [HeaderOut(name, *text_or_base64(content)) for name, content in headers],
         size,
     )
-    told.key, in_base64 = text_or_base64(key)
+    record_out.key, in_base64 = text_or_base64(key)
     if in_base64 is not None:
-        told.key, told.key_base64 = UNSET, in_base64
-    told.value, in_base64 = text_or_base64(value)
+        record_out.key, record_out.key_base64 = UNSET, in_base64
+    record_out.value, in_base64 = text_or_base64(value)
     if in_base64 is not None:
-        told.value, told.value_base64 = UNSET, in_base64
-    return told
+        record_out.value, record_out.value_base64 = UNSET, in_base64
+    return record_out
 
 
 def _parse(body: bytes, decode: Any, subject: str) -> Any:

@@ -24,9 +24,9 @@ def partitions_by_topic(client: "AdminClient") -> dict[str, set[int]]:
 
 
 def end_offsets(client: "AdminClient", topic: str, partitions: Collection[int]) -> dict[int, int]:
-    """Partitions that nobody leads at the moment are asked again for a while."""
-    places = [TopicPartition(topic, index) for index in partitions]
-    return {index: end for (_, index), end in offsets_of(client, places, OffsetSpec.latest()).items()}
+    """Partitions that no node leads at the moment are asked again for a while."""
+    asked = [TopicPartition(topic, index) for index in partitions]
+    return {index: end for (_, index), end in offsets_of(client, asked, OffsetSpec.latest()).items()}
 
 
 def group_names(client: "AdminClient") -> list[str]:

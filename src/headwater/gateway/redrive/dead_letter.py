@@ -1,7 +1,7 @@
 """A dead letter as its reader finds it: what its headers say of the record that a queue gave up on.
 
-The broker writes `headwater.dlq.topic`, `.partition`, `.offset` and others; whoever sends the record back adds
-`headwater.redrive-of: <topic>/<partition>/<offset>` of the letter. What they hold may come from anybody.
+The broker writes `headwater.dlq.topic`, `.partition`, `.offset` and others; a redrive adds `headwater.redrive-of:
+<topic>/<partition>/<offset>` of the letter. What they hold may come from any client.
 """
 
 from confluent_kafka import Message

@@ -108,20 +108,20 @@ class Redrive:
         """A run that changes something is a member of its group, so that two at once share the partitions."""
 
         def assigned(_: object, gained: list[TopicPartition]) -> None:
-            self._fresh |= {place.partition for place in gained}
+            self._fresh |= {each.partition for each in gained}
             self._has_joined = True
 
         def revoked(_: object, lost: list[TopicPartition]) -> None:
             self._has_joined = False
-            for place in lost:
-                self._fresh.discard(place.partition)
-                self._positions.pop(place.partition, None)
+            for each in lost:
+                self._fresh.discard(each.partition)
+                self._positions.pop(each.partition, None)
 
         if self._options.is_dry_run:
             self._fresh = set(self._ends)
             self._has_joined = True
             self._prepare(consumer)
-            consumer.assign([self._place(index, offset) for index, offset in self._positions.items()])
+            consumer.assign([self._position(index, offset) for index, offset in self._positions.items()])
         else:
             consumer.subscribe([self._options.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
 
@@ -163,14 +163,17 @@ class Redrive:
     def _prepare(self, consumer: Consumer) -> None:
         """Learn how far earlier runs came in partitions that are new to us, and mark that we are at work."""
         fresh, self._fresh = sorted(self._fresh), set()
-        asked = [self._place(index) for index in fresh]
-        for place in consumer.committed(asked, timeout=REQUEST_TIMEOUT_S):
-            low, _ = consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S)
-            self._positions[place.partition] = max(place.offset, low)
-            known = [Unfinished.parse(place.metadata), *(run.unfinished.get(place.partition) for run in self._others)]
+        asked = [self._position(index) for index in fresh]
+        for position in consumer.committed(asked, timeout=REQUEST_TIMEOUT_S):
+            low, _ = consumer.get_watermark_offsets(position, timeout=REQUEST_TIMEOUT_S)
+            self._positions[position.partition] = max(position.offset, low)
+            known = [
+                Unfinished.parse(position.metadata),
+                *(run.unfinished.get(position.partition) for run in self._others),
+            ]
             unfinished = [each for each in known if each is not None]
             if unfinished:
-                self._unfinished[place.partition] = reduce(or_, unfinished)
+                self._unfinished[position.partition] = reduce(or_, unfinished)
                 self._sent.clear()
         self.tally.total = self.tally.looked_at + sum(
             max(self._ends.get(index, 0) - offset, 0) for index, offset in self._positions.items()
@@ -186,10 +189,10 @@ class Redrive:
             if self._has_enough():
                 break
             try:
-                if self._is_wanted(letter):
+                if self._is_selected(letter):
                     self._send(letter, producer)
             except RedriveFailed as failure:
-                self._failure = failure  # told when those before it are on their way
+                self._failure = failure  # raised when the letters before it are on their way
                 break
             self.tally.looked_at += 1
             self._positions[index] = offset + 1
@@ -197,16 +200,16 @@ class Redrive:
         if not self._options.is_dry_run:
             self._commit(consumer, None)
 
-    def _is_wanted(self, letter: Message) -> bool:
+    def _is_selected(self, letter: Message) -> bool:
         if self._selects is not None and not self._selects(letter.key(), tuple(letter.headers() or ())):
             self.tally.filtered += 1
             return False
         was_sent = any(other.has_sent(letter) for other in self._others)
         unfinished = self._unfinished.get(letter.partition())
         if not was_sent and unfinished is not None:
-            place = (letter.partition(), letter.offset())
+            offset = (letter.partition(), letter.offset())
             targets = {origin_of(letter) if target == ORIGIN else target for target in unfinished.targets}
-            was_sent = any(place in self._sent_to(target).places for target in targets)
+            was_sent = any(offset in self._sent_to(target).letters for target in targets)
         self.tally.sent_before += was_sent
         return not was_sent
 
@@ -221,14 +224,14 @@ class Redrive:
             return
         origin = f"{letter.topic()}/{letter.partition()}/{letter.offset()}"
         headers = [(name, value) for name, value in record.headers() or () if not is_about_letters(name)]
-        placed = {} if partition is None else {"partition": partition}
+        pinned = {} if partition is None else {"partition": partition}
         producer.produce(
             target,
             key=record.key(),
             value=record.value(),
             headers=[*headers, (REDRIVE_OF, origin.encode())],
             on_delivery=self._delivered,
-            **placed,
+            **pinned,
         )
 
     def _deliver(self, producer: Producer) -> None:
@@ -251,8 +254,8 @@ class Redrive:
             return self._options.to, None
         topic = origin_of(letter)
         if not topic:
-            place = f"{letter.topic()}/{letter.partition()}/{letter.offset()}"
-            raise OriginUnknown(f"The record {place} does not say where it came from.")
+            name = f"{letter.topic()}/{letter.partition()}/{letter.offset()}"
+            raise OriginUnknown(f"The record {name} does not say where it came from.")
         self._check_target(topic)
         index = number_in(letter, PARTITION)
         return topic, index if index in self._partitions[topic] else None
@@ -298,17 +301,17 @@ class Redrive:
         if self._options.is_dry_run:
             return
         ours = Unfinished(time.time_ns() // 1_000_000, frozenset((self._options.to or ORIGIN,)))
-        places = [
-            self._place(index, self._positions[index], state or str(self._unfinished.get(index, ours) | ours))
+        positions = [
+            self._position(index, self._positions[index], state or str(self._unfinished.get(index, ours) | ours))
             for index in (self._positions if indexes is None else indexes)
             if index in self._positions
         ]
-        if places:
-            for place in consumer.commit(offsets=places, asynchronous=False):
-                if place.error is not None:
-                    raise KafkaException(place.error)
+        if positions:
+            for position in consumer.commit(offsets=positions, asynchronous=False):
+                if position.error is not None:
+                    raise KafkaException(position.error)
 
-    def _place(self, index: int, offset: int = NOWHERE, metadata: str | None = None) -> TopicPartition:
+    def _position(self, index: int, offset: int = NOWHERE, metadata: str | None = None) -> TopicPartition:
         if metadata is None:
             return TopicPartition(self._options.topic, index, offset)
         return TopicPartition(self._options.topic, index, offset, metadata)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater.gateway.kafka.blocking import REQUEST_TIMEOUT_S, committed_places, poll_some
+from headwater.gateway.kafka.blocking import REQUEST_TIMEOUT_S, committed_positions, poll_some
 from headwater.gateway.redrive.cluster import Settings, group_filters, group_names, is_end
 from headwater.gateway.redrive.dead_letter import REDRIVE_OF
 from headwater.records.filter import Filter, compile_filter
@@ -30,7 +30,7 @@ CLEAN = "clean"
 ORIGIN = "="
 """In place of a target: where each letter came from. No topic is called so."""
 CLOCK_SLACK_MS = 60_000
-"""How far the clocks of those who redrive may lie apart."""
+"""How far the clocks of two redrives may lie apart."""
 MAX_SCAN_RECORDS = 1_000_000
 """Records of a target that are looked at for what a run that crashed has sent."""
 SCAN_AT_ONCE = 1_000
@@ -83,9 +83,11 @@ def other_runs(client: AdminClient, topic: str, group: str) -> list[OtherRun]:
     for name, expression in group_filters(client, names).items():
         if group_of(topic, expression) != name:
             continue
-        places = [place for place in committed_places(client, name) if place.topic == topic]
-        positions = {place.partition: place.offset for place in places}
-        unfinished = {place.partition: each for place in places if (each := Unfinished.parse(place.metadata))}
+        committed = [position for position in committed_positions(client, name) if position.topic == topic]
+        positions = {position.partition: position.offset for position in committed}
+        unfinished = {
+            position.partition: each for position in committed if (each := Unfinished.parse(position.metadata))
+        }
         found.append(OtherRun(compile_filter(expression) if expression else _everything, positions, unfinished))
     return found
 
@@ -94,7 +96,7 @@ def other_runs(client: AdminClient, topic: str, group: str) -> list[OtherRun]:
 class Sent:
     """Letters that a run before has sent, by partition and offset."""
 
-    places: set[tuple[int, int]]
+    letters: set[tuple[int, int]]
     is_complete: bool = True
     """Whether everything was looked at."""
 
@@ -106,8 +108,8 @@ def sent_since(settings: Settings, topic: str, target: str, partitions: Collecti
     config = {"group.id": "headwater-redrive", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**settings, **config})
     try:
-        wanted = [TopicPartition(target, index, max(since_ms - CLOCK_SLACK_MS, 0)) for index in partitions]
-        starts = [place for place in consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S) if place.offset >= 0]
+        times = [TopicPartition(target, index, max(since_ms - CLOCK_SLACK_MS, 0)) for index in partitions]
+        starts = [start for start in consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S) if start.offset >= 0]
         return _scan(consumer, starts, f"{topic}/") if starts else Sent(set())
     finally:
         consumer.close()
@@ -116,7 +118,7 @@ def sent_since(settings: Settings, topic: str, target: str, partitions: Collecti
 def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> Sent:
     found: set[tuple[int, int]] = set()
     consumer.assign(starts)
-    left, open_partitions = MAX_SCAN_RECORDS, {place.partition for place in starts}
+    left, open_partitions = MAX_SCAN_RECORDS, {start.partition for start in starts}
     heard_s = time.monotonic()
     while open_partitions:
         if left <= 0 or time.monotonic() - heard_s > SCAN_WAIT_S:

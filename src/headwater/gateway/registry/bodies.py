@@ -1,4 +1,4 @@
-"""What the registry's clients send, and what they are told: JSON as Confluent documents it."""
+"""Requests and responses of the registry: JSON as Confluent documents it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -134,16 +134,16 @@ def page(request: Request, items: Sequence[T]) -> Sequence[T]:
 def schema_answer(version: Version, text: str | None = None, *, qualified: bool = False) -> dict[str, Any]:
     """With `qualified`, references name their contexts."""
     schema = version.schema
-    told: dict[str, Any] = {"schema": schema.text if text is None else text}
+    body: dict[str, Any] = {"schema": schema.text if text is None else text}
     if schema.type is not SchemaType.AVRO:
-        told["schemaType"] = schema.type.value
+        body["schemaType"] = schema.type.value
     if schema.references:
         context = context_of(version.subject)
         references = schema.references
         if qualified:
             references = tuple(replace(each, subject=within(context, each.subject)) for each in references)
-        told["references"] = references_to_json(references)
-    return told
+        body["references"] = references_to_json(references)
+    return body
 
 
 def wants_qualified(request: Request) -> bool:
@@ -151,9 +151,9 @@ def wants_qualified(request: Request) -> bool:
 
 
 def version_answer(version: Version, text: str | None = None, *, qualified: bool = False) -> dict[str, Any]:
-    told = {"subject": version.subject, "version": version.version, "id": version.schema_id}
+    body = {"subject": version.subject, "version": version.version, "id": version.schema_id}
     is_deleted = {"deleted": True} if version.is_deleted else {}
-    return {**told, **schema_answer(version, text, qualified=qualified), **is_deleted}
+    return {**body, **schema_answer(version, text, qualified=qualified), **is_deleted}
 
 
 def _number(body: Mapping[str, Any], name: str) -> int | None:

@@ -45,7 +45,7 @@ class Registering:
                 earlier = decisions.earlier(registry, subject)
                 reasons = await self._reasons(parsed, earlier, registry.level(subject))
                 if reasons:
-                    raise refusal.incompatible(subject, told(reasons))
+                    raise refusal.incompatible(subject, explained(reasons))
             decided: Registration = decisions.register(
                 registry, subject, schema, candidate.schema_id, candidate.version
             )
@@ -60,8 +60,8 @@ class Registering:
         if schema.references:
             await self._registrar.read(lambda registry: registry.resolve(schema, context_of(subject)))
         parsed = await self._parsed(schema, subject)
-        wanted = parsed.schema(normalize=self._is_normal(subject, normalize))
-        return self._registrar.registry.find(subject, wanted, with_deleted=with_deleted)
+        schema = parsed.schema(normalize=self._is_normal(subject, normalize))
+        return self._registrar.registry.find(subject, schema, with_deleted=with_deleted)
 
     async def compare(self, subject: str, schema: Schema, earlier: Sequence[Version]) -> list[Incompatibility]:
         parsed = await self._parsed(schema, subject)
@@ -81,5 +81,5 @@ class Registering:
         return normalize or (config is not None and config.normalize)
 
 
-def told(reasons: Sequence[Incompatibility]) -> str:
+def explained(reasons: Sequence[Incompatibility]) -> str:
     return "[" + "; ".join(str(reason) for reason in reasons) + "]"

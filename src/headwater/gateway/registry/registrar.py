@@ -109,18 +109,18 @@ class Registrar:
 
     async def _end(self, committed: bool) -> int:
         """Raises ClusterNotReady if the topic has no leader that the broker knows of, and other failures."""
-        place = (TOPIC, 0)
+        partition = (TOPIC, 0)
         try:
-            ends = await self._admin.offsets([place], OffsetSpec.latest(), committed=committed, topic=TOPIC)
+            ends = await self._admin.offsets([partition], OffsetSpec.latest(), committed=committed, topic=TOPIC)
         except TopicNotFound:
             ends = {}
-        if place not in ends:
-            raise ClusterNotReady(f"Nobody leads the topic {TOPIC} now.")
-        return ends[place]
+        if partition not in ends:
+            raise ClusterNotReady(f"No node leads the topic {TOPIC} now.")
+        return ends[partition]
 
     async def change(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Event]]]]) -> T:
         """Decide on the newest state, write what was decided, and wait until it was read back. `decide` may be called
-        again when somebody else wrote first. Raises what it raises, Problem and KafkaFailure."""
+        again when another gateway wrote first. Raises what it raises, Problem and KafkaFailure."""
         if self._waiting >= MAX_WAITING:
             raise too_busy("Too many changes of schemas wait. Try it again in a moment.")
         self._waiting += 1
@@ -175,7 +175,7 @@ class Registrar:
         return found
 
     async def compute(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """One at a time: a hostile schema takes seconds, and the parser of .proto files has state of its own."""
+        """One at a time: a hostile schema takes seconds, and the parser of .proto files has global state."""
         async with self._computing:
             return await self._threads.run(call, *args, **kwargs)
 

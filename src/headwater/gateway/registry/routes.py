@@ -94,10 +94,10 @@ class _SchemaRoutes:
         text = None
         if request.query_params.get("format") == "serialized":
             text = (await self._registrar.parsed_version(version)).serialized
-        told = forms.schema_answer(version, text, qualified=forms.wants_qualified(request))
+        body = forms.schema_answer(version, text, qualified=forms.wants_qualified(request))
         if forms.flag(request, "fetchMaxId"):
-            told["maxId"] = self._registrar.registry.last_id(context_of(version.subject))
-        return answer(told)
+            body["maxId"] = self._registrar.registry.last_id(context_of(version.subject))
+        return answer(body)
 
     async def text(self, request: Request, values: Mapping[str, str]) -> Response:
         return Response((await self._user(request, values)).schema.text, media_type=forms.MEDIA_TYPE)

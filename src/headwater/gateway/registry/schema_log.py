@@ -1,10 +1,10 @@
 """The topic `_schemas` as the registry's log: read to its end and beyond, written by one gateway at a time.
 
-Whoever writes owns the log's transactional id. Taking it over ends what the owner before had begun, and makes its later
-commits fail. So an owner that has read the log to its end knows everything in it for as long as its commits succeed,
-and no id is given twice, though several gateways may be asked at once.
+The gateway that writes owns the log's transactional id. Taking it over ends what the owner before had begun, and makes
+its later commits fail. So an owner that has read the log to its end knows everything in it for as long as its commits
+succeed, and no id is given twice, though several gateways may be asked at once.
 
-Everything here blocks. `follow` has a thread of its own; the others are called by one thread at a time.
+Everything here blocks. `follow` has a dedicated thread; the others are called by one thread at a time.
 """
 
 import threading
@@ -44,7 +44,7 @@ class SchemaLog:
     # Reading
 
     def follow(self, follower: Follower, restart: Callable[[], None]) -> None:
-        """Until `stop`. `restart` is told when the log is another one than before, and is read from its start."""
+        """Until `stop`. `restart` is called when the log is not the one it was, and is read from its start."""
         consumer = Consumer(
             {
                 **client_settings(self._config),
@@ -64,7 +64,7 @@ class SchemaLog:
                         self._read(consumer, follower)
                         consumer.unassign()
                 except KafkaException:
-                    pass  # nobody answers: look again
+                    pass  # no broker answers: look again
                 self._wake.wait(LOOK_AGAIN_S)
                 self._wake.clear()
         finally:
@@ -103,8 +103,7 @@ class SchemaLog:
     # Writing
 
     def own(self) -> None:
-        """Be the one who writes. What was read up to the end of the log after this is everything. Raises
-        KafkaException."""
+        """Become the owner. What was read up to the end of the log after this is everything. Raises KafkaException."""
         if self._producer is not None:
             return
         settings = producer_settings(

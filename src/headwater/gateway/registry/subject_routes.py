@@ -127,10 +127,10 @@ class SubjectRoutes:
     async def _compare(self, request: Request, subject: str, earlier: Sequence[Version]) -> Response:
         schema = forms.candidate(await forms.read_json(request, self._budget)).schema
         reasons = await self._registering.compare(subject, schema, earlier)
-        told: dict[str, object] = {"is_compatible": not reasons}
+        body: dict[str, object] = {"is_compatible": not reasons}
         if forms.flag(request, "verbose"):
-            told["messages"] = [str(reason) for reason in reasons]
-        return answer(told)
+            body["messages"] = [str(reason) for reason in reasons]
+        return answer(body)
 
     async def _version(self, request: Request, values: Mapping[str, str]) -> Version:
         number, deleted = forms.version_number(values["version"]), forms.flag(request, "deleted")

@@ -1,4 +1,4 @@
-"""Values in the registry's wire format as JSON, for whoever shows records."""
+"""Values in the registry's wire format as JSON, for the console and for reads of records."""
 
 from collections import OrderedDict
 from typing import Any
@@ -32,12 +32,12 @@ class RegistryDecoder:
             shown = for_json(decode(value))
         except (NotFramed, SchemaRefused, Undecodable, *FAILURES):
             return None
-        told: dict[str, Any] = {"id": found, "type": schema.type.value}
+        description: dict[str, Any] = {"id": found, "type": schema.type.value}
         users = self._registrar.registry.users(found, context, with_deleted=True)
         for user in users:
             if parse(user.subject).name in (f"{topic}-value", f"{topic}-key") or len(users) == 1:
-                told |= {"subject": user.subject, "version": user.version}
-        return shown, told
+                description |= {"subject": user.subject, "version": user.version}
+        return shown, description
 
     async def _decoder(self, found: int, context: str) -> tuple[Schema, Decode]:
         schema, key = self._registrar.registry.user(found, context).schema, (context, found)

@@ -9,7 +9,7 @@ from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.blocking import GroupConfig
 from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.group_configs import configured_groups, group_configs
-from headwater.gateway.kafka.groups import SHARE, GroupListing, list_groups
+from headwater.gateway.kafka.groups import SHARE, ClusterGroup, list_groups
 from headwater.gateway.kafka.retry import retry_until_ready
 from headwater.model.group_lag import PartitionLag, TotalLag, total
 
@@ -41,7 +41,7 @@ class SubscriptionInfo:
 
     @property
     def is_known(self) -> bool:
-        """Settings alone, such as those that outlive a group, are not a subscription."""
+        """Settings alone, such as settings that outlive a group, are not a subscription."""
         return self.state != UNUSED or self.is_explicit
 
     @property
@@ -88,10 +88,10 @@ class SubscriptionCatalog:
             )
         return info
 
-    async def _list_groups(self) -> list[GroupListing]:
+    async def _list_groups(self) -> list[ClusterGroup]:
         return await retry_until_ready(lambda: list_groups(self._admin))
 
-    async def _describe(self, names: list[str], listed: dict[str, GroupListing]) -> list[SubscriptionInfo]:
+    async def _describe(self, names: list[str], listed: dict[str, ClusterGroup]) -> list[SubscriptionInfo]:
         configs = await group_configs(self._brokers, names)
         settings = {name: config.values for name, config in configs.items()}
         groups = [listed[name] for name in names if name in listed]
@@ -99,7 +99,7 @@ class SubscriptionCatalog:
         return [_info(name, listed.get(name), configs[name], readers.get(name)) for name in names]
 
 
-def _info(name: str, group: GroupListing | None, config: GroupConfig, reader: GroupReader | None) -> SubscriptionInfo:
+def _info(name: str, group: ClusterGroup | None, config: GroupConfig, reader: GroupReader | None) -> SubscriptionInfo:
     is_queue = group.kind == SHARE if group is not None else config.values.get(KIND) == QUEUE
     return SubscriptionInfo(
         name=name,

@@ -67,7 +67,7 @@ class SubscriptionEdits:
             await self._check_takes_dead_letters(request.dead_letter_topic)
         offsets = await self._start_offsets(request, partitions)
         if is_queue:
-            # The settings first: they are what makes a queue that nobody has used yet.
+            # The settings first: a queue without members exists by its settings alone.
             await alter_group(self._brokers, request.name, set=settings)
             await self._start_queue(request.name, request.topic, offsets)
         else:
@@ -94,7 +94,7 @@ class SubscriptionEdits:
             deleted |= info.config.own.keys() & set(ALL_KEYS)
         elif isinstance(request.push, PushIn):
             if not info.is_explicit:
-                raise bad_request(f"{info.name} has no topic of its own. POST /v1/subscriptions gives it one.")
+                raise bad_request(f"{info.name} is not bound to a topic. POST /v1/subscriptions gives it one.")
             is_pushed = bool(info.config.values.get(URL, ""))
             settings |= self._push_settings(request.push, info.is_queue, needs_url=not is_pushed)
             deleted.add(STOPPED)

@@ -1,8 +1,8 @@
 """A subscription ended: the position goes, and the settings with it.
 
 A group is deleted when it has no members, and whatever joins it afterwards makes it anew. So the push is stopped by a
-setting first, which every gateway sees: none of them begins it again, and those that push it leave. If the group cannot
-be deleted because consumers read it, the push goes on as before.
+setting first, which every gateway sees: none of them begins it again, and gateways that push it leave. If the group
+cannot be deleted because consumers read it, the push goes on as before.
 """
 
 import contextlib

@@ -91,7 +91,7 @@ async def acknowledge(member: QueueMember, body: AckIn) -> list[AckResult]:
 
 def _as_queue(member: Member, name: str) -> QueueMember:
     if not isinstance(member, QueueMember):
-        raise Problem(409, "Not a queue", f"{name} is a stream: how far it is read is told by /commit.")
+        raise Problem(409, "Not a queue", f"{name} is a stream: commit its position with /commit.")
     return member
 
 

@@ -1,7 +1,7 @@
 """Dead letters sent back on request: one redrive after the other in threads of the gateway, a few at once.
 
-What runs remember of each other lies in the cluster, so that a letter is sent back once, whoever began it and however.
-A run that is told to stop ends with its next batch, in order.
+What runs remember of each other lies in the cluster, so that a letter is sent back once, by whichever gateway or
+command. A run that is asked to stop ends with its next batch, in order.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Where webhooks may be: public addresses, unless the operator allows others.
 
-A name is looked up by us, every address that it has is checked, and the connection is made to one of those: whoever
-changes the name's address in between gains nothing.
+A name is looked up by us, every address that it has is checked, and the connection is made to one of the checked
+addresses: changing the name's address in between gains an attacker nothing.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ class TopicSummary(Struct):
     records: int | None
     """Of the partitions that a node leads; null if there are none."""
     unknown_partitions: int
-    """Those that no node leads now: their records are not counted."""
+    """Partitions that no node leads now: their records are not counted."""
     size_bytes: int | None
     internal: bool
 
@@ -48,7 +48,7 @@ class TopicChange(Struct, forbid_unknown_fields=True):
 class PartitionOut(Struct):
     partition: int
     leader: int
-    """-1 while nobody leads it."""
+    """-1 while no node leads it."""
     replicas: list[int]
     in_sync: list[int]
     start_offset: int | None

@@ -1,11 +1,12 @@
-"""The brokers as one client sees them: which topics there are, who leads what, and where their logs begin and end.
+"""The brokers as one client sees them: which topics there are, which broker leads what, and where their logs begin and
+end.
 
 A cluster is asked through one connection to each broker, kept for as long as it works. `shared_cluster` gives the same
 one to everything in a process that reads with the same configuration, because Spark runs the tasks of a query one
 after another in the same few processes.
 
 Leaders move and brokers restart: a request that fails for such a reason is tried again, with new metadata, until
-`retry_timeout_ms` of the configuration is over. Not thread-safe.
+`retry_timeout_ms` of the configuration has passed. Not thread-safe.
 """
 
 import os
@@ -98,7 +99,7 @@ class ClusterClient:
         return self._retried(ask)
 
     def leader(self, partition: TopicPartition) -> BrokerConnection:
-        """A connection to the broker that leads the partition. One try: whoever reads knows how long to go on."""
+        """A connection to the broker that leads the partition. One try: the caller decides how long to go on."""
         return self._connect(self.leader_address(partition))
 
     def leader_address(self, partition: TopicPartition) -> BrokerAddress:

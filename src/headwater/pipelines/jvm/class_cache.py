@@ -1,8 +1,8 @@
 """An archive of Spark's loaded classes, with which its JVM starts in half the time (AppCDS).
 
-It is made on the user's machine, because it fits one Java and one list of jars only, and never while anybody waits:
-when a run is over, a process of lowest priority starts Spark once, lets it do a little of everything, and keeps what
-was loaded. The next start uses it. 170 MB, in the cache directory:
+It is made on the user's machine, because it fits one Java and one list of jars only, and never while a user waits: when
+a run has ended, a process of lowest priority starts Spark once, lets it do a little of everything, and keeps what was
+loaded. The next start uses it. 170 MB, in the cache directory:
 
     classes/<key>/base.jsa     Java's own classes, if the Java brings no archive of them
     classes/<key>/spark.jsa    the rest; there only when it is complete
@@ -64,7 +64,7 @@ def archive_options(java: Java) -> list[str]:
 
 
 def build_in_background(java: Java) -> "subprocess.Popen[bytes] | None":
-    """Make the archive, unless it is there or not wanted. Whoever calls need not wait: the process outlives it."""
+    """Make the archive, unless it is there or switched off. The caller need not wait: the process outlives it."""
     directory = archive_directory(java)
     if not is_enabled() or (directory / "spark.jsa").is_file() or _failed_lately(directory):
         return None

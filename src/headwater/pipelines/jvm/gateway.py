@@ -46,7 +46,7 @@ class JvmGateway:
     log: Path | None
 
     def close(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """The JVM ends when nobody holds its standard input; one that does not is killed."""
+        """The JVM ends when its standard input is closed; a JVM that does not end is killed."""
         assert self.process.stdin is not None, "the gateway was started with a pipe"
         self.process.stdin.close()
         try:
@@ -149,7 +149,7 @@ def properties_text(settings: Mapping[str, str]) -> str:
 
 
 def jvm_options(heap: str) -> list[str]:
-    """What Spark gives every JVM of its own, except the module that only MLlib uses."""
+    """What Spark gives every JVM that it starts, except the module that only MLlib uses."""
     return [
         "-XX:+IgnoreUnrecognizedVMOptions",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES),

@@ -1,6 +1,6 @@
 """A pipeline's parts as DataFrames of one Spark session, under their names as views.
 
-A part that Spark refuses is a mistake in the file, told with its line: that is what a dry run finds.
+A part that Spark refuses is a mistake in the file, reported with its line: that is what a dry run finds.
 """
 
 from dataclasses import dataclass

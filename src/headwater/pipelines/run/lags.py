@@ -19,7 +19,7 @@ from headwater.pipelines.spec.pipeline import Pipeline
 from headwater.pipelines.spec.sources import TopicSource
 
 TIMEOUT_MS = 1_000
-"""Of one answer. Whoever shows the lag has other things to do than to wait for brokers."""
+"""Of one answer. The run that reports its lag must not wait long for brokers."""
 
 
 class Lags:
@@ -30,7 +30,7 @@ class Lags:
         self._reading = reading
 
     def lags(self, read: Mapping[TopicPartition, int]) -> dict[str, int] | None:
-        """Records of each topic after those that were read; None if that cannot be told now."""
+        """Records of each topic that were not read yet; None if that is not known now."""
         ends = self._offsets(read, LATEST)
         if ends is None:
             return None
@@ -40,7 +40,7 @@ class Lags:
         return found
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where their logs begin now; without those of which that cannot be told."""
+        """Where their logs begin now; partitions of which that is not known are left out."""
         return self._offsets(partitions, EARLIEST) or {}
 
     def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> Offsets | None:

@@ -12,7 +12,7 @@ BROKERS_DEFAULT = -1
 
 
 def create_missing_topics(pipeline: Pipeline, bootstrap: str) -> list[str]:
-    """The names of those that were made. A sink that brings options of its own to reach its cluster is left alone.
+    """The names of the topics that were created. A sink that has its own options to reach its cluster is left alone.
 
     Raises PipelineFailed."""
     partition_counts: dict[str, dict[str, int]] = defaultdict(dict)

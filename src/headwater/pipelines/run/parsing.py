@@ -26,7 +26,8 @@ MAX_SHOWN_CHARS = 200
 
 
 def fitting(frame: "DataFrame", parse: ParseStep, subject: str) -> "DataFrame":
-    """The rows of the records that fit. The others are left out, or fail the query if nobody takes them."""
+    """The rows of the records that fit. The others are left out if they are dropped or go to dead
+    letters; else they fail the query."""
     from pyspark.sql import functions as f
 
     read, is_unfit = _read(frame, parse)
@@ -168,7 +169,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-# Why a record does not fit, told by Python
+# Why a record does not fit, found out by Python
 
 
 def _reasons(parse: ParseStep) -> Any:

@@ -1,6 +1,6 @@
 """Why a pipeline cannot run, in a sentence: what Spark, its Python workers and brokers say, found in pages of stack.
 
-Whoever raises the result raises it from the error itself, for those who want all of it.
+The caller raises the result from the error itself, so that the whole stack can be shown.
 """
 
 import re

@@ -11,7 +11,7 @@ from headwater.pipelines.client.offsets import Offsets, TopicPartition, from_jso
 Number = TypeVar("Number", int, float)
 
 STALE_MS = 20_000
-"""A run that has told nothing for so long is gone without having said so."""
+"""A run that has not reported for so long has died."""
 MAX_STATUS_BYTES = 1024 * 1024
 
 
@@ -57,16 +57,16 @@ class State(enum.StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     LOST = "lost"
-    """Never written: running, as far as it told, but it tells nothing any more."""
+    """Never written: its last report says running, but it reports no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """One run of a pipeline, as it was told last."""
+    """One run of a pipeline, as it was last reported."""
 
     pipeline: str
     run: str
-    """An id of its own."""
+    """Its id, unique to the run."""
     state: State
     host: str
     pid: int

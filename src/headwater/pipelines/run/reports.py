@@ -1,4 +1,4 @@
-"""What Spark tells of its queries, from threads of its own, kept until the runner takes it."""
+"""What Spark reports of its queries, from its own threads, kept until the runner takes it."""
 
 import json
 import threading

@@ -1,6 +1,6 @@
 """Runs a pipeline: starts its queries, watches them, starts again what failed for a passing reason, stops them.
 
-One thread does all of it. Spark reports progress from threads of its own; those only leave their reports behind.
+One thread does all of it. Spark reports progress from its own threads, which only leave their reports behind.
 """
 
 import os
@@ -71,7 +71,7 @@ class _Running:
 
 
 class Runner:
-    """A run of a pipeline in a Spark session. `topic` is where it tells how it is; None tells nobody. `emit` is given
+    """A run of a pipeline in a Spark session. `topic` is where it reports its status; None: nowhere. `emit` is given
     the rows of console sinks, `note` what people might want to know."""
 
     def __init__(

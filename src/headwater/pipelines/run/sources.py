@@ -60,7 +60,7 @@ def topic_options(topic: TopicSource, reading: ReadOptions) -> dict[str, str]:
         "failOnDataLoss": str(topic.fail_on_data_loss).lower(),
     }
     if start.time_ms is not None:
-        # Nothing is that young: whoever wants to read from then on waits at the end.
+        # Nothing is that young: a query that reads from then on waits at the end.
         options |= {"startingTimestamp": str(start.time_ms), "startingOffsetsByTimestampStrategy": "latest"}
     elif topic.stream or start.is_earliest:
         options["startingOffsets"] = "earliest" if start.is_earliest else "latest"

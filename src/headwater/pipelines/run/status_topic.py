@@ -1,11 +1,11 @@
-"""The topic where running pipelines tell how they are, and are asked to stop.
+"""The topic where running pipelines report their status, and are asked to stop.
 
     headwater.pipelines     one partition, compacted, JSON
       <pipeline>            the last status of the pipeline's last run
       stop:<pipeline>       a request to stop: {"run": …}
 
-The runner writes its status every few seconds and looks for a request that names its run. Whoever lists pipelines
-reads the topic from the beginning.
+The runner writes its status every few seconds and looks for a request that names its run. A list of pipelines reads the
+topic from the beginning.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Arrow batches as record batches: rows grouped by destination, cut into batches of a limited size, and packed.
 
-The batches have no producer yet: whoever sends them stamps his id, his epoch and their place in the sequence.
+The batches have no producer yet: the sender stamps its id, its epoch and their sequence numbers.
 """
 
 import struct
@@ -41,7 +41,7 @@ _PRODUCER_AT: Final = 43
 class PackedBatch(NamedTuple):
     to: TopicPartition
     data: bytearray
-    """A whole record batch, of nobody yet."""
+    """A whole record batch, without a producer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Conversations with coordinators: the brokers that keep the state of a transactional id, or of a group.
 
-A coordinator moves and loads like any leader: what fails for such a reason is asked again, of whoever is the
-coordinator then, until `retry_timeout_ms` of the configuration is over. Each of these requests may be repeated.
+A coordinator moves and loads like any leader: what fails for such a reason is asked again, of the broker that is the
+coordinator then, until `retry_timeout_ms` of the configuration has passed. Each of these requests may be repeated.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,7 +45,7 @@ class Coordinated(NamedTuple):
 
 
 class Coordinators:
-    """Connections of its own, one for each broker. Not thread-safe."""
+    """Dedicated connections, one for each broker. Not thread-safe."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -126,7 +126,7 @@ class Coordinators:
 def _refusal(whose: str, code: int) -> SourceError:
     if code in OUTDATED:
         return ProducerFenced(
-            f"Somebody else writes as {whose} by now, or the transaction took longer than its timeout "
+            f"Another producer writes as {whose} by now, or the transaction took longer than its timeout "
             f"({error_name(code)})."
         )
     return RequestRefused(f"The coordinator of {whose} refuses: {error_name(code)}.")

@@ -1,4 +1,4 @@
-"""Where each row goes: the topic and partition that it names, or that its key or its place among the rows give it.
+"""Where each row goes: the topic and partition that it names, or that its key or its position among the rows give it.
 
 partition given    that one
 key                murmur2 of the key, as Kafka's clients have it: a key stays in the partition it has always had

@@ -16,7 +16,7 @@ class BatchTooLarge(SourceError):
 
 
 class ProducerFenced(SourceError):
-    """Somebody else began a transaction under the same transactional id, or this one took too long."""
+    """Another producer began a transaction under the same transactional id, or this one took too long."""
 
 
 class Superseded(SourceError):

@@ -2,7 +2,7 @@
 
 The group has the name of the transactional id. Its offsets are where the batch ended in each partition that it wrote,
 so that the group of a writer has no lag but what others have written behind it. The text beside one names the next
-batch, the query and the run that wrote it, and the runs before that one:
+batch, the query and the run that wrote it, and the earlier runs:
 
     {"next": 12, "query": "1f0c…", "run": "8a41…", "before": ["02bb…"]}
 
@@ -55,7 +55,7 @@ class BatchMarkers:
 
 
 def read_markers(group: str, offsets: Iterable[tuple[int, str | None]]) -> BatchMarkers:
-    """From the offsets of the group, each with its text. Raises RequestRefused if somebody else wrote them."""
+    """From the offsets of the group, each with its text. Raises RequestRefused if another client wrote them."""
     return BatchMarkers(tuple(_marker(group, offset, text) for offset, text in offsets if offset >= 0))
 
 

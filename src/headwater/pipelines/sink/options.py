@@ -1,12 +1,12 @@
-"""The options of a query that writes topics. Names are those of Spark's Kafka sink where it has one.
+"""The options of a query that writes topics. Names are as in Spark's Kafka sink where it has one.
 
 Everything is checked when the query is made. Like at the source, a name that is not known is refused. Options of
-Kafka's Java producer that steer what is decided here are accepted and ignored; those that ask for something else than
+Kafka's Java producer that steer what is decided here are accepted and ignored; options that ask for something else than
 is done here are refused.
 
 *Exactly once* is the default. It needs a name that stays the same when the query starts again, the transactional id:
 the option `transactionalId`, else, in a streaming query, one made from the id that Spark keeps in the checkpoint. A
-batch job without the option is one transaction under a name of its own.
+batch job without the option is one transaction under a unique name.
 """
 
 import difflib
@@ -133,7 +133,7 @@ def sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOptions:
 
 
 def _without_producer_options(given: Mapping[str, str]) -> dict[str, str]:
-    """With those that have a name here under that name."""
+    """With the options that have another name here under that name."""
     kept: dict[str, str] = {}
     for name, value in given.items():
         bare = name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""

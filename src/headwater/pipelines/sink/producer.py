@@ -1,8 +1,8 @@
 """Batches to the leaders of their partitions, each exactly once and in order: an idempotent producer.
 
-A batch carries the producer's id, its epoch, and its place in the sequence of its partition. One that is sent again,
-because a leader moved or an answer was lost, is recognised by that. There is one request under way for each leader,
-with one batch of each partition; while brokers write, the caller packs what comes next.
+A batch carries the producer's id, its epoch, and its sequence number in its partition. One that is sent again, because
+a leader moved or an answer was lost, is recognised by that. There is one request under way for each leader, with one
+batch of each partition; while brokers write, the caller packs what comes next.
 """
 
 from collections import deque
@@ -151,7 +151,7 @@ class IdempotentProducer:
             raise error
 
     def _take_back(self) -> list[TopicPartition]:
-        """Nobody knows what became of the requests of this round: they go out again."""
+        """The outcome of the requests of this round is unknown: they go out again."""
         taken: list[TopicPartition] = []
         for connection, batches in self._under_way.values():
             if not connection.is_idle:
@@ -182,7 +182,7 @@ def _failure(to: TopicPartition, result: Message | None, address: BrokerAddress)
         return None
     if code in FENCES:
         raise ProducerFenced(
-            f"Somebody else writes under the same transactional id by now: {to} does not take our batch."
+            f"Another producer writes under the same transactional id by now: {to} does not take our batch."
         )
     if code in TOO_LARGE:
         raise RecordTooLarge(

@@ -53,7 +53,7 @@ def write_rows(
     cluster = shared_cluster(options.client)
     batch_id = int(task.getLocalProperty(BATCH_ID) or 0)
     if batch_id == 0:
-        cluster.reach()  # a wrong address is told soon, to somebody who has just started the query
+        cluster.reach()  # a wrong address is reported soon, while the user who started the query still looks
     packed = pack(
         iterator,
         Packing(columns, options.batch_bytes, options.codec),

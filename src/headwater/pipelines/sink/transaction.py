@@ -1,16 +1,16 @@
 """One batch of rows in one transaction: all of it is written, together with its marker, or none of it.
 
     look       have we been replaced? is the batch there already?
-    begin      a new epoch for the transactional id: whoever had the last one can write no more, and what it left open
+    begin      a new epoch for the transactional id: its last holder can write no more, and what it left open
                is aborted
-    look       again: nobody else can have committed since
+    look       again: no other producer can have committed since
     write      the batches, then the marker as offsets of the group
     commit     one decision of the coordinator
 
 It all happens in one call, in the driver, with batches that tasks have packed. So it can also happen again: when
-somebody else began a transaction meanwhile, the markers tell whether that was a newer run, which wins, or an older one
-that does not know better. A batch without a number has no marker that could tell whether it was committed in spite of
-that, so it is tried once.
+another producer began a transaction meanwhile, the markers tell whether that was a newer run, which wins, or an older
+one that was replaced and does not know it. A batch without a number has no marker that could tell whether it was
+committed in spite of that, so it is tried once.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from headwater.pipelines.sink.producer import REQUEST_BYTES, IdempotentProducer,
 from headwater.wire.codec import Message
 
 MAX_ATTEMPTS: Final = 10
-"""Each ends because somebody else began a transaction, or because it took longer than its timeout."""
+"""Each ends because another producer began a transaction, or because it took longer than its timeout."""
 
 
 @dataclass(frozen=True, slots=True)

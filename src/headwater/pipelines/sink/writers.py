@@ -2,8 +2,8 @@
 
 Spark makes a stream's writer twice for each micro-batch, in two processes: one goes to the tasks, the other commits.
 Nothing is remembered between them; what a commit needs comes with the tasks' results. A commit that failed is followed
-by an abort, and by then the batch may be written or not: nothing is done there, because whoever runs the batch again
-finds out.
+by an abort, and by then the batch may be written or not: nothing is done there, because the next run of the batch finds
+out.
 """
 
 import uuid

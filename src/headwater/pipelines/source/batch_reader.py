@@ -69,8 +69,8 @@ class FilteringBatchReader(BatchReader):
     lets sources have filters (spark.sql.python.filterPushdown.enabled).
 
     Both are off by default, because Spark 4.3 keeps what was planned with filters for the whole DataFrame: another
-    query on the same one that has no filter of its own gets too few rows. Whoever turns it on loads a DataFrame for
-    each query."""
+    query on the same DataFrame that has no filter gets too few rows. With these settings, load a DataFrame for each
+    query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._bounds, left = bounds(filters)

@@ -1,4 +1,5 @@
-"""The columns of a topic in Spark, named and typed as Spark's Kafka source has them, and those that a query asks for.
+"""The columns of a topic in Spark, named and typed as Spark's Kafka source has them, and the columns that a query asks
+for.
 
 Spark does not tell a Python source which columns a query uses. `.schema("value binary, offset long")` does: only these
 are made, which saves half of the work when it is the value alone.

@@ -22,8 +22,8 @@ class Losses:
     is_failure: bool
 
     def report(self, partition: TopicPartition, start: int, end: int | None, reason: str, advice: str = ADVICE) -> None:
-        """The records from `start` up to `end` are missing; None: nobody knows how many. Raises DataLost, or logs and
-        returns."""
+        """The records from `start` up to `end` are missing; None: it is not known how many. Raises DataLost, or logs
+        and returns."""
         if self.is_failure:
             missing = f"from {start} on" if end is None else f"{start} to {end - 1}"
             raise DataLost(

@@ -59,7 +59,7 @@ class Bounds:
 
 
 def bounds(filters: Sequence[Filter]) -> tuple[Bounds, list[Filter]]:
-    """What the filters say together, and those that Spark must still apply."""
+    """What the filters say together, and the filters that Spark must still apply."""
     known = Bounds()
     left: list[Filter] = []
     for one in filters:

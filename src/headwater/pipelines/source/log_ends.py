@@ -1,7 +1,8 @@
 """Where the logs end that a streaming query reads, asked again for every micro-batch.
 
 New topics and partitions are looked for now and then (`kafka.metadata.max.age.ms`). What the query read up to must
-still be there: a log that became shorter, a topic that is gone and one that was made again are losses, and are told.
+still be there: a log that became shorter, a topic that is gone and one that was made again are losses, and are
+reported.
 """
 
 import time
@@ -17,7 +18,7 @@ from headwater.pipelines.source.subscription import Subscription
 
 STALE_ANSWERS = 3
 STALE_PAUSE_S = 1.0
-"""A broker that just took over may know an older end than its predecessor told, for a moment."""
+"""A broker that just took over may know an older end than its predecessor reported, for a moment."""
 
 
 class LogEnds:

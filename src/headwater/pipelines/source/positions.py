@@ -5,7 +5,7 @@
     startingTimestamp            one time for all partitions
 
 The last of these that is given counts; the same with `ending`. Offsets and times by partition name every partition of
-the query, so that none is read from a place that nobody chose.
+the query, so that none is read from an offset that the user did not choose.
 """
 
 import json

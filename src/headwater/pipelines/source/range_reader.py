@@ -1,7 +1,7 @@
 """One range of offsets, from the first record to the last, as a task of Spark reads it.
 
 The next fetch is sent before the last one is decoded, so that broker and reader work at the same time. A leader that
-moves, a broker that restarts and a range that is no longer there are met here, and either overcome or told.
+moves, a broker that restarts and a range that is no longer there are met here, and either overcome or reported.
 """
 
 import logging
@@ -34,7 +34,7 @@ GAP_TIMEOUT_MS = 20_000
 It may also wait for storage that is far away, which must not be taken for a gap."""
 MAX_THROTTLE_MS = 30_000
 NEW_TOPIC_TIMEOUT_MS = 5_000
-"""A broker may hear of a topic later than the one that told us of it."""
+"""A broker may learn of a topic later than the broker that named it to us."""
 
 
 class RangeReader:

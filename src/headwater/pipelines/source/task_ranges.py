@@ -12,7 +12,7 @@ MAX_PARTS = 100_000
 
 def limit_rows(start: Offsets, end: Offsets, max_rows: int) -> Offsets:
     """An earlier end, so that about `max_rows` lie between: each partition gives in proportion to what it has, but
-    one that has any gives at least one, so that nobody starves. `start` has every partition of `end`."""
+    one that has any gives at least one, so that no partition starves. `start` has every partition of `end`."""
     sizes = {partition: max(end[partition] - start[partition], 0) for partition in end}
     total = sum(sizes.values())
     if total <= max_rows:

@@ -44,7 +44,7 @@ class Graph:
 
 def connect(draft: Draft) -> tuple[Graph, list[Mistake]]:
     """The graph, and what is read though it does not exist, or in a circle. With such mistakes the graph is of use to
-    find others: a step of a circle is not in its order, and what cannot be told of a part counts as unknown."""
+    find others: a step of a circle is not in its order, and a part that cannot be read counts as unknown."""
     pipeline = draft.pipeline
     reads, mistakes = _links(draft)
     in_order, circle = _in_order(pipeline, reads)
@@ -79,7 +79,7 @@ def _links(draft: Draft) -> tuple[dict[str, tuple[str, ...]], list[Mistake]]:
 
 
 def _named_by(declared: Declaration) -> Reads:
-    """What a part reads that cannot be read itself, as far as that can be told."""
+    """What a part reads that cannot be read itself, as far as that is known."""
     keys = ("input", "left", "right") if declared.section is not FileSection.SOURCE else ()
     return tuple(InputName(name, key) for key in keys if isinstance(name := declared.values.get(key), str))
 

@@ -32,7 +32,7 @@ def kinds() -> Iterator[tuple[FileSection, str, str]]:
 
 
 def keys_of_kind(section: FileSection, name: str) -> list[KeyDescription]:
-    """The keys of a kind, those that must be given first. Raises KeyError."""
+    """The keys of a kind, required keys first. Raises KeyError."""
     if section is FileSection.PIPELINE:
         return list(_key_descriptions(Settings))
     found = [

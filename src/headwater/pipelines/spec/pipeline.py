@@ -117,8 +117,8 @@ class Draft:
 def read_pipeline(
     file: Path, declarations: Sequence[Declaration], broken: Sequence[tuple[Declaration, Mistake]] = ()
 ) -> Draft:
-    """With everything that is wrong in single declarations; `broken` are those that are none, and why. Raises
-    BadPipeline if there are too many to go on."""
+    """With everything that is wrong in single declarations; `broken` are declarations that could not be read, and why.
+    Raises BadPipeline if there are too many to go on."""
     mistakes = [mistake for _, mistake in broken]
     if len(declarations) > MAX_PARTS:
         raise BadPipeline([Mistake(Location(str(file)), f"This has more than {MAX_PARTS} sources, steps and sinks.")])

@@ -1,4 +1,4 @@
-"""module:name in a pipeline file: whether it leads somewhere, told without running what it names."""
+"""module:name in a pipeline file: whether it exists, found out without running what it names."""
 
 import ast
 import importlib.util

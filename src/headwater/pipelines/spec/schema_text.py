@@ -39,7 +39,7 @@ INTERVALS = {
     "minute": ("second",),
     "second": (),
 }
-"""The units that an interval begins with, each with those that it may end with."""
+"""The units that an interval begins with, each with the units that it may end with."""
 
 _TOKEN = re.compile(
     r"(?P<skip>\s+|--[^\n]*|/\*.*?\*/)"

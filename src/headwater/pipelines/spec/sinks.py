@@ -29,7 +29,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SinkDelivery:
-    """What every sink is told."""
+    """Settings that every sink has."""
 
     input: str = required(identifier, "The source or step to write.")
     mode: str = optional(choice("append", "update", "complete"), "Which rows of a result Spark hands over.", "append")
@@ -113,7 +113,7 @@ class JdbcSink:
 class ConsoleSink:
     """JSON lines on stdout."""
 
-    rows: int = optional(count, "Of each batch; of the others only the number is told.", 100)
+    rows: int = optional(count, "Of each batch; of further rows only the number is shown.", 100)
 
 
 @dataclass(frozen=True, slots=True)

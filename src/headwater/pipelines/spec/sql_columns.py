@@ -61,7 +61,7 @@ class _Scope:
 
 
 def find_columns(tree: exp.Expr, tables: Tables, sides: Tables) -> tuple[Columns | None, list[TextFault]]:
-    """What the query gives, if that can be told, and the columns that are missing."""
+    """What the query gives, if that is known, and the columns that are missing."""
     finder = _Finder()
     scope = _Scope(dict(sides)) if sides else None
     return finder.query(tree, dict(tables), scope), finder.faults

@@ -28,7 +28,7 @@ NO_QUERY = "it is no query: a step selects, as in select * from NAME"
 class Judged:
     faults: tuple[TextFault, ...] = ()
     columns: Columns | None = None
-    """What a query gives, if that can be told."""
+    """What a query gives, if that is known."""
 
 
 def can_judge() -> bool:

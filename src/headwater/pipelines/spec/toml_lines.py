@@ -1,7 +1,7 @@
 """Where each key of a TOML file stands: what `tomllib` reads and does not keep.
 
 The text is one that `tomllib` has accepted, so nothing is validated here: tables, keys and values only have to be
-told apart. A path is the keys from the top of the file; the elements of arrays count from 0:
+distinguished. A path is the keys from the top of the file; the elements of arrays count from 0:
 
     [sink.out]                    ("sink", "out")                 line 1
     sql = \"\"\"                      ("sink", "out", "sql")          line 2, its text begins in line 3

@@ -110,13 +110,13 @@ class _Comparison:
     def _fields(self, reader: Type, writer: Type, path: str, depth: int) -> bool:
         verdict = True
         written = {each.name: each for each in writer.fields}
-        for index, wanted in enumerate(reader.fields):
+        for index, field in enumerate(reader.fields):
             here = f"{path}/fields/{index}"
-            found = _written(wanted, written)
+            found = _written(field, written)
             if found is not None:
-                verdict &= self.compare(wanted.type, found.type, here + "/type", depth + 1)
-            elif not wanted.has_default:
-                reason = f"field {wanted.name} of {reader.name} has no default, and the writer does not have it"
+                verdict &= self.compare(field.type, found.type, here + "/type", depth + 1)
+            elif not field.has_default:
+                reason = f"field {field.name} of {reader.name} has no default, and the writer does not have it"
                 verdict = self._fail("READER_FIELD_MISSING_DEFAULT_VALUE", here, reason)
         return verdict
 
@@ -132,8 +132,8 @@ class _Comparison:
         return False
 
 
-def _written(wanted: RecordField, written: dict[str, RecordField]) -> RecordField | None:
-    for name in (wanted.name, *wanted.aliases):
+def _written(field: RecordField, written: dict[str, RecordField]) -> RecordField | None:
+    for name in (field.name, *field.aliases):
         if name in written:
             return written[name]
     return None

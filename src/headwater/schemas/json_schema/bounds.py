@@ -14,36 +14,36 @@ _COUNTS: Final = {
 }  # fmt: skip
 
 
-def check_bounds(wanted: Any, written: Any) -> Iterator[Incompatibility]:
-    types = allowed_types(written)
+def check_bounds(reader: Any, writer: Any) -> Iterator[Incompatibility]:
+    types = allowed_types(writer)
     for key, (kind, widest) in _COUNTS.items():
-        bound = wanted.get(key)
+        bound = reader.get(key)
         if kind not in types or bound is None or (widest is min and bound == 0):
             continue
-        other = written.get(key)
+        other = writer.get(key)
         if other is None or widest(bound, other) != bound:
             yield _tighter(key, bound, other)
     if types & {"number", "integer"}:
-        yield from _numbers(wanted, written)
+        yield from _numbers(reader, writer)
     if "string" in types:
         for key, name in (("pattern", "PATTERN"),):
-            if key in wanted and wanted[key] != written.get(key):
-                change = "ADDED" if key not in written else "CHANGED"
-                yield Incompatibility(f"{name}_{change}", f"/{key}", f"the reader asks for {str(wanted[key])[:80]!r}")
-    if "array" in types and wanted.get("uniqueItems") and not written.get("uniqueItems"):
+            if key in reader and reader[key] != writer.get(key):
+                change = "ADDED" if key not in writer else "CHANGED"
+                yield Incompatibility(f"{name}_{change}", f"/{key}", f"the reader asks for {str(reader[key])[:80]!r}")
+    if "array" in types and reader.get("uniqueItems") and not writer.get("uniqueItems"):
         yield Incompatibility("UNIQUE_ITEMS_ADDED", "/uniqueItems", "the reader allows no item twice")
 
 
-def _numbers(wanted: Any, written: Any) -> Iterator[Incompatibility]:
-    upper, other = _limit(wanted, "maximum"), _limit(written, "maximum")
+def _numbers(reader: Any, writer: Any) -> Iterator[Incompatibility]:
+    upper, other = _limit(reader, "maximum"), _limit(writer, "maximum")
     if upper is not None and (other is None or other > upper):
         yield _tighter("maximum", upper[0], None if other is None else other[0])
-    lower, other = _limit(wanted, "minimum"), _limit(written, "minimum")
+    lower, other = _limit(reader, "minimum"), _limit(writer, "minimum")
     if lower is not None and (other is None or other < lower):
         yield _tighter("minimum", lower[0], None if other is None else other[0])
-    factor = wanted.get("multipleOf")
+    factor = reader.get("multipleOf")
     if factor is not None:
-        own = written.get("multipleOf", 1 if allowed_types(written) & {"number", "integer"} == {"integer"} else None)
+        own = writer.get("multipleOf", 1 if allowed_types(writer) & {"number", "integer"} == {"integer"} else None)
         if own is None or not _is_number(own) or not _is_number(factor) or Fraction(own) % Fraction(factor) != 0:
             yield _tighter("multipleOf", factor, own)
 

@@ -181,16 +181,16 @@ class Comparison:
         return True
 
     def _plain(self, reader: SchemaLocation, writer: SchemaLocation, path: str, depth: int) -> bool:
-        wanted, written = reader.schema, writer.schema
-        values = check_values(wanted, written)
+        reader_schema, writer_schema = reader.schema, writer.schema
+        values = check_values(reader_schema, writer_schema)
         if values is not None:
             return self.fail(values.kind, path + values.path, values.reason)
-        if "enum" in written or "const" in written:
+        if "enum" in writer_schema or "const" in writer_schema:
             return True  # each value was tried
         verdict = True
-        for finding in (*check_bounds(wanted, written), *undecided(wanted, written)):
+        for finding in (*check_bounds(reader_schema, writer_schema), *undecided(reader_schema, writer_schema)):
             verdict = self.fail(finding.kind, path + finding.path, finding.reason)
-        types = allowed_types(written)
+        types = allowed_types(writer_schema)
         if may_be(types, "object"):
             verdict &= ObjectRules(self, reader, writer).hold(path, depth)
         if may_be(types, "array"):

@@ -18,9 +18,14 @@ _UNDECIDED: Final = (
 """Keywords whose meaning is not compared: a reader may have them as the writer has them, or not at all."""
 
 
-def undecided(wanted: Any, written: Any) -> Iterator[Incompatibility]:
+def undecided(reader_schema: Any, written: Any) -> Iterator[Incompatibility]:
     for key in _UNDECIDED:
-        if key in wanted and wanted[key] != written.get(key) and wanted[key] is not True and wanted[key] != {}:
+        if (
+            key in reader_schema
+            and reader_schema[key] != written.get(key)
+            and reader_schema[key] is not True
+            and reader_schema[key] != {}
+        ):
             word = key.lstrip("$").upper()
             yield Incompatibility(
                 f"{word}_CHANGED", f"/{key}", "the reader asks for something that the writer does not"
@@ -32,8 +37,8 @@ class ObjectRules:
         self._comparison = comparison
         self._reader = reader
         self._writer = writer
-        self._wanted: dict[str, Any] = reader.schema
-        self._written: dict[str, Any] = writer.schema
+        self._reader_schema: dict[str, Any] = reader.schema
+        self._writer_schema: dict[str, Any] = writer.schema
 
     # Properties
 
@@ -41,10 +46,10 @@ class ObjectRules:
         return self._required(path) & self._properties(path, depth) & self._others(path, depth)
 
     def _required(self, path: str) -> bool:
-        required, promised = _names(self._wanted), set(_names(self._written))
+        required, promised = _names(self._reader_schema), set(_names(self._writer_schema))
         verdict = True
         for name in required:
-            own = _table(self._wanted, "properties").get(name)
+            own = _table(self._reader_schema, "properties").get(name)
             if name not in promised and not (isinstance(own, dict) and "default" in own):
                 verdict = self._comparison.fail(
                     "REQUIRED_PROPERTY_ADDED",
@@ -55,24 +60,26 @@ class ObjectRules:
 
     def _properties(self, path: str, depth: int) -> bool:
         verdict = True
-        names = dict.fromkeys([*_table(self._wanted, "properties"), *_table(self._written, "properties")])
+        names = dict.fromkeys([*_table(self._reader_schema, "properties"), *_table(self._writer_schema, "properties")])
         for name in names:
             here = f"{path}/properties/{name}"
             mark = len(self._comparison.findings.found)
-            for wanted in _schemas_of(self._wanted, name, if_unclear=True):
-                if self._accepts_any(wanted, _schemas_of(self._written, name, if_unclear=False), here, depth):
+            for reader_schema in _schemas_of(self._reader_schema, name, if_unclear=True):
+                if self._accepts_any(
+                    reader_schema, _schemas_of(self._writer_schema, name, if_unclear=False), here, depth
+                ):
                     continue
                 verdict = False
                 self._comparison.findings.forget(mark)
-                self._tell(name, wanted, here, depth)
+                self._tell(name, reader_schema, here, depth)
                 break
         return verdict
 
-    def _accepts_any(self, wanted: Any, written: list[Any], path: str, depth: int) -> bool:
+    def _accepts_any(self, reader_schema: Any, written: list[Any], path: str, depth: int) -> bool:
         """All of what is written holds at once: one that is accepted is enough."""
         return any(
             self._comparison.accepts(
-                SchemaLocation(wanted, self._reader.document),
+                SchemaLocation(reader_schema, self._reader.document),
                 SchemaLocation(each, self._writer.document),
                 path,
                 depth + 1,
@@ -80,16 +87,16 @@ class ObjectRules:
             for each in written
         )
 
-    def _tell(self, name: str, wanted: Any, path: str, depth: int) -> None:
-        is_wanted = name in _table(self._wanted, "properties")
-        is_written = name in _table(self._written, "properties")
-        if is_wanted and is_written:
-            written = SchemaLocation(_table(self._written, "properties")[name], self._writer.document)
+    def _tell(self, name: str, reader_schema: Any, path: str, depth: int) -> None:
+        is_declared = name in _table(self._reader_schema, "properties")
+        is_written = name in _table(self._writer_schema, "properties")
+        if is_declared and is_written:
+            written = SchemaLocation(_table(self._writer_schema, "properties")[name], self._writer.document)
             mark = len(self._comparison.findings.found)
-            self._comparison.compare(SchemaLocation(wanted, self._reader.document), written, path, depth + 1)
+            self._comparison.compare(SchemaLocation(reader_schema, self._reader.document), written, path, depth + 1)
             if len(self._comparison.findings.found) == mark:  # reported before, elsewhere
                 self._comparison.fail("PROPERTY_CHANGED", path, "the reader does not allow what is written")
-        elif is_wanted:
+        elif is_declared:
             reason = "the writer is open: it may have written the property with another schema"
             self._comparison.fail("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", path, reason)
         else:
@@ -99,15 +106,17 @@ class ObjectRules:
     def _others(self, path: str, depth: int) -> bool:
         """Properties that neither side names."""
         comparison = self._comparison
-        wanted, written = (_table(each, "patternProperties") for each in (self._wanted, self._written))
-        others = self._written.get("additionalProperties", True)
+        reader_patterns, writer_patterns = (
+            _table(each, "patternProperties") for each in (self._reader_schema, self._writer_schema)
+        )
+        others = self._writer_schema.get("additionalProperties", True)
         verdict = True
-        for pattern, own in wanted.items():
+        for pattern, own in reader_patterns.items():
             here = f"{path}/patternProperties/{pattern}"
-            if pattern in written:
+            if pattern in writer_patterns:
                 verdict &= comparison.compare(
                     SchemaLocation(own, self._reader.document),
-                    SchemaLocation(written[pattern], self._writer.document),
+                    SchemaLocation(writer_patterns[pattern], self._writer.document),
                     here,
                     depth + 1,
                 )
@@ -118,13 +127,13 @@ class ObjectRules:
                     here,
                     depth + 1,
                 )
-                for each in (others, *written.values())
+                for each in (others, *writer_patterns.values())
             ):
                 verdict = comparison.fail("PATTERN_PROPERTY_ADDED", here, "the writer may have written such a property")
-        own_others = self._wanted.get("additionalProperties", True)
-        for pattern, each in written.items():
+        own_others = self._reader_schema.get("additionalProperties", True)
+        for pattern, each in writer_patterns.items():
             here = f"{path}/patternProperties/{pattern}"
-            if pattern not in wanted and not comparison.accepts(
+            if pattern not in reader_patterns and not comparison.accepts(
                 SchemaLocation(own_others, self._reader.document),
                 SchemaLocation(each, self._writer.document),
                 here,
@@ -145,12 +154,12 @@ class ObjectRules:
     # Items
 
     def items_hold(self, path: str, depth: int) -> bool:
-        wanted, own_rest = _items(self._wanted)
-        written, rest = _items(self._written)
+        reader_items, own_rest = _items(self._reader_schema)
+        writer_items, rest = _items(self._writer_schema)
         verdict = True
-        for index in range(max(len(wanted), len(written))):
-            reader = wanted[index] if index < len(wanted) else own_rest
-            writer = written[index] if index < len(written) else rest
+        for index in range(max(len(reader_items), len(writer_items))):
+            reader = reader_items[index] if index < len(reader_items) else own_rest
+            writer = writer_items[index] if index < len(writer_items) else rest
             verdict &= self._comparison.compare(
                 SchemaLocation(reader, self._reader.document),
                 SchemaLocation(writer, self._writer.document),

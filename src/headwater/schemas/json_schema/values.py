@@ -21,35 +21,35 @@ def may_be(types: frozenset[str], kind: str) -> bool:
     return kind in types
 
 
-def check_values(wanted: Any, written: Any) -> Incompatibility | None:
+def check_values(reader: Any, writer: Any) -> Incompatibility | None:
     """Types, and values where either side lists them."""
-    listed = _listed(written)
+    listed = _listed(writer)
     if listed is not None:
-        return _check_listed(wanted, listed)
-    if "const" in wanted or "enum" in wanted:
-        key = "const" if "const" in wanted else "enum"
-        if _is_boolean_enum(wanted, written):
+        return _check_listed(reader, listed)
+    if "const" in reader or "enum" in reader:
+        key = "const" if "const" in reader else "enum"
+        if _is_boolean_enum(reader, writer):
             return None
         return Incompatibility("ENUM_ARRAY_NARROWED", f"/{key}", "the reader lists values, the writer does not")
-    missing = {kind for kind in allowed_types(written) if not _takes(allowed_types(wanted), kind)}
+    missing = {kind for kind in allowed_types(writer) if not _takes(allowed_types(reader), kind)}
     if not missing:
         return None
-    kind = "TYPE_NARROWED" if missing != set(allowed_types(written)) else "TYPE_CHANGED"
+    kind = "TYPE_NARROWED" if missing != set(allowed_types(writer)) else "TYPE_CHANGED"
     return Incompatibility(kind, "/type", f"the reader does not allow {', '.join(sorted(missing))}")
 
 
-def _check_listed(wanted: Any, listed: list[Any]) -> Incompatibility | None:
+def _check_listed(reader: Any, listed: list[Any]) -> Incompatibility | None:
     """Every value that is written, tried on what the reader says of types and values."""
-    own = _listed(wanted)
-    types = allowed_types(wanted)
+    own = _listed(reader)
+    types = allowed_types(reader)
     for value in listed:
         shown = write_json(value)[:80]
         if own is not None and not any(_same(value, each) for each in own):
             return Incompatibility("ENUM_ARRAY_NARROWED", "/enum", f"the reader lacks {shown}")
         if not _takes(types, type_of(value)):
             return Incompatibility("TYPE_CHANGED", "/type", f"the reader does not allow {shown}")
-    if own is None and set(wanted) - _HARMLESS:
-        return _check_rest(wanted, listed)
+    if own is None and set(reader) - _HARMLESS:
+        return _check_rest(reader, listed)
     return None
 
 
@@ -60,11 +60,11 @@ _HARMLESS: Final = frozenset(
 )  # fmt: skip
 
 
-def _check_rest(wanted: Any, listed: list[Any]) -> Incompatibility | None:
+def _check_rest(reader: Any, listed: list[Any]) -> Incompatibility | None:
     """Values are at hand: whether they hold to the reader's other keywords is a matter of validating them."""
     import jsonschema_rs
 
-    plain = {key: value for key, value in wanted.items() if key not in ("$ref", "$schema", "anyOf", "oneOf", "allOf")}
+    plain = {key: value for key, value in reader.items() if key not in ("$ref", "$schema", "anyOf", "oneOf", "allOf")}
     try:
         validator = jsonschema_rs.Draft7Validator(plain, retriever=_never)
         wrong = next((value for value in listed if not validator.is_valid(value)), _NONE)
@@ -87,10 +87,10 @@ def _listed(schema: Any) -> list[Any] | None:
     return found if isinstance(found, list) else None
 
 
-def _is_boolean_enum(wanted: Any, written: Any) -> bool:
+def _is_boolean_enum(reader: Any, writer: Any) -> bool:
     """The one type whose values can all be listed."""
-    listed = _listed(wanted) or []
-    types = allowed_types(written)
+    listed = _listed(reader) or []
+    types = allowed_types(writer)
     values: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
     return types <= set(values) and all(
         any(_same(value, each) for each in listed) for kind in types for value in values[kind]

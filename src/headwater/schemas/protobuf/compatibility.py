@@ -30,10 +30,10 @@ def unreadable(reader: ProtoFile, writer: ProtoFile) -> list[Incompatibility]:
     if reader.file.package != writer.file.package:
         findings.add("PACKAGE_CHANGED", "/", f"{writer.file.package!r} became {reader.file.package!r}")
         return findings.found
-    wanted, written = _messages(reader, all_files=True), _messages(writer, all_files=False)
-    comparison = _Comparison(findings, wanted, _messages(writer, all_files=True))
-    for name in written:
-        if name in wanted:
+    reader_messages, writer_messages = _messages(reader, all_files=True), _messages(writer, all_files=False)
+    comparison = _Comparison(findings, reader_messages, _messages(writer, all_files=True))
+    for name in writer_messages:
+        if name in reader_messages:
             comparison.compare(name, name, "/" + name)
         else:
             findings.add("MESSAGE_REMOVED", "/" + name, "the reader does not have the message")
@@ -42,34 +42,37 @@ def unreadable(reader: ProtoFile, writer: ProtoFile) -> list[Incompatibility]:
 
 class _Comparison:
     def __init__(
-        self, findings: Findings, wanted: Mapping[str, DescriptorProto], written: Mapping[str, DescriptorProto]
+        self,
+        findings: Findings,
+        reader_messages: Mapping[str, DescriptorProto],
+        writer_messages: Mapping[str, DescriptorProto],
     ) -> None:
         self._findings = findings
-        self._wanted = wanted
-        self._written = written
+        self._reader_messages = reader_messages
+        self._writer_messages = writer_messages
         self._compared: set[tuple[str, str]] = set()
 
-    def compare(self, wanted: str, written: str, path: str) -> None:
+    def compare(self, reader_message: str, writer_message: str, path: str) -> None:
         """Messages, and those of other files that they hold."""
-        waiting = [(wanted, written, path)]
+        waiting = [(reader_message, writer_message, path)]
         while waiting:
             reader_name, writer_name, path = waiting.pop()
             if (reader_name, writer_name) in self._compared or not self._findings.may_compare(path):
                 continue
             self._compared.add((reader_name, writer_name))
-            reader, writer = self._wanted.get(reader_name), self._written.get(writer_name)
+            reader, writer = self._reader_messages.get(reader_name), self._writer_messages.get(writer_name)
             if reader is None or writer is None:
                 continue
             self._choices(reader, writer, path)
             waiting += self._fields(reader, writer, path)
 
     def _fields(self, reader: DescriptorProto, writer: DescriptorProto, path: str) -> list[tuple[str, str, str]]:
-        wanted = {field.number: field for field in reader.field}
-        written = {field.number: field for field in writer.field}
+        reader_fields = {field.number: field for field in reader.field}
+        writer_fields = {field.number: field for field in writer.field}
         held = []
-        for number, field in written.items():
+        for number, field in writer_fields.items():
             here = f"{path}/{field.name}"
-            other = wanted.get(number)
+            other = reader_fields.get(number)
             if other is None:
                 if field.label == _F.LABEL_REQUIRED:
                     self._findings.add("REQUIRED_FIELD_REMOVED", here, "a required field is gone")
@@ -77,51 +80,58 @@ class _Comparison:
             self._field(other, field, here)
             if other.type in _NAMED and other.type == field.type and field.type != _F.TYPE_ENUM:
                 held.append((other.type_name.lstrip("."), field.type_name.lstrip("."), here))
-        for number, field in wanted.items():
-            if number not in written and field.label == _F.LABEL_REQUIRED:
+        for number, field in reader_fields.items():
+            if number not in writer_fields and field.label == _F.LABEL_REQUIRED:
                 self._findings.add("REQUIRED_FIELD_ADDED", f"{path}/{field.name}", "the writer does not have it")
         return held
 
-    def _field(self, wanted: FieldDescriptorProto, written: FieldDescriptorProto, path: str) -> None:
-        if (wanted.type in _NAMED) != (written.type in _NAMED) or (
-            wanted.type in _NAMED and wanted.type != written.type
+    def _field(self, reader_field: FieldDescriptorProto, writer_field: FieldDescriptorProto, path: str) -> None:
+        if (reader_field.type in _NAMED) != (writer_field.type in _NAMED) or (
+            reader_field.type in _NAMED and reader_field.type != writer_field.type
         ):
-            self._findings.add("FIELD_KIND_CHANGED", path, f"{_word(written)} became {_word(wanted)}")
+            self._findings.add("FIELD_KIND_CHANGED", path, f"{_word(writer_field)} became {_word(reader_field)}")
             return
-        if wanted.type in _NAMED:
-            if wanted.type_name != written.type_name and not self._are_entries(wanted, written):
-                self._findings.add("FIELD_NAMED_TYPE_CHANGED", path, f"{_word(written)} became {_word(wanted)}")
-        elif wanted.type != written.type and not any(
-            {wanted.type, written.type} <= group for group in _INTERCHANGEABLE
+        if reader_field.type in _NAMED:
+            if reader_field.type_name != writer_field.type_name and not self._are_entries(reader_field, writer_field):
+                self._findings.add(
+                    "FIELD_NAMED_TYPE_CHANGED", path, f"{_word(writer_field)} became {_word(reader_field)}"
+                )
+        elif reader_field.type != writer_field.type and not any(
+            {reader_field.type, writer_field.type} <= group for group in _INTERCHANGEABLE
         ):
-            self._findings.add("FIELD_SCALAR_KIND_CHANGED", path, f"{_word(written)} became {_word(wanted)}")
+            self._findings.add("FIELD_SCALAR_KIND_CHANGED", path, f"{_word(writer_field)} became {_word(reader_field)}")
             return
-        is_list, was_list = (each.label == _F.LABEL_REPEATED for each in (wanted, written))
-        if is_list != was_list and not {wanted.type, written.type} <= _LENGTH_DELIMITED:
+        is_list, was_list = (each.label == _F.LABEL_REPEATED for each in (reader_field, writer_field))
+        if is_list != was_list and not {reader_field.type, writer_field.type} <= _LENGTH_DELIMITED:
             reason = "one value and many have different forms on the wire"
             self._findings.add("FIELD_NUMERIC_LABEL_CHANGED", path, reason)
 
-    def _are_entries(self, wanted: FieldDescriptorProto, written: FieldDescriptorProto) -> bool:
+    def _are_entries(self, reader_field: FieldDescriptorProto, writer_field: FieldDescriptorProto) -> bool:
         """The message of a map's entries is named after its field, which may have another name now."""
-        reader, writer = self._wanted.get(wanted.type_name[1:]), self._written.get(written.type_name[1:])
+        reader, writer = (
+            self._reader_messages.get(reader_field.type_name[1:]),
+            self._writer_messages.get(writer_field.type_name[1:]),
+        )
         return bool(reader and writer and reader.options.map_entry and writer.options.map_entry)
 
     def _choices(self, reader: DescriptorProto, writer: DescriptorProto, path: str) -> None:
-        wanted, written = _choices(reader), _choices(writer)
-        wanted_fields = {number: name for name, numbers in wanted.items() for number in numbers}
-        plain = {field.number for field in writer.field} - {number for each in written.values() for number in each}
-        for name, numbers in written.items():
-            if not numbers & set(wanted_fields):
+        reader_choices, writer_choices = _choices(reader), _choices(writer)
+        reader_numbers = {number: name for name, numbers in reader_choices.items() for number in numbers}
+        plain = {field.number for field in writer.field} - {
+            number for each in writer_choices.values() for number in each
+        }
+        for name, numbers in writer_choices.items():
+            if not numbers & set(reader_numbers):
                 self._findings.add("ONEOF_REMOVED", f"{path}/{name}", "the reader does not have the choice")
-            elif gone := numbers - set(wanted_fields):
+            elif gone := numbers - set(reader_numbers):
                 shown = ", ".join(str(number) for number in sorted(gone))
                 self._findings.add("ONEOF_FIELD_REMOVED", f"{path}/{name}", f"field {shown} left the choice")
-        for name, numbers in wanted.items():
+        for name, numbers in reader_choices.items():
             moved = numbers & plain
             if len(moved) > 1:
                 reason = "fields that could be there together are now a choice"
                 self._findings.add("MULTIPLE_FIELDS_MOVED_TO_ONEOF", f"{path}/{name}", reason)
-            elif moved and numbers & {number for each in written.values() for number in each}:
+            elif moved and numbers & {number for each in writer_choices.values() for number in each}:
                 reason = "a field that could be there beside the choice is now part of it"
                 self._findings.add("FIELD_MOVED_TO_EXISTING_ONEOF", f"{path}/{name}", reason)
 

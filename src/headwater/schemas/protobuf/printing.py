@@ -80,11 +80,11 @@ class _Printer:
             each.type_name.rpartition(".")[2] for each in message.field if each.type == FieldDescriptorProto.TYPE_GROUP
         }
         fields = sorted(message.field, key=lambda each: each.number) if self._in_order else message.field
-        told: set[int] = set()
+        printed: set[int] = set()
         for field in fields:
             if field.HasField("oneof_index") and not field.proto3_optional:
-                if field.oneof_index not in told:
-                    told.add(field.oneof_index)
+                if field.oneof_index not in printed:
+                    printed.add(field.oneof_index)
                     yield from self._oneof(message, field.oneof_index, fields, nested, inner)
             else:
                 yield from self._field(field, nested, inner)

@@ -127,9 +127,9 @@ def _apart(owner: str, spans: Iterable[Span]) -> list[Span]:
     return ordered
 
 
-def _check_free(place: str, name: str, number: int, names: set[str], spans: Sequence[Span]) -> None:
+def _check_free(owner: str, name: str, number: int, names: set[str], spans: Sequence[Span]) -> None:
     if name in names:
-        raise InvalidSchema(f"{place}: the name is reserved.")
+        raise InvalidSchema(f"{owner}: the name is reserved.")
     after = bisect_right(spans, number, key=lambda span: span[0])
     if after > 0 and number <= spans[after - 1][1]:
-        raise InvalidSchema(f"{place}: {number} is reserved, or for extensions.")
+        raise InvalidSchema(f"{owner}: {number} is reserved, or for extensions.")

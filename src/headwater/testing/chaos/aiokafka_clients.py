@@ -1,5 +1,5 @@
-"""aiokafka: a producer and a reader, each with an event loop of its own. A producer that gives up is made anew, under a
-new name; what became of its last records is unknown."""
+"""aiokafka: a producer and a reader, each with its own event loop. A producer that gives up is made anew, under a new
+name; what became of its last records is unknown."""
 
 import asyncio
 from typing import Final

@@ -119,7 +119,7 @@ def _set_up(held: contextlib.ExitStack, options: Options, report: Report) -> _Sc
 
 
 def _start_clients(scene: _Scene) -> tuple[list[threading.Thread], list[threading.Thread]]:
-    """Those that write, and those that read."""
+    """The threads that write, and the threads that read."""
     stage = scene.stage
     writers = [stage.start(scene.heart.produce, "pulse")]
     readers = [stage.start(confluent_clients.take_part, f"member-{number}") for number in (1, 2)]

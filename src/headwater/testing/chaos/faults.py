@@ -84,7 +84,7 @@ class Pause(ClusterFault):
 
 @dataclass(slots=True)
 class Stop(ClusterFault):
-    """SIGTERM, as a rolling restart does. A node that does not stop in time is killed, and that is told."""
+    """SIGTERM, as a rolling restart does. A node that does not stop in time is killed, and that is noted."""
 
     cluster: ProcessCluster
     node: NodeId

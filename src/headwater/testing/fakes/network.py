@@ -1,4 +1,4 @@
-"""Hosts on one machine, each in a network namespace of its own, and a router between them that can lose packets.
+"""Hosts on one machine, each in its own network namespace, and a router between them that can lose packets.
 
     machine (clients) ── veth ── router ── veth ── host 1
                                    │  └─── veth ── host 2 …
@@ -8,7 +8,7 @@ firewall, and connections stay open on both sides. A rule has one direction, so 
 and iproute2, and nothing of the kernel's packet filters.
 
 A run that was killed leaves namespaces behind; they carry the number of their process, and the next network removes
-those whose process is gone.
+namespaces whose process is gone.
 """
 
 import os

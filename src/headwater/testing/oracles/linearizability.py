@@ -56,7 +56,7 @@ def is_linearizable(
 
 
 def _candidates(calls: Sequence[Timed[CallT]], done: int) -> list[int]:
-    """The calls that may come next: those that began before any other that is left had ended."""
+    """The calls that may come next: calls that began before any other that is left had ended."""
     first_end = math.inf
     candidates: list[int] = []
     for index, timed in enumerate(calls):

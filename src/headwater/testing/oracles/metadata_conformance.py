@@ -4,7 +4,7 @@
         async def open_store(self) -> MetaStore: ...
 
 Each call of `open_store` gives a new client of one and the same engine. The engine may hold other keys: every test
-keeps below a root of its own.
+keeps below its own root.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ Hints = AsyncIterator[set[str] | Resync]
 
 
 def asynchronous(test: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
-    """Run a test method on an event loop of its own."""
+    """Run a test method on its own event loop."""
 
     def run(self: Any) -> None:
         asyncio.run(test(self))

@@ -1,4 +1,4 @@
-"""A broker in a thread of this process, with an event loop of its own."""
+"""A broker in a thread of this process, with its own event loop."""
 
 import asyncio
 import contextlib

@@ -5,7 +5,7 @@
         cluster.kill(cluster.find("leader of orders-0"))
 
 A node keeps its address and its data from one start to the next. With a `Network` every node and every member of etcd
-has a host of its own there (`ProcessCluster.hosts` names them), and the caller can cut them from each other.
+has its own host there (`ProcessCluster.hosts` names them), and the caller can cut them from each other.
 
 Not thread-safe, and to be used from the main thread: members of etcd die with the thread that started them.
 """

@@ -1,7 +1,7 @@
 """An etcd on loopback for tests: one member or three, each a process that can be killed, paused and started again.
 
 Ports are free ones and data lies in a directory of the test's own, so an etcd that the machine runs is not touched.
-With a `Network` each member has a host of its own.
+With a `Network` each member has its own host.
 """
 
 import contextlib

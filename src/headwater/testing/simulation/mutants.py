@@ -185,7 +185,7 @@ def drop_unstored_always(drop: Wrapper, leader: Any) -> Any:
     return dropped
 
 
-@_mutant(SimulatedMetadata, "holds", "nobody compares versions before writing")
+@_mutant(SimulatedMetadata, "holds", "versions are not compared before writing")
 def publish_unguarded(holds: Wrapper, metadata: SimulatedMetadata, conditions: Any) -> bool:
     return True
 

@@ -82,8 +82,8 @@ class SimulatedStore(Process):
     def append_now(
         self, store_id: StoreId, segment: SegmentId, first: Offset, lac: Offset, batches: Sequence[Buffer]
     ) -> bool:
-        """For the broker of the same node: an append that is over when the call returns. False, and nothing has
-        happened, if that cannot be."""
+        """For the broker of the same node: an append that is done when the call returns. False, and nothing has
+        happened, if that is not possible."""
         if not self.is_up:
             return False
         written = self._write(store_id, segment, first, lac, batches)

@@ -1,7 +1,7 @@
 """Virtual time: a heap of what will happen, one source of chance, and a record of what did.
 
 Everything in a simulation is a callback in this heap. Two events of the same moment happen in the order in which they
-were planned, so a seed gives the same run on every machine and under every PYTHONHASHSEED, as long as nobody iterates
+were planned, so a seed gives the same run on every machine and under every PYTHONHASHSEED, as long as no code iterates
 over a set.
 """
 

@@ -72,7 +72,7 @@ def _is_type(value: Any) -> bool:
 
 
 def _operation(each: Operation, schema_of: Mapping[int, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": each.name,
         "summary": each.summary,
         "tags": [each.tag or each.path.split("/")[2]],
@@ -88,14 +88,14 @@ def _operation(each: Operation, schema_of: Mapping[int, Any], components: Mappin
         for name, text in each.headers.items()
     ]
     if parameters:
-        told["parameters"] = parameters
+        operation["parameters"] = parameters
     content = {media_type: {"schema": schema} for media_type, schema in each.bodies.items()}
     if each.body is not None:
         content = {JSON: {"schema": _schema(each.body, schema_of)}, **content}
     if content:
-        told["requestBody"] = {"required": each.is_body_required, "content": content}
-    told["responses"] = _responses(each, schema_of, has_body=bool(content))
-    return told
+        operation["requestBody"] = {"required": each.is_body_required, "content": content}
+    operation["responses"] = _responses(each, schema_of, has_body=bool(content))
+    return operation
 
 
 def _query_parameters(
@@ -131,12 +131,12 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _responses(each: Operation, schema_of: Mapping[int, Any], *, has_body: bool) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, type_ in sorted(each.answers.items()):
-        told: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+        response: dict[str, Any] = {"description": HTTPStatus(status).phrase}
         if isinstance(type_, str):
-            told["content"] = {type_: {}}
+            response["content"] = {type_: {}}
         elif type_ is not None:
-            told["content"] = {JSON: {"schema": _schema(type_, schema_of)}}
-        responses[str(status)] = told
+            response["content"] = {JSON: {"schema": _schema(type_, schema_of)}}
+        responses[str(status)] = response
     of_bodies = (413, 415) if has_body else ()
     for status in sorted({*ALWAYS, *of_bodies, *each.problems} - set(each.answers)):
         problem = {"schema": {"$ref": REFERENCE.format(name="Problem")}}

@@ -1,1 +1,1 @@
-"""Members of groups that live in the gateway: their sessions, their leases, and records for those who wait."""
+"""Members of groups that live in the gateway: their sessions, their leases, and records for the requests that wait."""

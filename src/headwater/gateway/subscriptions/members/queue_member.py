@@ -40,7 +40,7 @@ REJOIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 AckStatus: TypeAlias = Literal["done", "expired", "settled", "unknown", "failed"]
-"""settled: it was acknowledged before; failed: the broker could not be asked."""
+""""settled": it was acknowledged before; "failed": the broker could not be asked."""
 
 
 class AckAnswer(NamedTuple):
@@ -69,7 +69,7 @@ class QueueMember:
     # For readers
 
     async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]:
-        """Some records as soon as there are any; none when the time is over. Raises Problem."""
+        """Some records as soon as there are any; none when the time is up. Raises Problem."""
         self._readers.check_room()
         await self._joined()
         try:

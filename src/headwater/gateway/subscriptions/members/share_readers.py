@@ -151,7 +151,7 @@ class ShareReaders:
 
 
 def _is_over(reader: _QueueReader) -> bool:
-    """Its time is over, and every broker has answered a fetch since it came."""
+    """Its time is up, and every broker has answered a fetch since it came."""
     if asyncio.get_running_loop().time() < reader.until_s:
         return False
     return all(link.rounds > seen for link, seen in reader.rounds.items())

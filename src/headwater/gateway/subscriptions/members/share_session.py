@@ -1,11 +1,12 @@
-"""A member's session with one broker (KIP-932): records lent of the partitions that it leads, and their settling.
+"""A member's session with one broker (KIP-932): records lent of the partitions that it leads, and their
+acknowledgements.
 
 Two connections: a fetch may wait, and what is acknowledged meanwhile must not wait behind it. The requests of a session
 are numbered, and a broker takes them in order; on two connections one may overtake another, and is refused until the
 other has come. It is then sent again, with its number.
 
-Losing either connection loses the session. The broker then takes back what was lent in it, as it must: nobody could say
-any more what of it was settled.
+Losing either connection loses the session. The broker then takes back what was lent in it, as it must: it is no longer
+known which of them were acknowledged.
 """
 
 import asyncio
@@ -59,10 +60,10 @@ class ShareSessionClient:
         self._acknowledging: KafkaConnection | None = None
         self._epoch = 0
         self.partitions: frozenset[int] = frozenset()
-        """Those that the broker knows of."""
+        """Partitions of the session, as the broker knows it."""
 
     async def fetch(self, partitions: frozenset[int], max_records: int, max_bytes: int, wait_ms: int) -> Fetched:
-        """Raises BrokerGone, BrokerRefused: the session is over."""
+        """Raises BrokerGone, BrokerRefused: the session has ended."""
         if self._fetching is None:
             self._fetching = await self._brokers.dial(self._node_id)
         added, forgotten = partitions - self.partitions, self.partitions - partitions

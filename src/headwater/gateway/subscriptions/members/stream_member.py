@@ -1,7 +1,8 @@
-"""A member of a stream's group that lives in the gateway: a consumer of librdkafka in a thread of its own.
+"""A member of a stream's group that lives in the gateway: a consumer of librdkafka in a dedicated thread.
 
 Records are read on from where the last ones were taken; a member that begins, goes on at what is committed. Nothing is
-committed but what somebody says. While nobody wants records the consumer is paused, and still takes part in its group.
+committed unless `commit` is called. While no request waits for records the consumer is paused, and still takes part in
+its group.
 """
 
 import asyncio
@@ -67,7 +68,7 @@ class StreamMember:
         """To be made between two polls: a commit from another thread would wait for as long as this one polls."""
         self._readers: deque[_Reader] = deque()
         self._spare: deque[Delivery] = deque()
-        self._wanted = 0
+        self._demand = 0
         self._wish = threading.Event()
         self._stopping = threading.Event()
         self._is_closed = False
@@ -79,7 +80,7 @@ class StreamMember:
     # For readers
 
     async def take(self, max_records: int, max_bytes: int, wait_ms: int) -> list[Delivery]:
-        """Some records, as soon as there are any; none when the time is over. Raises Problem, KafkaFailure."""
+        """Some records, as soon as there are any; none when the time is up. Raises Problem, KafkaFailure."""
         if len(self._readers) >= MAX_WAITERS:
             raise too_busy(f"{MAX_WAITERS} requests wait for records of {self.group} already.")
         await self._has_joined()
@@ -92,19 +93,19 @@ class StreamMember:
         finally:
             if reader in self._readers:
                 self._readers.remove(reader)
-            self._tell_wanted()
+            self._update_demand()
             self.idle_since_s = time.monotonic()
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
         """Where to go on, by partition. Raises Problem, KafkaFailure."""
         self.idle_since_s = time.monotonic()
         await self._has_joined()
-        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        positions = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
 
         def commit() -> None:
-            for place in self._consumer.commit(offsets=places, asynchronous=False):
-                if place.error is not None:
-                    raise KafkaException(place.error)
+            for position in self._consumer.commit(offsets=positions, asynchronous=False):
+                if position.error is not None:
+                    raise KafkaException(position.error)
 
         await self._ask(commit)
 
@@ -124,14 +125,17 @@ class StreamMember:
         await self._has_joined()
 
         def committed() -> dict[int, int]:
-            places = [TopicPartition(self.topic, partition) for partition in self._assigned]
-            found = {place.partition: place.offset for place in self._consumer.committed(places, timeout=COMMIT_S)}
+            partitions = [TopicPartition(self.topic, partition) for partition in self._assigned]
+            found = {
+                position.partition: position.offset
+                for position in self._consumer.committed(partitions, timeout=COMMIT_S)
+            }
             return {partition: offset for partition, offset in found.items() if offset >= 0}
 
         await self.seek(await self._ask(committed))
 
     def lost_partitions(self) -> frozenset[int]:
-        """Those that went to other members since this was asked last."""
+        """Partitions that went to other members since the last call."""
         lost, self._lost = frozenset(self._lost), set()
         return lost
 
@@ -158,18 +162,18 @@ class StreamMember:
         """In the thread."""
         consumer = self._consumer
         consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
-        is_paused, wanted_s = False, time.monotonic()
+        is_paused, demanded_s = False, time.monotonic()
         try:
             while not self._stopping.is_set():
                 self._make_calls()
-                wanted = self._wanted
-                if wanted > 0 or not self._joined.is_set():
-                    wanted_s = time.monotonic()
+                demand = self._demand
+                if demand > 0 or not self._joined.is_set():
+                    demanded_s = time.monotonic()
                     if is_paused:
                         consumer.resume(consumer.assignment())
                         is_paused = False
-                    self._hand_over(_poll(consumer, min(max(wanted, 1), MAX_POLL_RECORDS)))
-                elif time.monotonic() - wanted_s < PAUSE_AFTER_S:
+                    self._hand_over(_poll(consumer, min(max(demand, 1), MAX_POLL_RECORDS)))
+                elif time.monotonic() - demanded_s < PAUSE_AFTER_S:
                     self._wish.wait(POLL_S)
                     self._wish.clear()
                 else:
@@ -204,11 +208,11 @@ class StreamMember:
         if deliveries:
             self._call(self._arrived, deliveries)
 
-    def _on_assign(self, _: object, places: list[Any]) -> None:
-        self._call(self._gained, {place.partition for place in places})
+    def _on_assign(self, _: object, partitions: list[Any]) -> None:
+        self._call(self._gained, {each.partition for each in partitions})
 
-    def _on_revoke(self, _: object, places: list[Any]) -> None:
-        self._call(self._gone, {place.partition for place in places})
+    def _on_revoke(self, _: object, partitions: list[Any]) -> None:
+        self._call(self._gone, {each.partition for each in partitions})
 
     def _call(self, call: Callable[..., None], *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop ends with the gateway
@@ -251,14 +255,14 @@ class StreamMember:
                 given.append(self._spare.popleft())
                 size_bytes += given[-1].size_bytes
             reader.future.set_result(given)
-        self._tell_wanted()
+        self._update_demand()
 
     def _take_back(self, given: list[Delivery]) -> None:
         self._spare.extendleft(reversed(given))
 
-    def _tell_wanted(self) -> None:
-        self._wanted = sum(reader.max_records for reader in self._readers) - len(self._spare)
-        if self._wanted > 0:
+    def _update_demand(self) -> None:
+        self._demand = sum(reader.max_records for reader in self._readers) - len(self._spare)
+        if self._demand > 0:
             self._wish.set()
 
     async def _has_joined(self) -> None:

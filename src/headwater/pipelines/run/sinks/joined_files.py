@@ -1,7 +1,7 @@
 """Small Parquet files joined into larger ones, so that a crash at any moment neither loses nor doubles rows for good.
 
 A join is written aside; then a note of what it replaces; then it takes its place; then the replaced files go; then the
-note. Whoever finds a note finishes the join from there.
+note. A start that finds a note finishes the join from there.
 """
 
 import logging

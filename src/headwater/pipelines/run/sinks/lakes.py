@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BATCH = "headwater.batch"
 QUERY = "headwater.query"
 MAX_SNAPSHOTS = 1_000
-"""How far back a batch is looked for. The one that is repeated is the last of its query."""
+"""How far back a batch is looked for. A repeated batch is the last of its query."""
 
 
 def to_delta(sink: DeltaSink, path: str, query_id: Callable[[], str]) -> "Callable[[DataFrame, int], None]":

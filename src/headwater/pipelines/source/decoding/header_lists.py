@@ -86,5 +86,5 @@ def _slices(found: list[int]) -> Slices:
 def _text(keys: pa.BinaryArray) -> pa.StringArray:
     try:
         return keys.cast(pa.string())
-    except pa.ArrowInvalid:  # not UTF-8, which nobody forbids a producer
+    except pa.ArrowInvalid:  # not UTF-8, which a producer may send
         return pa.array([key.as_py().decode("utf-8", "replace") for key in keys], pa.string())

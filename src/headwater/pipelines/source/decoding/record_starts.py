@@ -47,11 +47,11 @@ def record_starts(data: bytes, payloads: Sequence[Payload]) -> tuple[Integers, I
     positions = np.array([payload.start for payload in payloads], np.int64)[longest_first]
     slots = (np.cumsum(counts) - counts)[longest_first]
     steps = _walk_together(data, counts[longest_first], positions, slots, starts)
-    for lane, count in enumerate(counts[longest_first].tolist()):
+    for batch, count in enumerate(counts[longest_first].tolist()):
         if count <= steps:
             break
-        slot = int(slots[lane])
-        starts[slot + steps : slot + count] = _walk_alone(data, int(positions[lane]), count - steps)
+        slot = int(slots[batch])
+        starts[slot + steps : slot + count] = _walk_alone(data, int(positions[batch]), count - steps)
     return starts, np.repeat(np.arange(len(payloads)), counts)
 
 
@@ -89,9 +89,9 @@ _SIZES: Final = _sizes()
 
 def _measure_wide(data: bytes, positions: Integers, sizes: Integers) -> None:
     """Fill in the sizes of records whose length has three bytes or more."""
-    for lane in np.flatnonzero(sizes == 0).tolist():
-        position = int(positions[lane])
-        sizes[lane] = _after(data, position) - position
+    for batch in np.flatnonzero(sizes == 0).tolist():
+        position = int(positions[batch])
+        sizes[batch] = _after(data, position) - position
 
 
 def _walk_alone(data: bytes, position: int, count: int) -> list[int]:

@@ -6,9 +6,8 @@
     for violation in check(recorder.history()):
         print(violation)
 
-The checkers know no broker and no client library. What a history consists of is told in `events.py`, what is
-promised in `violations.py`. `python -m headwater.testing.oracles.checkers FILE.jsonl` checks a history that was
-written to a file.
+The checkers know no broker and no client library. What a history consists of is in `events.py`, what is promised in
+`violations.py`. `python -m headwater.testing.oracles.checkers FILE.jsonl` checks a history that was written to a file.
 """
 
 from headwater.testing.oracles.checkers.events import BrokenHistory, CallOutcome, Isolation, TopicPartition

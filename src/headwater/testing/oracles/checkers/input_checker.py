@@ -2,8 +2,8 @@
 
 The input of a transaction is what its consumer was given since the last one, or since it was assigned the partition or
 sought in it, up to the offset that the transaction adds to the group. The inputs of all committed transactions of a
-group must lie end to end: a hole is input that the group's offset covers though nobody processed it, an overlap is
-input that was processed twice. Transactions without a known fate may fill holes, and make no overlaps.
+group must lie end to end: a hole is input that the group's offset covers though no transaction processed it, an overlap
+is input that was processed twice. Transactions without a known fate may fill holes, and make no overlaps.
 """
 
 from bisect import bisect_left

@@ -104,8 +104,8 @@ def decode(line: bytes) -> Stamped:
 
 
 def read_lines(path: Path) -> Iterator[Stamped]:
-    """The events of a file. A last line that was cut short is left out: its writer was killed, and had not yet done,
-    or not yet told anyone, what the line would have said."""
+    """The events of a file. A last line that was cut short is left out: its writer was killed before it did, or
+    reported, what the line would have said."""
     with path.open("rb") as file:
         for number, line in enumerate(_lines(file, path), 1):
             try:

@@ -87,7 +87,7 @@ class LogChecker:
         self._findings.add(
             ViolationKind.LOST_WRITE,
             write,
-            f"{write}, {_claimed(write)}, was given to nobody, though {why}",
+            f"{write}, {_claimed(write)}, was not given to any consumer, though {why}",
             write.began,
             write.ended,
             *operations,
@@ -98,7 +98,7 @@ class LogChecker:
             self._findings.add(
                 ViolationKind.PHANTOM,
                 write,
-                f"{sighting} saw {write} at offset {offset}, and nobody sent it",
+                f"{sighting} saw {write} at offset {offset}, and no producer sent it",
                 sighting.number,
             )
         for of_topic in self._ledger.writes.values():

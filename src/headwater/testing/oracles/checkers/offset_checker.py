@@ -36,7 +36,7 @@ class OffsetChecker:
         for offset, found in book.first_reads.items():
             sources, possible = book.sources.get(offset, []), book.possible_sources(offset)
             if not sources:
-                why = "which nobody committed"
+                why = "which no client committed"
             elif not possible:
                 why = f"which only {_named(sources)} tried to commit, and did not"
             elif all(source.commit_began > found.number for source in possible):

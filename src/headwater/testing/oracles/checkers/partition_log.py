@@ -26,7 +26,7 @@ class PartitionLog:
     polled: OffsetSpan | None = None
     """From where any consumer began to the last offset that any was given."""
     was_sought: bool = False
-    """A consumer was told to go elsewhere, so that not everything between two polled offsets need be polled."""
+    """A consumer sought to another offset, so that not everything between two polled offsets need be polled."""
     finals: dict[Isolation, OffsetSpan] = field(default_factory=dict)
 
     def note_polled(self, start: int, end: int) -> None:

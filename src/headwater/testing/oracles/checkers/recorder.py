@@ -1,7 +1,7 @@
 """Notes what clients do and see, from any thread and any client library, and makes a history of it.
 
 The order of the notes is the proof, so the order of the calls matters: note a send, a commit or an abort before the
-client is told to do it, and its outcome, a poll or a read after the client has answered.
+client does it, and its outcome, a poll or a read after the client has answered.
 
     transaction = recorder.begin("p1")
     recorder.send("p1", "orders", "v1", transaction=transaction)
@@ -11,7 +11,7 @@ client is told to do it, and its outcome, a poll or a read after the client has 
     recorder.ended(transaction, "ok")
 
 With a path, each note is in the file before the call returns, so it outlives a process that is killed. Each process
-writes a file of its own; `History.read` puts those of one machine in order.
+writes its own file; `History.read` puts the files of one machine in order.
 """
 
 import itertools

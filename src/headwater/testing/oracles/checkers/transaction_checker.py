@@ -2,7 +2,7 @@
 
 A transaction's parts are its writes and the offsets it adds to groups. For each part there is evidence that it took
 effect, evidence that it did not, or neither. Both kinds of evidence in one transaction mean that it is torn, whatever
-its client was told. A transaction whose commit had no outcome may have either fate, but all its parts have the same.
+answer its client got. A transaction whose commit had no outcome may have either fate, but all its parts have the same.
 """
 
 from headwater.testing.oracles.checkers.events import CallOutcome, Isolation, Records, TopicPartition

@@ -15,7 +15,7 @@ class ViolationKind(enum.StrEnum):
     """The promises, each named by how it is broken."""
 
     PHANTOM = "phantom"
-    """A value was seen that nobody sent."""
+    """A value was seen that no producer sent."""
     FUTURE_READ = "read of the future"
     """A value was seen before it was sent."""
     ABORTED_READ = "aborted read"
@@ -33,7 +33,7 @@ class ViolationKind(enum.StrEnum):
     TORN_TRANSACTION = "torn transaction"
     """Some of a transaction's writes and offsets took effect, and others did not."""
     DIRTY_OFFSET = "dirty offset commit"
-    """A group's offset that no commit explains, that went back, or that covers input nobody processed."""
+    """A group's offset that no commit explains, that went back, or that covers input that was not processed."""
     PROCESSED_TWICE = "processed twice"
     """Two committed transactions processed the same input."""
     BACKWARD_POLL = "poll went back"
