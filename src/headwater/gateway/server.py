@@ -28,6 +28,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 GRACE_S = 5
 """For requests that are being answered when the gateway is asked to stop."""
+START_POLL_S = 0.01
 KEEP_ALIVE_S = 65
 """Longer than the minute that proxies keep a connection for: the client should close it."""
 BACKLOG = 1024
@@ -131,7 +132,7 @@ class GatewayThread:
             self._server = server
             serving = asyncio.ensure_future(server.serve(sockets=[self._listener]))
             while not (server.started or serving.done()):  # noqa: ASYNC110 (uvicorn has no event for it)
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(START_POLL_S)
             if self._stop_asked.is_set():
                 server.should_exit = True
             self._is_ready_or_failed.set()

@@ -7,6 +7,7 @@ from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 
 MAX_TRIES = 20
+RETRY_S = 0.05
 
 
 async def take_block(metadata: MetaStore, kind: str, size: int) -> int:
@@ -20,5 +21,5 @@ async def take_block(metadata: MetaStore, kind: str, size: int) -> int:
             if (await metadata.txn([Is(key, version)], [Put(key, str(first + size).encode())])).ok:
                 return first
         except (Unavailable, Unknown):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(RETRY_S)
     raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "No new ids can be had from the metadata store now.")

@@ -110,6 +110,28 @@ class OpenStore:
         self.queue.attach(self._writer)
         self._is_closed = False
 
+    def _make_checkpoints(self, state_log: StateLog, reserve: Reserve, next_instance: int) -> CheckpointSchedule:
+        runs_inline = self.options.runs_inline
+        writer = CheckpointWriter(
+            self.files,
+            self.paths.directory,
+            self.descriptors,
+            state_log,
+            reserve,
+            self.low_water,
+            1 if runs_inline else self.options.flush_threads,
+        )
+        return CheckpointSchedule(
+            writer,
+            self.replicas,
+            self.paths,
+            state_log,
+            boot_id=self.files.boot_id(),
+            next_instance=next_instance,
+            executor=None if runs_inline else self._background,
+            on_failure=self.fail,
+        )
+
     @classmethod
     async def open(
         cls,
