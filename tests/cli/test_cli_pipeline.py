@@ -142,7 +142,7 @@ def test_runs_are_listed_and_shown(cli: Any, bootstrap: str, name: str) -> None:
     (line,) = [line for line in cli.ok("pipeline", "list").splitlines() if name in line]
     assert line.split()[:5] == [name, "running", "1200", "40.0", "7"]
     shown = cli.ok("pipeline", "status", name).splitlines()
-    assert shown[0].startswith(f"Pipeline {name}: running, told ")
+    assert shown[0].startswith(f"Pipeline {name}: running, reported ")
     assert "started 5m ago on elsewhere (process 42)" in shown[0]
     assert shown[-3].split()[:6] == ["show", "3", "1200", "40.0", "-", "7"]
     assert set(shown[-1].split()[1:]) == {"-"}, "of a query that has not begun nothing is said"

@@ -5,7 +5,7 @@
       └──no members────┼──┘                                      │                                 │
                        └────────a member joins, leaves, expires, or changes its protocols──────────┘
 
-- The generation only grows, and one that has lost a member is over.
+- The generation only grows, and a generation that has lost a member ends.
 - A waiting JoinGroup or SyncGroup keeps its member alive; otherwise its session deadline runs.
 - Nothing here is durable. `assign` and becoming empty say so in their result, and the group stores itself.
 """

@@ -63,7 +63,7 @@ def _alike(one: StateRange, other: StateRange) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ShareStateChanged:
-    """The ranges have these states from now on. The start offset follows: it moves over what is settled."""
+    """The ranges have these states from now on. The start offset follows: it moves over what is resolved."""
 
     ranges: tuple[StateRange, ...]
 

@@ -34,17 +34,17 @@ class Supply:
     fresh: int
     """Offsets behind the end: how many of them hold a record for the group is not known."""
     room: int
-    """Records that may be lent before some are settled."""
+    """Records that may be lent before some are acknowledged."""
     lent: int = 0
     """Records that members hold."""
 
 
 @dataclass(slots=True)
 class _Pace:
-    """How fast a member settles what it takes; what is long past counts little."""
+    """How fast a member acknowledges what it takes; what is long past counts little."""
 
     since_ms: int
-    """When it last took or settled something."""
+    """When it last took or acknowledged something."""
     spent_ms: float = 0
     resolved: float = 0
 

@@ -2,9 +2,10 @@
 
 - Every offset of the window has exactly one status; neighbours of equal status are one run. Work and memory go with
   the number of runs, never with the number of offsets.
-- Acknowledged and archived are both SETTLED here: nothing treats them differently any more, and if it did, a window
-  behind one record that waits for long could not stay small. Settled runs are thus never more than the others plus one.
-- The window begins with a record that is not settled, or is empty.
+- Acknowledged and archived are both RESOLVED here: nothing treats them differently any more, and if it did, a window
+  behind one record that waits for long could not stay small. So there are never more resolved runs than others plus
+  one.
+- The window begins with a record that is not resolved, or is empty.
 """
 
 import enum
@@ -124,7 +125,7 @@ class InFlight:
         self._replace(first, last, status)
 
     def advance(self) -> None:
-        """Let the start move over what is settled."""
+        """Let the start move over what is resolved."""
         if self._statuses and self._statuses[0].state is RecordState.RESOLVED:
             self.drop_below(self._firsts[1] if len(self._firsts) > 1 else self.end)
 

@@ -37,7 +37,7 @@ class KeyOrder:
             queue.offsets.insert(index, offset)
 
     def leave(self, key: bytes, offset: int) -> None:
-        """The record is settled, or not read any more. One that never joined is no matter."""
+        """The record is resolved, or not read any more. One that never joined is no matter."""
         queue = self._queues.get(key)
         if queue is None:
             return

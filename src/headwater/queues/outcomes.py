@@ -56,7 +56,7 @@ class Acquisition:
     ranges: tuple[AcquiredRange, ...]
     """By rising offset; neighbours differ in their delivery count or are apart."""
     changes: Changes
-    """Usually empty: a lease is not logged. What a filter, a time to live or a gap settles is."""
+    """Usually empty: a lease is not logged. What a filter, a time to live or a gap resolves is."""
 
 
 @dataclass(frozen=True, slots=True)

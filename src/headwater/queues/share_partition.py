@@ -54,7 +54,7 @@ class SharePartition:
 
     @property
     def start_offset(self) -> int:
-        """All records below are settled (SPSO)."""
+        """All records below are resolved (SPSO)."""
         return self._state.window.start
 
     @property
@@ -91,13 +91,13 @@ class SharePartition:
         )
 
     def lag(self, log_end_offset: int) -> int:
-        """Records that are not settled (KIP-1226)."""
+        """Records that are not resolved (KIP-1226)."""
         window = self._state.window
         return max(log_end_offset, window.end) - window.start - window.counts[RecordState.RESOLVED]
 
     def next_fetch_offset(self, now_ms: int) -> int | None:
         """Where to read for the next acquire: the lowest available offset that is due, else the end offset. None when
-        nothing can be taken before something is settled or due: do not read, wait."""
+        nothing can be taken before something is resolved or due: do not read, wait."""
         self._state.wake(now_ms)
         if self._busy_count >= self.settings.max_record_locks:
             return None

@@ -33,7 +33,7 @@ _LONGEST_KEPT_KEY_BYTES: Final = 64
 
 
 class _Known(NamedTuple):
-    """What is remembered of a record that was read and is not settled."""
+    """What is remembered of a record that was read and is not resolved."""
 
     key: bytes | None
     expires_at_ms: int | None
@@ -95,7 +95,7 @@ class ShareState:
     # Volatile: what is read and lent
 
     def learn(self, terms: DeliveryTerms, is_in_order: bool) -> bytes | None:
-        """Remember what the record asks for while it is not settled; returns the key by which its lane goes."""
+        """Remember what the record asks for while it is not resolved; returns its key, if it is kept in key order."""
         key = terms.key if self.key_order is not None else None
         if key is not None and len(key) > _LONGEST_KEPT_KEY_BYTES:
             key = hashlib.blake2b(key, digest_size=_LONGEST_KEPT_KEY_BYTES).digest()
@@ -143,7 +143,7 @@ class ShareState:
             found += self.window.runs(first, last)
         overdue: list[Run] = []
         behind = self.window.start
-        # A lease that was renewed has more than one timer; nothing may be told of twice.
+        # A lease that was renewed has more than one timer; none may be reported twice.
         for first, last, status in sorted(found, key=itemgetter(0)):
             first = max(first, behind)
             if first <= last and status.state is RecordState.ACQUIRED and status.until_ms <= now_ms:
@@ -152,7 +152,7 @@ class ShareState:
         return overdue
 
     def expired(self, now_ms: int) -> list[int]:
-        """Offsets of available records that are past their time to live, by rising offset. Each is told once."""
+        """Offsets of available records that are past their time to live, by rising offset. Each is reported once."""
         offsets = set()
         for _, offset, _ in self._expiries.pop_due(now_ms):
             status = self.window.at(offset)

@@ -1,8 +1,8 @@
 """One fetch under way: read what there is, and if that is too little, wait until there is more.
 
 Too little means fewer than `min_bytes` over all partitions of the request. The wait ends when enough was committed,
-when `max_wait_ms` is over, or when the client goes. What is in memory is read at once; only older data waits for
-the store. Nothing here costs more than a few steps for each partition, however many records it returns.
+when `max_wait_ms` has passed, or when the client goes. What is in memory is read at once; only older data waits for the
+store. Nothing here costs more than a few steps for each partition, however many records it returns.
 
 Partitions are read in the order in which they were asked for. The first batch of the response is sent however large it
 is, so that every consumer gets on; all later ones fit into the limits of the response and of their partition (KIP-74).

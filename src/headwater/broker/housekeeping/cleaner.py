@@ -72,9 +72,9 @@ class Cleaner:
     async def retain(self) -> None:
         """Age, size and subscriptions: roll what is old, drop what no subscription needs, forget producers that fell
         silent."""
-        wanted = await self._survey() if self._survey is not None else SubscribedRanges()
+        ranges = await self._survey() if self._survey is not None else SubscribedRanges()
         for partition in self._catalog.partitions():
-            await self._guarded(partition, partial(self._retain, wanted))
+            await self._guarded(partition, partial(self._retain, ranges))
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
@@ -103,7 +103,7 @@ class Cleaner:
                     "cleaning_failed", logging.WARNING, partition=partition.id, error=f"{type(error).__name__}: {error}"
                 )
 
-    async def _retain(self, wanted: SubscribedRanges | None, partition: Partition) -> None:
+    async def _retain(self, ranges: SubscribedRanges | None, partition: Partition) -> None:
         now_ms = self._ports.clock.now_ms()
         config = partition.config
         if partition.is_older_than_segment_ms():
@@ -111,8 +111,8 @@ class Cleaner:
         newest = partition.open_max_timestamp
         if config.is_deleted and newest >= 0 and is_expired(newest, config.retention_ms, now_ms):
             partition.ask_roll()
-        if wanted is not None:
-            await self._drop(partition, wanted.of(partition.topic_name, partition.id.index), now_ms)
+        if ranges is not None:
+            await self._drop(partition, ranges.of(partition.topic_name, partition.id.index), now_ms)
         partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     async def _drop(self, partition: Partition, subscriptions: Sequence[ConsumedPosition], now_ms: int) -> None:

@@ -56,9 +56,9 @@ class ConsumedPositions:
         self._collect = collect
 
     async def survey(self) -> SubscribedRanges | None:
-        """What everybody wants now; None while that is not known. Others work in between."""
-        wanted = SubscribedRanges()
-        placed: dict[str, set[int]] = {}
+        """What all subscriptions need now; None while that is not known. Other tasks run in between."""
+        ranges = SubscribedRanges()
+        partitions_of: dict[str, set[int]] = {}
         try:
             collected = await self._collect() if self._collect is not None else ()
             sources = chain(collected, chain.from_iterable(source() for source in self._sources))
@@ -69,14 +69,14 @@ class ConsumedPositions:
                 settings = self._configs.subscription(group_id)
                 is_its_topic = topic == settings.topic
                 retention_ms = settings.retention_ms if is_its_topic or not settings.is_explicit else 0
-                wanted.add(topic, partition, ConsumedPosition(offset, retention_ms))
+                ranges.add(topic, partition, ConsumedPosition(offset, retention_ms))
                 if is_its_topic:
-                    placed.setdefault(group_id, set()).add(partition)
+                    partitions_of.setdefault(group_id, set()).add(partition)
         except RequestError:
             return None
         for group_id, settings in self._configs.subscriptions():
             found = self._catalog.find(settings.topic)
             for index in range(found.partition_count if found is not None else 0):
-                if index not in placed.get(group_id, ()):
-                    wanted.add(settings.topic, index, ConsumedPosition(0, settings.retention_ms))
-        return wanted
+                if index not in partitions_of.get(group_id, ()):
+                    ranges.add(settings.topic, index, ConsumedPosition(0, settings.retention_ms))
+        return ranges

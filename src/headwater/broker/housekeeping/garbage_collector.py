@@ -66,25 +66,25 @@ class GarbageCollector:
                 await self.collect(asked)
 
     async def collect_some(self) -> int:
-        """The partitions whose turn it is."""
+        """Collect in the next partitions, in the order of their names."""
         names = sorted({replica.partition for replica in self._store.replicas()})
         later = [name for name in names if name > self._last]
-        turn = (later + [name for name in names if name <= self._last])[: self._partitions_per_round]
-        self._last = turn[-1] if turn else ""
-        return await self.collect(turn)
+        round_names = (later + [name for name in names if name <= self._last])[: self._partitions_per_round]
+        self._last = round_names[-1] if round_names else ""
+        return await self.collect(round_names)
 
     async def collect(self, partitions: Iterable[str]) -> int:
         """How many replicas were deleted. A partition that fails is left for the next time."""
         inventory = defaultdict(list)  # first of all reads, for everything that follows
         for replica in self._store.replicas():
             inventory[replica.partition].append(replica)
-        turns = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+        permits = asyncio.Semaphore(PARTITIONS_AT_ONCE)
 
-        async def in_turn(name: str) -> int:
-            async with turns:
+        async def collect_one(name: str) -> int:
+            async with permits:
                 return await self._guarded(name, inventory[name])
 
-        return sum(await asyncio.gather(*(in_turn(name) for name in partitions if name in inventory)))
+        return sum(await asyncio.gather(*(collect_one(name) for name in partitions if name in inventory)))
 
     async def _guarded(self, name: str, inventory: Sequence[ReplicaState]) -> int:
         try:

@@ -78,13 +78,13 @@ def _expired(ages_ms: Sequence[int], retention_ms: int) -> int:
 def _unclaimed(
     sealed: Sequence[SealedSegment], ages_ms: Sequence[int], subscriptions: Sequence[ConsumedPosition], limit_ms: int
 ) -> int:
-    """How many of the oldest segments no subscription still wants."""
+    """How many of the oldest segments no subscription still needs."""
     for count, (segment, age_ms) in enumerate(zip(sealed, ages_ms, strict=True)):
         for subscription in subscriptions:
-            wanted_ms = subscription.retention_ms
+            kept_ms = subscription.retention_ms
             if limit_ms != UNLIMITED:
-                wanted_ms = limit_ms if wanted_ms == UNLIMITED else min(wanted_ms, limit_ms)
-            if subscription.position < segment.end and (wanted_ms == UNLIMITED or age_ms <= wanted_ms):
+                kept_ms = limit_ms if kept_ms == UNLIMITED else min(kept_ms, limit_ms)
+            if subscription.position < segment.end and (kept_ms == UNLIMITED or age_ms <= kept_ms):
                 return count
     return len(sealed)
 

@@ -55,7 +55,7 @@ def watch_broker(broker: "Broker") -> None:
         ("group", "topic", "partition"),
         group_lags,
     )
-    watch("queue_lag", "Records that a share group has not settled.", ("group", "topic", "partition"), queue_lags)
+    watch("queue_lag", "Records that a share group has not resolved.", ("group", "topic", "partition"), queue_lags)
     watch("queue_leases", "Records lent to members.", ("group", "topic", "partition"), queue_leases)
     watch("share_sessions", "Share sessions of consumers.", (), lambda: one(len(broker.shares.sessions)))
     watch("topics", "Topics.", (), lambda: one(len(catalog)))

@@ -107,7 +107,7 @@ def _sealed(index: int, segment: SealedSegment, node_of: NodeOf) -> dict[str, An
     )
 
 
-def _told(
+def _description(
     index: int,
     start: int,
     end: int | None,

@@ -126,8 +126,8 @@ class SchemaFollower:
                 for event in events:
                     self.registry.apply(event)
             return
-        told = (_event(record.key, record.value) for record in records(batch, header))
-        events = [event for event in told if event is not None]
+        decoded = (_event(record.key, record.value) for record in records(batch, header))
+        events = [event for event in decoded if event is not None]
         if not header.is_transactional:
             for event in events:
                 self.registry.apply(event)

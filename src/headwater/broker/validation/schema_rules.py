@@ -21,17 +21,17 @@ def check_schemas(
     batch: memoryview | bytearray, header: BatchHeader, topic: str, config: TopicConfig, registry: Registry
 ) -> None:
     """Raises InvalidRecords with the index and the reason of each, RequestError for a batch that cannot be read."""
-    wanted = []
+    checks = []
     if config.key_schema_validation:
-        wanted.append((_KEY, "key", f"{topic}-key"))
+        checks.append((_KEY, "key", f"{topic}-key"))
     if config.schema_validation:
-        wanted.append((_VALUE, "value", f"{topic}-value"))
+        checks.append((_VALUE, "value", f"{topic}-value"))
     try:
         data = payload(batch, header)
         faults: list[tuple[int, str]] = []
         reasons: dict[tuple[int, bytes], str | None] = {}
         for index, layout in enumerate(layouts(data, header)):
-            for part, word, subject in wanted:
+            for part, word, subject in checks:
                 start, end = layout[part], layout[part + 1]
                 if start < 0:
                     continue

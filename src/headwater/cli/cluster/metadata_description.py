@@ -128,19 +128,19 @@ def _problems(records: _Records) -> Iterator[PartitionProblem]:
         topic = records.topics.get(partition.topic_id)
         if topic is None:
             continue
-        placed_on = records.reassignments.get(keys.reassignment_key(partition)) or ()
-        wanted = len(placed_on) or min(topic.replication_factor, able)
+        assigned = records.reassignments.get(keys.reassignment_key(partition)) or ()
+        target = len(assigned) or min(topic.replication_factor, able)
         replicas = _open_replicas(head)
         leader = head.leader if head.leader in records.nodes else NO_LEADER
         if leader == NO_LEADER:
             problem = "no leader"
         elif is_recovering(head):
             problem = BEING_TAKEN_OVER
-        elif len(replicas) < wanted or any(store not in living for store in replicas):
+        elif len(replicas) < target or any(store not in living for store in replicas):
             problem = "under-replicated"
         else:
             continue
-        yield PartitionProblem(topic.name, partition.index, leader, _in_sync(head, owners), wanted, problem)
+        yield PartitionProblem(topic.name, partition.index, leader, _in_sync(head, owners), target, problem)
 
 
 def _nodes_up(records: _Records, usage: _Usage) -> Iterator[NodeDescription]:

@@ -155,7 +155,7 @@ def list_pipelines(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP)
         print_json([_as_json(status, now) for status in statuses])
         return
     print_table(
-        ("pipeline", "state", "rows", "in/s", "lag", "host", "pid", "told"),
+        ("pipeline", "state", "rows", "in/s", "lag", "host", "pid", "reported"),
         [
             (
                 status.pipeline,
@@ -185,7 +185,7 @@ def status(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTST
         print_json(_as_json(found, now))
         return
     say(
-        f"Pipeline {found.pipeline}: {found.state_at(now)}, told {_age(now - found.updated_ms)}, "
+        f"Pipeline {found.pipeline}: {found.state_at(now)}, reported {_age(now - found.updated_ms)}, "
         f"started {_age(now - found.started_ms)} on {found.host} (process {found.pid}), {found.file}"
     )
     if found.error:

@@ -32,7 +32,7 @@ class _Read:
     members: list[GroupMember]
     positions: dict[PartitionName, int]
     lags: dict[PartitionName, int]
-    """Of a queue, as the broker counts: what it has settled above its position is no lag."""
+    """Of a queue, as the broker counts: records that are resolved above its position are no lag."""
 
     @property
     def assigned(self) -> set[PartitionName]:

@@ -53,7 +53,7 @@ class Progress(Struct):
     topic: str
     partition: int
     committed: int | None
-    """For a share group: where the records begin that it has not settled."""
+    """For a share group: the offset of the first record that is not resolved."""
     end_offset: int | None
     lag: int | None
     """Of a partition without a position: from the start of its log; of a queue, from where it would begin."""

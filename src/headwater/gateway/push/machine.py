@@ -134,7 +134,8 @@ class PushMachine:
         return max(self._resting[0][0], self._paused_until_s) if self._resting and self.window.room else None
 
     def finished(self, attempt: Attempt, outcome: Outcome, now_s: float) -> Decided:
-        """Its records that were dropped meanwhile are settled all the same; whether that counts, the queue knows."""
+        """Records of the attempt that were dropped meanwhile are acknowledged all the same; whether that counts, the
+        queue knows."""
         if outcome.answer is Answer.TAKEN:
             self.is_failing = False
             self.window.succeeded(attempt.round_number)

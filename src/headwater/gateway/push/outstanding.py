@@ -1,4 +1,4 @@
-"""What one client was sent and has not settled: it limits what it is sent, and goes back when the client goes."""
+"""What one client was sent and has not acknowledged: it limits what it is sent, and goes back when the client goes."""
 
 from collections.abc import Iterable
 

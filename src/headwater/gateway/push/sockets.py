@@ -1,7 +1,7 @@
 """WebSockets: records to the client, what became of them from it, as JSON in text frames.
 
     to the client      {"records": [...]}           as a pull gives them
-                       {"results": [...]}           to each frame that settles something
+                       {"results": [...]}           to each frame that acknowledges something
                        {"problem": {"detail": ...}}  then the socket is closed
     from the client    {"credit": 100}              send so many more
                        {"ack": [ids], "release": [...], "reject": [...], "extend": [...]}      of a queue
@@ -91,12 +91,12 @@ class RecordSocket:
                 self._has_credit.set()
             if frame.ack or frame.release or frame.reject or frame.extend:
                 if not isinstance(self._member, QueueMember):
-                    raise Problem(409, "Not a queue", "Records of a stream are not settled; commit how far it is read.")
+                    raise Problem(409, "Not a queue", "Records of a stream are not acknowledged; commit its position.")
                 acks = AckIn(frame.ack, frame.release, frame.reject, frame.extend)
                 await self._send({"results": await acknowledge(self._member, acks)})
             if frame.commit:
                 if not isinstance(self._member, StreamMember):
-                    raise Problem(409, "Not a stream", "Records of a queue are settled one by one.")
+                    raise Problem(409, "Not a stream", "Records of a queue are acknowledged one by one.")
                 await self._member.commit({each.partition: each.offset for each in frame.commit})
                 await self._send({"committed": frame.commit})
 

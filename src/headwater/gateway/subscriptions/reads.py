@@ -97,7 +97,7 @@ def _as_queue(member: Member, name: str) -> QueueMember:
 
 def _as_stream(member: Member, name: str) -> StreamMember:
     if not isinstance(member, StreamMember):
-        raise Problem(409, "Not a stream", f"{name} is a queue: its records are settled one by one, by /ack.")
+        raise Problem(409, "Not a stream", f"{name} is a queue: its records are acknowledged one by one, by /ack.")
     return member
 
 

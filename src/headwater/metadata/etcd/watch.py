@@ -48,7 +48,7 @@ class EtcdWatch:
         while not self.client.is_closed:
             member = self.client.member
             try:
-                await self._find_place(member)
+                await self._find_start(member)
                 async with member.stream(WATCH) as stream:
                     await self._begin(stream)
                     if self._has_gap:
@@ -68,7 +68,7 @@ class EtcdWatch:
                 if not self.client.is_closed:
                     await self._pause(error)
 
-    async def _find_place(self, member: EtcdMember) -> None:
+    async def _find_start(self, member: EtcdMember) -> None:
         header = await self._read_header(member)
         is_other = header.cluster_id != self._cluster_id or header.revision < self._revision
         if is_other or self._has_gap:

@@ -41,12 +41,12 @@ class Document:
 
     def find(self, reference: str) -> SchemaLocation | None:
         url, _, fragment = reference.partition("#")
-        place = self._document(url)
-        if place is None:
+        location = self._document(url)
+        if location is None:
             return None
-        schema, document = place
+        schema, document = location
         if not fragment:
-            return place
+            return location
         if not fragment.startswith("/"):
             found = document._anchors.get(fragment)
             return SchemaLocation(found, document) if found is not None else None

@@ -169,7 +169,7 @@ def roll_ignores_min_isr(maybe_publish: Wrapper, leader: Any, roll: Any, now: fl
         leader.rules = rules
 
 
-@_mutant(Leader, "_append_to", "replicas are told that everything sent so far is committed")
+@_mutant(Leader, "_append_to", "replicas learn that everything sent so far is committed")
 def lac_is_log_end(append_to: Wrapper, leader: Leader, store: Any, sender: Any, now: float) -> Append:
     effect: Append = append_to(leader, store, sender, now)
     return replace(effect, lac=effect.end)

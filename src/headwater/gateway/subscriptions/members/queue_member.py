@@ -40,7 +40,7 @@ REJOIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 AckStatus: TypeAlias = Literal["done", "expired", "settled", "unknown", "failed"]
-""""settled": it was acknowledged before; "failed": the broker could not be asked."""
+"""`settled`: it was acknowledged before; `failed`: the broker did not answer."""
 
 
 class AckAnswer(NamedTuple):

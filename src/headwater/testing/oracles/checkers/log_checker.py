@@ -104,7 +104,7 @@ class LogChecker:
         for of_topic in self._ledger.writes.values():
             self._judge_order(of_topic)
             for write in of_topic.values():
-                self._judge_place(write)
+                self._judge_offset(write)
                 if write.began and write.must_be_there:
                     self._judge_loss(write)
 
@@ -143,7 +143,7 @@ class LogChecker:
                 sighting.number,
             )
 
-    def _judge_place(self, write: RecordedWrite) -> None:
+    def _judge_offset(self, write: RecordedWrite) -> None:
         is_elsewhere = write.seen_at is not None and write.offset is not None and write.seen_at != write.offset
         if is_elsewhere and write.is_idempotent and write.offset not in self._repeats.get(write, ()):
             self._findings.add(
