@@ -14,7 +14,7 @@ import pytest
 from headwater.broker import parts
 from headwater.broker.server import Broker
 from headwater.metadata.connect import open_metadata
-from headwater.metadata.store import KV, Condition, MetaStore, Operation, Resync, Session, Txn, Unavailable
+from headwater.metadata.store import KV, Condition, MetaSession, MetaStore, Operation, Resync, Txn, Unavailable
 from headwater.model.replica import StoreError
 from headwater.storage.flush import FlushFailed
 from headwater.testing.fakes.files import MemoryFiles
@@ -54,7 +54,7 @@ class CountingMetadata:
     def watch(self, prefix: str) -> AsyncIterator[set[str] | Resync]:
         return self._metadata.watch(prefix)
 
-    async def session(self, ttl_s: float) -> Session:
+    async def session(self, ttl_s: float) -> MetaSession:
         self._count()
         return await self._metadata.session(ttl_s)
 

@@ -5,7 +5,7 @@ import pytest
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.cluster import ClusterClient, RetriableError
 from headwater.pipelines.client.config import client_config
-from headwater.pipelines.sink.coordinator import TRANSACTION, Coordinated, Coordinators
+from headwater.pipelines.sink.coordinator import TRANSACTION, Coordinated, TransactionCoordinators
 from headwater.wire.codec import Message
 from tests.pipelines.scripted_cluster import FIND_COORDINATOR, METADATA, ScriptedCluster, running
 
@@ -24,7 +24,7 @@ def nobody(_request: Message, _right: Message) -> Message:
 
 def ask(scripted: ScriptedCluster, patience_ms: int) -> Message:
     cluster = ClusterClient(client_config({"bootstrap.servers": scripted.bootstrap}))
-    with Coordinators(cluster) as coordinators:
+    with TransactionCoordinators(cluster) as coordinators:
         return coordinators.ask(MINE, METADATA, lambda _: (), patience_ms, topics=[])
 
 

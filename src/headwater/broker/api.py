@@ -33,7 +33,7 @@ class RequestContext:
 
     @property
     def client_host(self) -> str:
-        """As Kafka writes it: an address behind the name that nobody looked up."""
+        """As Kafka writes it: the address, behind the empty place of a host name that was not looked up."""
         return f"/{self.connection.peer_host}"
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from headwater.broker.coordinators import Coordinators
 from headwater.broker.log.partition import Partition
 from headwater.broker.nodes import node_messages
-from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import Unavailable, Unknown

@@ -2,7 +2,7 @@
 
 The order is the order of trust: the store (what is on disk), the metadata (what it means), the membership (which nodes
 there are), the partitions (which node leads them), the coordinators, housekeeping. What two parts know of each other
-lies in tables that are made first (`KnownTopics`, `ClusterNodes`), so no part waits for one that comes later.
+lies in tables that are made first (`TopicIndex`, `ClusterNodes`), so no part waits for one that comes later.
 
 Each part says how it is stopped where it is started, on a stack: a start that fails stops what was started, a stop
 stops everything, and both in the reverse order.
@@ -19,7 +19,7 @@ from functools import partial
 
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.cluster.member import ClusterMember
-from headwater.broker.cluster.membership import ANNOUNCE_S, Membership, NodeBase, join, own_stores, space
+from headwater.broker.cluster.membership import ANNOUNCE_S, JoiningNode, Membership, join, own_stores, space
 from headwater.broker.cluster.node_session import cluster_secret
 from headwater.broker.coordinators import Coordinators, start_coordinators
 from headwater.broker.housekeeping.cleaner import Cleaner
@@ -29,12 +29,12 @@ from headwater.broker.log.node_ports import NodePorts, OneStore, Stores
 from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.nodes.node_client import NodeClient
-from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
-from headwater.broker.topics.known_topics import KnownTopics
+from headwater.broker.topics.topic_index import TopicIndex
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put
@@ -50,7 +50,7 @@ STORE_DIRECTORY = "store"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ProcessPorts:
     """What a broker is given by the process, or by a test that has some of it fail."""
 
     clock: Clock
@@ -92,17 +92,17 @@ class Parts:
             self.member.configure(config)
 
 
-async def build_parts(config: BrokerConfig, around: Surroundings, stack: AsyncExitStack) -> Parts:
+async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncExitStack) -> Parts:
     """A start up to the listener. What is to be stopped is on the stack, also if this raises."""
     lifetime = around.lifetime
     store, metadata = await _open_stores(config, around, stack)
     cluster_id = await _cluster_id(metadata)
-    topics, cluster_nodes = KnownTopics(), _own_node(config, store)
+    topics, cluster_nodes = TopicIndex(), _own_node(config, store)
     secret = await cluster_secret(metadata) if config.is_clustered else b""
     nodes = NodeClient(config.node_id, topics, cluster_nodes if config.is_clustered else None, secret)
     stack.callback(nodes.close)
     settings = await _load_settings(config, metadata, nodes)
-    base = NodeBase(
+    base = JoiningNode(
         config=lambda: settings.current,
         metadata=metadata,
         store=store,
@@ -148,7 +148,7 @@ def advertised(config: BrokerConfig, port: int) -> tuple[str, int]:
 
 
 async def _open_stores(
-    config: BrokerConfig, around: Surroundings, stack: AsyncExitStack
+    config: BrokerConfig, around: ProcessPorts, stack: AsyncExitStack
 ) -> tuple[SegmentStore | None, MetaStore]:
     """The store, then the metadata store. The store is also closed first: metadata that is away must not delay it."""
     config.data_dir.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
 
 
 async def _load_settings(config: BrokerConfig, metadata: MetaStore, nodes: NodeClient) -> BrokerSettings:
-    announce = partial(nodes.notify_all, Kind.FOLLOW_SETTINGS, b"", ANNOUNCE_S)
+    announce = partial(nodes.notify_all, NodeCallKind.FOLLOW_SETTINGS, b"", ANNOUNCE_S)
     settings = BrokerSettings(metadata, config, announce if config.is_clustered else None)
     await settings.load()
     return settings
@@ -209,7 +209,7 @@ async def _reserve(config: BrokerConfig, stack: AsyncExitStack) -> socket.socket
     return bound
 
 
-def _ports(base: NodeBase, membership: Membership | None) -> NodePorts:
+def _ports(base: JoiningNode, membership: Membership | None) -> NodePorts:
     clock, cluster_nodes = base.clock, base.cluster_nodes
 
     def new_segment_id() -> SegmentId:
@@ -234,7 +234,7 @@ def _ports(base: NodeBase, membership: Membership | None) -> NodePorts:
 
 
 async def _load_catalog(
-    base: NodeBase,
+    base: JoiningNode,
     ports: NodePorts,
     settings: BrokerSettings,
     membership: Membership | None,
@@ -269,7 +269,7 @@ async def _load_catalog(
     return catalog
 
 
-async def _settle(base: NodeBase, catalog: Catalog) -> None:
+async def _settle(base: JoiningNode, catalog: Catalog) -> None:
     """Flush what is appended, unless the disk is what failed."""
     if base.store is not None and base.lifetime.failure is None:
-        await asyncio.gather(*(partition.settle() for partition in catalog.partitions()))
+        await asyncio.gather(*(partition.prepare_stop() for partition in catalog.partitions()))

@@ -19,7 +19,7 @@ from headwater.broker.metrics.metrics_server import MetricsServer
 from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.node_answers import NodeAnswers
-from headwater.broker.parts import Parts, Surroundings, advertised, build_parts
+from headwater.broker.parts import Parts, ProcessPorts, advertised, build_parts
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.broker_loggers import BrokerLoggers
 from headwater.broker.topics.topic import Topic
@@ -90,7 +90,7 @@ class Broker:
     ) -> Self:
         """Time, files and the store's figures may be given, so that a test can have them fail."""
         metrics = Metrics()
-        around = Surroundings(
+        around = ProcessPorts(
             clock=clock or SystemClock(),
             files=files or TimedFiles(metrics.flushed),
             store_options=store_options or StoreOptions(),
@@ -202,7 +202,7 @@ class Broker:
         return max(min(self.config.default_replication_factor, self.cluster_nodes.store_count), 1)
 
     async def create_on_use(self, name: str) -> Topic:
-        """A topic that came into being because somebody named it."""
+        """A topic that is created because a client used its name."""
         if name.startswith("__"):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} does not exist.")
         try:

@@ -250,7 +250,7 @@ class ClassicGroup:
         if not len(self.members):
             self._rebalance.protocol_type = request.protocol_type
         self._rebalance.forget_pending(member_id)
-        member = Member(
+        member = ClassicMember(
             member_id=member_id,
             instance_id=request.instance_id,
             client_id=request.client_id,
@@ -386,8 +386,8 @@ class ClassicGroup:
         self.apply(event)
 
 
-def _recalled(stored: StoredMember, protocol: str | None) -> Member:
-    return Member(
+def _recalled(stored: StoredMember, protocol: str | None) -> ClassicMember:
+    return ClassicMember(
         member_id=stored.member_id,
         instance_id=stored.instance_id,
         client_id=stored.client_id,

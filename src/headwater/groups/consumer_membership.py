@@ -238,7 +238,7 @@ class ConsumerMembership:
     ) -> None:
         for timer in ConsumerTimer:
             self.unwatch(timer, member.member_id)
-        departure = Departure(
+        departure = MemberDeparture(
             group_id=self.group_id,
             at_ms=now.wall_ms,
             member_id=member.member_id,

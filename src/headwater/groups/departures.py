@@ -22,7 +22,7 @@ class DepartureReason(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Departure:
+class MemberDeparture:
     group_id: str
     at_ms: int
     member_id: str

@@ -20,7 +20,7 @@ class MemberProtocol:
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class ClassicMember:
     member_id: str
     instance_id: str | None
     """Set for a static member (KIP-345), which keeps its assignment when it gets a new member id."""

@@ -304,7 +304,7 @@ class Rebalance:
         self._answer_waiting(member, error, out)
         self.deadlines.clear((Timer.SESSION, member.member_id))
         self.unheard.heard_of(member.member_id)
-        departure = Departure(
+        departure = MemberDeparture(
             group_id=self._group_id,
             at_ms=now.wall_ms,
             member_id=member.member_id,

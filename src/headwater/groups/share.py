@@ -238,7 +238,7 @@ class ShareGroup:
 
     def _note_departure(self, member_id: str, reason: DepartureReason, now: Moment, effects: GroupEffects) -> None:
         stored = self.members[member_id].stored
-        departure = Departure(
+        departure = MemberDeparture(
             group_id=self.group_id,
             at_ms=now.wall_ms,
             member_id=member_id,

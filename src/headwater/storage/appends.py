@@ -121,8 +121,8 @@ class Appends:
         entry = None
         if not is_os:
             max_timestamp = max((run.max_timestamp for run in runs), default=-1)
-            entry = Entry(  # by position, as everything that is made for each append
-                Kind.APPEND, replica.segment, replica.instance, first, end, lac, position, max_timestamp, buffers
+            entry = JournalEntry(  # by position, as everything that is made for each append
+                EntryKind.APPEND, replica.segment, replica.instance, first, end, lac, position, max_timestamp, buffers
             )
         future = self._queue.submit(replica, done, entry=entry, buffers=buffers, position=position, is_append=True)
         replica.queued_end = end

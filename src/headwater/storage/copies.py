@@ -174,7 +174,7 @@ class _Draft:
         self._description = description
         self.replica = Replica(
             segment=description.segment,
-            instance=engine.checkpoints.next_instance(),
+            instance=open_store.checkpoints.next_instance(),
             partition=description.partition,
             base=description.base,
             epoch=description.epoch,

@@ -156,7 +156,7 @@ def decode(data: bytes, position: int, generation: int, salt: int) -> DecodedEnt
     if crc32c(view[body_at:stop], _seed(generation, salt)) != crc:
         return None
     payload = (view[start:stop],) if length else ()
-    entry = Entry(
+    entry = JournalEntry(
         kind=kind,
         segment=SegmentId(segment.hex()),
         instance=instance,
@@ -167,7 +167,7 @@ def decode(data: bytes, position: int, generation: int, salt: int) -> DecodedEnt
         max_timestamp=max_timestamp,
         payload=payload,
     )
-    return Found(entry, Place(group, ordinal, count), stop)
+    return DecodedEntry(entry, EntryNumber(group, ordinal, count), stop)
 
 
 def generation_of(data: bytes, salt: int) -> tuple[int, int] | None:

@@ -68,24 +68,7 @@ class OpenStore:
         reserve.take(self.low_water.line_bytes())
         self._background = ThreadPoolExecutor(1, "headwater-checkpoint")
         self._readers = ThreadPoolExecutor(max(options.reader_threads, 1), "headwater-read")
-        self.checkpoints = CheckpointSchedule(
-            CheckpointWriter(
-                files=files,
-                directory=self.paths.directory,
-                descriptors=self.descriptors,
-                state_log=state_log,
-                reserve=reserve,
-                low_water=self.low_water,
-                flush_threads=1 if options.runs_inline else options.flush_threads,
-            ),
-            self.replicas,
-            self.paths,
-            state_log,
-            boot_id=files.boot_id(),
-            next_instance=recovered.next_instance,
-            executor=None if options.runs_inline else self._background,
-            on_failure=self.fail,
-        )
+        self.checkpoints = self._make_checkpoints(state_log, reserve, recovered.next_instance)
         self._journal = Journal(
             files,
             directory,
@@ -168,17 +151,7 @@ class OpenStore:
                     return recover()
 
             recovered = recover_or_release() if options.runs_inline else await asyncio.to_thread(recover_or_release)
-            return cls(
-                files=files,
-                directory=directory,
-                options=options,
-                identity=identity,
-                lock_fd=lock_fd,
-                state_log=state_log,
-                reserve=reserve,
-                recovered=recovered,
-                on_failure=on_failure,
-            )
+            return cls(files, directory, options, identity, lock_fd, state_log, reserve, recovered, on_failure)
         except BaseException:
             files.close(lock_fd)
             raise

@@ -123,10 +123,10 @@ class SegmentStore:
             if existing.created is not None:
                 await asyncio.shield(existing.created)
             return
-        self._engine.low_water.check()
+        self._open_store.low_water.check()
         replica = Replica(
             segment=segment,
-            instance=self._engine.checkpoints.next_instance(),
+            instance=self._open_store.checkpoints.next_instance(),
             partition=partition,
             base=base,
             epoch=epoch,
@@ -158,7 +158,7 @@ class SegmentStore:
         if replica is None:
             replica = Replica(
                 segment=segment,
-                instance=self._engine.checkpoints.next_instance(),
+                instance=self._open_store.checkpoints.next_instance(),
                 partition="",
                 base=0,
                 epoch=-1,

@@ -186,7 +186,7 @@ def test_the_server_answers_get_metrics_and_nothing_else() -> None:
 
 def test_the_server_answers_for_groups_by_name() -> None:
     left = [
-        Departure(
+        MemberDeparture(
             group_id=group,
             at_ms=7,
             member_id="m",
@@ -219,7 +219,7 @@ def test_the_server_answers_for_groups_by_name() -> None:
 def test_a_page_about_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.broker.metrics.group_health.MAX_SHOWN", 3)
     left = [
-        Departure(
+        MemberDeparture(
             group_id="g",
             at_ms=number,
             member_id="m",

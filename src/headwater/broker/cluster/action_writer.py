@@ -36,7 +36,7 @@ class _Write:
     note: Callable[[int], None]
     """Remember what was written, at which version."""
     reread: Callable[[str], Awaitable[None]]
-    """Somebody else was faster: see what is there."""
+    """Another node was faster: read what is there."""
 
 
 class ActionWriter:
@@ -75,7 +75,7 @@ class ActionWriter:
         return moved
 
     async def place(self, partition: PartitionId, wanted: Reassignment, version: int) -> bool:
-        """Say where the replicas of a partition are to be; False if somebody else has said so meanwhile."""
+        """Say where the replicas of a partition are to be; False if another request has done so meanwhile."""
         return await self._one(self._reassignment(partition, wanted, version))
 
     async def note_absences(self, now_ms: int) -> None:

@@ -92,8 +92,8 @@ class ClusterNodes:
 
     def missing_nodes(self, head: Head, wanted: int, preferred: Sequence[NodeId] = ()) -> list[NodeId]:
         """Nodes that ought to hold the open segment, too, and do not, so that there are as many as wanted. Which they
-        are is not written anywhere, as any store may become a replica: those that are preferred, then those that are
-        away, as whoever dropped out probably is."""
+        are is not written anywhere, as any store may become a replica: the preferred nodes, then nodes that are
+        away, because a replica that dropped out was probably on one."""
         held = {self.node_of(store) for store in (head.open.replicas if head.open is not None else ())}
         others = {record.node_id for record in self.stores.values() if record.state is StoreState.ACTIVE}.difference(
             held

@@ -109,12 +109,12 @@ class Controller:
 
     async def reassign(self, partition: PartitionId, nodes: tuple[NodeId, ...]) -> None:
         """Have the replicas of a partition on these nodes from now on; no nodes: anywhere. Raises as `elect_leaders`
-        does, and RequestError if somebody else asks for the same partition at this moment."""
+        does, and RequestError if another request places the same partition at this moment."""
         term = self._present_term()
         known = self._cluster.reassignments.items.get(partition)
         wanted = Reassignment(nodes, is_complete=not nodes)
         if not await term.writer.place(partition, wanted, known.version if known is not None else 0):
-            raise RequestError(ErrorCode.REASSIGNMENT_IN_PROGRESS, "Somebody else reassigned it at the same moment.")
+            raise RequestError(ErrorCode.REASSIGNMENT_IN_PROGRESS, "Another request reassigned it at the same moment.")
         log_event("reassigned", partition=partition, nodes=",".join(map(str, nodes)) or "anywhere")
         term.is_stirred = True
         self._wake.set()

@@ -4,8 +4,8 @@
 is made on condition that this key is still as its own election left it. So a controller that was replaced can
 write nothing, whatever it believes.
 
-A controller that does not answer need not be waited for until its session ends: whoever notices raises the epoch and
-removes it, and a new one is elected.
+A controller that does not answer need not be waited for until its session ends: a node that notices raises the epoch
+and removes it, and a new one is elected.
 """
 
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class ControllerElection:
 
     async def _depose(self, leader: KV, last: KV | None, epoch: int) -> KV | None:
         """Two steps, because a key of one session cannot become another's in one. The first ends its power; it is what
-        `ctl/epoch` says then, or None if somebody else was faster."""
+        `ctl/epoch` says then, or None if another node was faster."""
         me = self._node.node.node_id
         value = keys.encode(ControllerRecord(epoch, me))
         txn = await self._metadata.txn(

@@ -1,7 +1,7 @@
 """Has stores copy sealed segments from each other, and asks them what they hold.
 
 The target pulls, so the bytes go straight from store to store. What metadata does not know of the segment is asked of
-the first donor that answers: the header, and the checksum if nobody has measured it yet.
+the first donor that answers: the header, and the checksum if it was not measured yet.
 """
 
 import asyncio

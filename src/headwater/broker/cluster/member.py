@@ -10,7 +10,7 @@ import contextlib
 from headwater.broker.cluster.catalog_feed import CatalogFeed
 from headwater.broker.cluster.controller import Controller
 from headwater.broker.cluster.copier import Copier
-from headwater.broker.cluster.membership import Membership, NodeBase
+from headwater.broker.cluster.membership import JoiningNode, Membership
 from headwater.broker.cluster.open_replicas import OpenReplicas
 from headwater.broker.cluster.peer_pings import peer_ping
 from headwater.broker.lifetime import Lifetime
@@ -27,7 +27,7 @@ LOOK_EVERY_S = 0.05
 
 
 class ClusterMember:
-    def __init__(self, base: NodeBase, membership: Membership, catalog: Catalog) -> None:
+    def __init__(self, base: JoiningNode, membership: Membership, catalog: Catalog) -> None:
         self.membership = membership
         self._catalog = catalog
         self._open_replicas = OpenReplicas(catalog, base.cluster_nodes)
@@ -62,7 +62,7 @@ class ClusterMember:
                     await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _controller(base: NodeBase, membership: Membership) -> Controller:
+def _controller(base: JoiningNode, membership: Membership) -> Controller:
     watch, throttle = membership.watch, membership.throttle
 
     def durability_of(partition: PartitionId) -> Durability:

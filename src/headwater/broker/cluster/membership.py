@@ -15,9 +15,9 @@ from headwater.broker.cluster.replication_throttle import ReplicationThrottle
 from headwater.broker.cluster.watch import ClusterChange, ClusterWatch
 from headwater.broker.lifetime import Lifetime
 from headwater.broker.nodes.node_client import NodeClient
-from headwater.broker.nodes.node_messages import Kind
+from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.topics.known_topics import KnownTopics
+from headwater.broker.topics.topic_index import TopicIndex
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.cluster import STATE_FORMAT, Node, NodeStore
@@ -35,7 +35,7 @@ CHANNELS = ChannelOptions(connect_timeout_s=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeBase:
+class JoiningNode:
     """What a node has before it joins its cluster."""
 
     config: Callable[[], BrokerConfig]
@@ -44,7 +44,7 @@ class NodeBase:
     store: SegmentStore | None
     clock: Clock
     cluster_nodes: ClusterNodes
-    topics: KnownTopics
+    topics: TopicIndex
     nodes: NodeClient
     secret: bytes
     """Of the cluster."""
@@ -66,7 +66,7 @@ class Membership:
 
     async def announce(self, topic_id: TopicId) -> None:
         """A topic was changed here: the others look, and so does this node, in case an older value is being read."""
-        await self.nodes.notify_all(Kind.FOLLOW_TOPIC, topic_id.bytes, ANNOUNCE_S)
+        await self.nodes.notify_all(NodeCallKind.FOLLOW_TOPIC, topic_id.bytes, ANNOUNCE_S)
         with contextlib.suppress(Unavailable, Unknown):
             await self.watch.reread_topics([topic_id])
 
@@ -79,7 +79,7 @@ class Membership:
             self.cluster_nodes.elect(self.watch.controller.node, self.watch.controller.epoch)
 
 
-async def join(base: NodeBase, client_address: tuple[str, int], stack: AsyncExitStack) -> Membership:
+async def join(base: JoiningNode, client_address: tuple[str, int], stack: AsyncExitStack) -> Membership:
     """Be reached by the other nodes, register, and see which nodes are there. Raises NodeIdInUse, Unavailable."""
     config, store, lifetime = base.config(), base.store, base.lifetime
     watch = ClusterWatch(base.metadata)
@@ -134,7 +134,7 @@ async def _listen(server: StoreServer, config: BrokerConfig) -> tuple[str, int]:
     return host, port
 
 
-def _store_lost(topics: KnownTopics, store: StoreId) -> None:
+def _store_lost(topics: TopicIndex, store: StoreId) -> None:
     """The connection to a store broke."""
     for partition in topics.partitions():
         if store in partition.replicas:

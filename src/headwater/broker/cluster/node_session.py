@@ -1,8 +1,8 @@
 """This node's place in the cluster: its record, which lives as long as its session, and those of its stores.
 
-A node id belongs to one process. Whoever starts while another one with the same id and another address is alive waits
-for it to be gone, and gives up if it stays. One with the same address is this node's own past: two processes cannot
-listen there.
+A node id belongs to one process. A node that starts while another one with the same id and another address is alive
+waits for it to be gone, and gives up if it stays. A record with the same address is this node's own past: two processes
+cannot listen there.
 
 A session that the engine ended is replaced by a new one, under a new epoch. While the engine cannot be reached nothing
 is done: the node goes on serving.
@@ -71,7 +71,7 @@ class NodeSession:
 
     @property
     def key(self) -> str:
-        """Whoever writes because it is alive does so on condition that this key exists."""
+        """A write that depends on this node being alive is made on condition that this key exists."""
         return keys.node_key(self._node.node_id, self._node.epoch)
 
     async def start(self) -> None:
@@ -157,7 +157,7 @@ class NodeSession:
         log_event("node_registered", node=self._node.node_id, epoch=epoch)
 
     async def _return(self) -> None:
-        """The engine ended the session: be somebody new."""
+        """The engine ended the session: register again, under a new epoch."""
         log_event("node_session_lost", logging.WARNING, node=self._node.node_id, epoch=self._node.epoch)
         while True:
             try:

@@ -1,8 +1,8 @@
 """Sees to it that the open segments led here lie on as many stores as they should, and on the right ones.
 
-Whatever changes (a store comes, is drained, a partition is placed by hand), somebody looks at once; and everything is
-looked at again from time to time, because a store that has just failed is not trusted for some seconds, and nothing
-tells when that is over.
+Every change (a store comes, is drained, a partition is reassigned) is looked at at once; and everything is looked at
+again from time to time, because a store that has just failed is not trusted for some seconds, and no event marks the
+end of that.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class OpenReplicas:
             partition.reconsider_replicas(wrong)
 
     def _misplaced(self, partition: Partition) -> frozenset[StoreId]:
-        """Replicas that somebody wants elsewhere, as long as that is not done."""
+        """Replicas that a reassignment moves elsewhere, until it is done."""
         topic = self._catalog.find_id(partition.id.topic_id)
         placed = topic.placed.get(partition.id.index) if topic is not None else None
         if placed is None or placed.is_complete:

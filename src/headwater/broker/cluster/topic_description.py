@@ -33,7 +33,7 @@ def _describe_partition(nodes: "_Nodes", topic: Topic, index: int) -> Message:
     sync are the nodes that hold its open segment; if they are fewer than wanted, there are replicas besides."""
     head = topic.head(index)
     if head is None:
-        holding = NOBODY
+        holding = NO_HOLDERS
     else:
         placed = topic.placed.get(index)
         holding = nodes.holding(head, topic.replication_factor, placed.nodes if placed is not None else None)
@@ -59,7 +59,7 @@ class _Holding(NamedTuple):
     is_led: bool
 
 
-NOBODY = _Holding((), (), (), is_led=False)
+NO_HOLDERS = _Holding((), (), (), is_led=False)
 
 
 class _Nodes:

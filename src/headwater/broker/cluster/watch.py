@@ -97,7 +97,7 @@ class ClusterWatch:
 
     @property
     def controller(self) -> ControllerRecord | None:
-        """Whoever was elected and is alive."""
+        """The controller that was elected and is alive."""
         item = self._controllers.items.get(keys.CONTROLLER_LEADER.removeprefix(keys.CONTROLLERS))
         return item.value if item is not None else None
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from headwater.broker.groups.group_log import OFFSETS_TOPIC, GroupLog
 from headwater.broker.state.state_topic import StateTopic
 from headwater.broker.topics.catalog import Catalog
-from headwater.groups.departures import Departure
+from headwater.groups.departures import MemberDeparture
 from headwater.groups.rebalance import GroupState
 from headwater.groups.views import SHARE, DescribedConsumerGroup, DescribedGroup, ListedGroup
 from headwater.model.errors import ErrorCode, RequestError
@@ -43,7 +43,7 @@ class GroupViews:
             return True
         return self._topic.keeps(group_id) and self._topic.log(group_id).is_loaded
 
-    def departures(self) -> Iterator[Departure]:
+    def departures(self) -> Iterator[MemberDeparture]:
         """Which members left which group since the start, and why, as far as that is remembered."""
         for log in self._topic:
             if log.is_loaded:

@@ -56,7 +56,7 @@ async def _alter(
 ) -> None:
     partition = topic.partition_id(index)
     if nodes is None and index not in topic.placed:
-        raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "Nobody has placed the partition.")
+        raise RequestError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "The partition has no reassignment.")
     if nodes is not None:
         _check(broker, nodes)
         count = topic.rules(index).replication_factor

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75), version 0: partitions of topics, in the order of their names, a page at a time.
 
 A page holds at most as many partitions as asked for, and never more than MAX_PARTITIONS; a cursor in the answer says
-where the next one begins. No topics asked for means all. Nobody asks for the operations that are allowed, so they are
-always there. Lists of replicas are empty, never null: Java's client fails
+where the next one begins. No topics asked for means all. The request has no flag for authorized operations, so
+they are always there. Lists of replicas are empty, never null: Java's client fails
 on null.
 """
 

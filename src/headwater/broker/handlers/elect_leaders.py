@@ -1,8 +1,8 @@
 """ElectLeaders (43), versions 0 to 2: a better leader for some partitions, or for all (null), at once.
 
 The controller alone elects; every other node answers NOT_CONTROLLER, and clients go to the one that Metadata names.
-The preferred leader is the one that a reassignment names first; where nobody placed a partition, it is a broker that
-leads fewer. A leader is never one that lost what was acknowledged, so an unclean election is the same as the other.
+The preferred leader is the one that a reassignment names first; without a reassignment it is a broker that leads
+fewer. A leader is never one that lost what was acknowledged, so an unclean election is the same as the other.
 Where all partitions are meant, those without need of one are left out. A node that is alone leads all it has.
 """
 

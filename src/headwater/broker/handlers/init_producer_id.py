@@ -1,8 +1,8 @@
 """InitProducerId (22), versions 0 to 5: an id and an epoch for an idempotent or a transactional producer.
 
 Ids come in blocks from a counter in the metadata store, so that none is given twice, whatever crashes.
-A transactional producer gets the id that its transactional id has, with the next epoch: whoever had the last one is
-fenced, and a transaction that it left open is aborted first.
+A transactional producer gets the id that its transactional id has, with the next epoch: the producer with the
+last epoch is fenced, and a transaction that it left open is aborted first.
 
     3 a producer says which epoch it had, and goes on from there (KIP-360)   4 PRODUCER_FENCED is understood
 """

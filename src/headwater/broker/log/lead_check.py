@@ -35,8 +35,8 @@ class LeadCheck:
         self._until_s = 0.0
 
     def is_past_the_end(self, offset: Offset) -> bool:
-        """Whether nobody else can have written at an offset that is past the end here. False while that is not known;
-        then it is asked, and the answer is there for the next call."""
+        """Whether no other leader can have written at an offset past the end here. False while that is not known: the
+        check is started then, and its result is there for the next call."""
         if offset <= self._offset and self._clock.monotonic() < self._until_s:
             return True
         if not self._is_asking:

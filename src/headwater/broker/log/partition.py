@@ -138,7 +138,7 @@ class Partition(CommittedLog):
                 self._lead_check = LeadCheck(ports.clock, ports.spawn, self.register.confirm, self.resign)
             if not self._lead_check.is_past_the_end(offset):
                 raise RequestError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The log ends at {self.log_end} here: somebody else may lead."
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"The log ends at {self.log_end} here: another node may lead."
                 )
         super().check_offset(offset)
 

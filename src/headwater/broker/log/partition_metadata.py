@@ -133,7 +133,7 @@ class PartitionMetadata:
         key = keys.staged_key(self._partition, segment.id)
         txn = await self._writes.txn([Is(self._head_key, self._version)], [Put(key, keys.encode(segment))])
         if not txn.ok:
-            raise LostLeadership(f"{self._head_key} was changed by somebody else")
+            raise LostLeadership(f"{self._head_key} was changed by another node")
 
     async def unstage_all(self) -> None:
         """What leaders before this one began and did not finish."""
@@ -172,7 +172,7 @@ class PartitionMetadata:
         async with self._lock:
             current = await self._metadata.get(self._head_key)
             if current is None or current.version != self._version:
-                raise LostLeadership(f"{self._head_key} was changed by somebody else")
+                raise LostLeadership(f"{self._head_key} was changed by another node")
 
     async def refresh(self) -> bool:
         """Read what others may have changed of the sealed segments; say whether anything was. Raises LostLeadership."""
@@ -190,13 +190,13 @@ class PartitionMetadata:
         """The head first: if it is still this leader's, only single segments can have been changed by others."""
         current = await self._metadata.get(self._head_key)
         if current is None or current.version != self._version:
-            raise LostLeadership(f"{self._head_key} was changed by somebody else")
+            raise LostLeadership(f"{self._head_key} was changed by another node")
         has_changed = False
         found = {kv.key: kv for kv in await self._metadata.list(keys.sealed_prefix(self._partition))}
         for segment in self.chain.sealed:
             kv = found.get(keys.sealed_key(self._partition, segment.id))
             if kv is None:
-                raise LostLeadership(f"segment {segment.id} of {self._partition} was removed by somebody else")
+                raise LostLeadership(f"segment {segment.id} of {self._partition} was removed by another node")
             if kv.version != self._sealed_versions.get(segment.id):
                 fresh = keys.decode_sealed(kv.value)
                 self.chain.replace([fresh], fresh)
@@ -221,7 +221,7 @@ class PartitionMetadata:
     async def _change_head(self, head: Head, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Txn:
         txn = await self._try_head(head, conditions, operations)
         if txn is None:
-            raise LostLeadership(f"{self._head_key} was changed by somebody else")
+            raise LostLeadership(f"{self._head_key} was changed by another node")
         return txn
 
     async def _try_head(

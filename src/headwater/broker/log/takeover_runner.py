@@ -271,8 +271,8 @@ class TakeoverRun:
 
     async def _delete_replaced(self) -> None:
         """The old segment, of which nothing is left: it was empty, as that of a partition where nothing was written
-        since the last start is, or all of it was carried over. No head names it any more, and whoever led in its epoch
-        cannot seal it. Other stores find out by themselves."""
+        since the last start is, or all of it was carried over. No head names it any more, and the leader of its
+        epoch cannot seal it. Other stores find out by themselves."""
         old, store = self._head.open, self._ports.store
         if old is None or store is None or self._own_instance is None:
             return
@@ -287,7 +287,7 @@ class TakeoverRun:
         """A head is read before its sealed segments. They may be those of a later one."""
         current = await self._metadata.get(keys.head_key(self._partition))
         if current is None or current.version != self._version:
-            raise Deposed(f"{suspicion}: the head was changed by somebody else")
+            raise Deposed(f"{suspicion}: the head was changed by another node")
 
     async def _list_sealed(self) -> dict[SegmentId, tuple[SealedSegment, int]]:
         while True:

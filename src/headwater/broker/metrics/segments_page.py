@@ -62,7 +62,7 @@ def _led(index: int, partition: Partition, node_of: NodeOf) -> Iterator[dict[str
     newest = partition.open_max_timestamp if partition.open_bytes else -1
     open_segment = partition.register.chain.open
     end, size_bytes = partition.high_watermark, partition.open_bytes
-    yield _told(
+    yield _description(
         index=index,
         start=open_segment.base,
         end=end,
@@ -82,7 +82,7 @@ def _elsewhere(
         yield _sealed(index, segment, node_of)
     last: OpenSegment | None = head.open if head is not None else None
     if last is not None and all(last.id != segment.id for segment in sealed):
-        yield _told(
+        yield _description(
             index=index,
             start=last.base,
             end=None,
@@ -95,7 +95,7 @@ def _elsewhere(
 
 
 def _sealed(index: int, segment: SealedSegment, node_of: NodeOf) -> dict[str, Any]:
-    return _told(
+    return _description(
         index=index,
         start=segment.base,
         end=segment.end,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from headwater.broker.nodes.node_messages import Kind
-from headwater.broker.topics.known_topics import KnownTopics
+from headwater.broker.nodes.node_messages import NodeCallKind
+from headwater.broker.topics.topic_index import TopicIndex
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId, PartitionId
 from headwater.peers.channel import ChannelOptions
@@ -77,7 +77,7 @@ class Peers(Protocol):
 
 
 class NodeClient:
-    def __init__(self, own_id: NodeId, topics: KnownTopics, peers: Peers | None, secret: bytes = b"") -> None:
+    def __init__(self, own_id: NodeId, topics: TopicIndex, peers: Peers | None, secret: bytes = b"") -> None:
         """Without peers the node is standalone, for ever."""
         self._own_id = own_id
         self._topics = topics

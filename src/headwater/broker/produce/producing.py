@@ -17,8 +17,7 @@ from headwater.broker.log.refused_batches import RefusedBatches
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.transactions.transaction_gate import AdmissionRequest, Entrant, QueuePosition, TransactionGate
-from headwater.broker.validation.schema_gate import QueuePosition as SchemaQueuePosition
-from headwater.broker.validation.schema_gate import SchemaGate
+from headwater.broker.validation.schema_gate import SchemaGate, SchemaQueuePosition
 from headwater.broker.validation.schema_rules import check_schemas
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError

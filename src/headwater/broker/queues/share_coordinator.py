@@ -1,9 +1,9 @@
 """The queues of all share groups: finds the one of a group and a partition, makes it on first use, keeps its deadlines.
 
-A queue is served by the leader of the partition that it reads. It comes into being when a member of an existing group
+A queue is served by the leader of the partition that it reads. It is created when a member of an existing group
 first fetches; where it begins is the group's `share.auto.offset.reset`, and is on disk before the first record leaves.
-When this node begins to lead a partition, it claims the state of the partition's queues from whoever keeps it
-(broker.share_states); who fetches meanwhile waits. When the lead ends, the queues are dropped.
+When this node begins to lead a partition, it claims the state of the partition's queues from its keeper
+(`broker/queues/state_keepers`); fetches wait meanwhile. When the lead ends, the queues are dropped.
 
 All deadlines of all queues (leases, delays, rests, time to live) are kept by one task, which sleeps until the earliest.
 """

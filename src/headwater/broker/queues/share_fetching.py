@@ -235,8 +235,8 @@ class ShareFetching:
         return any(reading.error and reported.get(each) != reading.error for each, reading in self.readings.items())
 
     async def _wait_for_nothing(self) -> None:
-        """As long as for records, so that a member that cannot have any does not ask without end. It stands in nobody's
-        way: queues would wake it instead of one that takes."""
+        """Wait as long as for records, so that a member that cannot get any does not poll without end. It does not
+        queue: a queue would wake it instead of a member that can take records."""
         if not self._has_news():
             await asyncio.sleep(max(self._deadline - self._loop.time(), 0))
 

@@ -1,8 +1,8 @@
 """Reading what share groups did with the partitions that this node has begun to lead.
 
 The state of a partition's queues is spread over the whole internal topic, so each of its partitions is asked, wherever
-it is kept, for many partitions at once. Until all have answered, nobody may conclude anything from a queue that is not
-there. A keeper that cannot answer is asked again, for as long as the lead lasts.
+it is kept, for many partitions at once. Until all have answered, a queue that is missing does not mean that it does
+not exist. A keeper that cannot answer is asked again, for as long as the lead lasts.
 """
 
 import asyncio

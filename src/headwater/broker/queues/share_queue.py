@@ -3,11 +3,11 @@
 `queues/share_partition` decides; here are its surroundings. Everything that it changes is given to the share log at
 once and in order; an acknowledgement is answered when the log has it. Leases are not logged.
 
-Who waits is woken one at a time, the longest waiting first: whoever finds more than it takes wakes the next. A member
+Waiting fetches are woken one at a time, the longest waiting first: a fetch that leaves records wakes the next. A member
 that just took something and asks again stands behind the others, and none takes more than its part while others want
 some (`queues/fair_lending`). `version` grows when there may be something to take,
-and nobody is woken twice for the same version, so that two who both want more than there is do not wake each other
-for ever.
+and no fetch is woken twice for the same version, so that two that both want more than there is do not wake each
+other for ever.
 
 A group with isolation read_committed is given nothing past the last stable offset, and nothing that an aborted
 transaction has written. Markers are lent to no member.

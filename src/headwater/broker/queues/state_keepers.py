@@ -1,4 +1,4 @@
-"""Where the state of share groups is kept: in the partitions of an internal topic, each with whoever leads it.
+"""Where the state of share groups is kept: in the partitions of an internal topic, each kept by its leader.
 
 A share partition belongs to one of them by a hash of the group and the partition that it reads. Keepers on other nodes
 are asked over the network, in the order of the calls.

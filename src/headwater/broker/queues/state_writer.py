@@ -1,8 +1,8 @@
 """The log of one queue: what it decides goes to where its state is kept, on this node or another one, in order.
 
 Nothing that was decided counts before it is on disk there. If the keeper of the state moves, or cannot be reached, what
-became of the last writes is not known. But nobody else can have written, because the state is claimed in the epoch of
-the leader that the queue belongs to: so it is claimed again, and a snapshot of what was decided up to then takes the
+became of the last writes is not known. But no other leader can have written, because the state is claimed in the epoch
+of the leader that the queue belongs to: so it is claimed again, and a snapshot of what was decided up to then takes the
 place of all that is in doubt. Members wait meanwhile, and keep their leases.
 
 When the state is claimed by a later leader, or its keeper says that something was certainly not written, the memory is

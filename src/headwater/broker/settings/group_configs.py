@@ -64,7 +64,7 @@ class GroupConfigs:
         self,
         metadata: MetaStore,
         config: BrokerConfig,
-        broker_candidates: Callable[[str], Sequence[Candidate]] = lambda name: (),
+        broker_candidates: Callable[[str], Sequence[ConfigCandidate]] = lambda name: (),
     ) -> None:
         """`broker_candidates` says where the value of a broker's setting comes from, by its name."""
         self._metadata = metadata

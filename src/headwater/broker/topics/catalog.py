@@ -15,10 +15,10 @@ from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.settings.topic_config import BrokerDefaults, TopicConfig
 from headwater.broker.topics.grouped_writes import GroupedWrites
-from headwater.broker.topics.known_topics import KnownTopics
 from headwater.broker.topics.leadership import Leadership
 from headwater.broker.topics.topic import Topic
 from headwater.broker.topics.topic_changes import LED_WITHIN_S, Announce, Spread, TopicChanges, remove_keys
+from headwater.broker.topics.topic_index import TopicIndex
 from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import KV, MetaStore, Unavailable, Unknown
@@ -47,14 +47,14 @@ class Catalog:
         spread: Spread,
         internal_replication: Rules = Rules(),
         *,
-        known: KnownTopics | None = None,
+        known: TopicIndex | None = None,
         reread: Reread | None = None,
         announce: Announce | None = None,
         on_removed: Iterable[Callable[[Topic], None]] = (),
     ) -> None:
         """`known` is the table to fill, if other parts look topics up in it. `reread` and `announce` are None on a
         standalone node."""
-        self._known = known if known is not None else KnownTopics()
+        self._known = known if known is not None else TopicIndex()
         self._metadata = metadata
         self._ports = ports
         self.defaults = defaults

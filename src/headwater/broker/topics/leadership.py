@@ -9,17 +9,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import Metadata, Writes
 from headwater.broker.log.takeover_runner import TakenOver, TakeoverRun
 from headwater.broker.topics.topic import Topic
+from headwater.broker.topics.topic_index import TopicIndex
 from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Unavailable, Unknown
-from headwater.model.ids import PartitionId, SegmentId, TopicId
+from headwater.model.ids import PartitionId, SegmentId
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.model.segments import Head, SealedSegment
 from headwater.transactions.partition_snapshot import CorruptSnapshot
@@ -33,12 +33,8 @@ BEGIN_WAIT_S = 10.0
 Sealed = Mapping[SegmentId, tuple[SealedSegment, int]]
 
 
-class Topics(Protocol):
-    def find_id(self, topic_id: TopicId) -> Topic | None: ...
-
-
 class Leadership:
-    def __init__(self, ports: NodePorts, metadata: Metadata, writes: Writes, topics: Topics) -> None:
+    def __init__(self, ports: NodePorts, metadata: Metadata, writes: Writes, topics: TopicIndex) -> None:
         self._ports = ports
         self._metadata = metadata
         self._writes = writes

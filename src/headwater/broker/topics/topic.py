@@ -34,7 +34,7 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
     def rules(self, index: int) -> Rules:
-        """Of one partition: where somebody placed its replicas, it has as many as they said. `min.insync.replicas`
+        """Of one partition: if it was reassigned, it has as many replicas as that names. `min.insync.replicas`
         asks for no more than there can be, as in Kafka: a partition that could never have enough would never be led."""
         placed = self.placed.get(index)
         count = len(placed.nodes) if placed is not None else self.replication_factor
@@ -65,7 +65,7 @@ class Topic:
     def not_led(self, index: int) -> str:
         """Why this node cannot serve a partition, in words."""
         head = self.heads.get(index)
-        who = "nobody does" if head is None or head.leader < 0 else f"node {head.leader} does, or is about to"
+        who = "no node does" if head is None or head.leader < 0 else f"node {head.leader} does, or is about to"
         return f"This node does not lead partition {index} of topic {self.name}: {who}."
 
     def head(self, index: int) -> Head | None:

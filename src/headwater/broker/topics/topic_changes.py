@@ -93,7 +93,7 @@ class TopicChanges:
             )
             if not txn.ok:
                 await remove_keys(self._metadata, [keys.head_key(partition) for partition, _, _ in versions])
-                raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name} was just created by somebody else.")
+                raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name} was just created by another request.")
             self._catalog.put(stored, txn.versions[key])
         topic = self._catalog.topic_by_id(stored.topic_id)
         await self._lead_new(topic, versions)

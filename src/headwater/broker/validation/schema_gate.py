@@ -21,16 +21,16 @@ class SchemaGate:
     def is_busy(self) -> bool:
         return self._waiting > 0
 
-    def queue(self) -> "QueuePosition":
+    def queue(self) -> "SchemaQueuePosition":
         """A position behind the requests that wait already. It must be left."""
         self._waiting += 1
-        return QueuePosition(self, self._lock)
+        return SchemaQueuePosition(self, self._lock)
 
     def _left(self) -> None:
         self._waiting -= 1
 
 
-class QueuePosition:
+class SchemaQueuePosition:
     def __init__(self, gate: SchemaGate, lock: asyncio.Lock) -> None:
         self._gate = gate
         self._lock = lock

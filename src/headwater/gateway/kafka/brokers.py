@@ -101,7 +101,7 @@ class Brokers:
         )
         self._nodes = {node.node_id: (node.host, node.port) for node in answer.brokers or ()}
         return {
-            topic.name: Topic(
+            topic.name: TopicLeaders(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 leaders={each.partition_index: each.leader_id for each in topic.partitions or ()},

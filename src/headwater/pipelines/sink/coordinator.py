@@ -44,7 +44,7 @@ class Coordinated(NamedTuple):
     name: str
 
 
-class Coordinators:
+class TransactionCoordinators:
     """Dedicated connections, one for each broker. Not thread-safe."""
 
     def __init__(self, cluster: ClusterClient) -> None:

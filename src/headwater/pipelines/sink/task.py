@@ -18,7 +18,7 @@ from headwater.pipelines.client.apis import INIT_PRODUCER_ID
 from headwater.pipelines.client.cluster import ClusterClient, shared_cluster
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack
 from headwater.pipelines.sink.columns import Columns
-from headwater.pipelines.sink.coordinator import Coordinators
+from headwater.pipelines.sink.coordinator import TransactionCoordinators
 from headwater.pipelines.sink.destinations import Destinations, partition_counter
 from headwater.pipelines.sink.errors import BatchTooLarge
 from headwater.pipelines.sink.options import SinkOptions
@@ -72,7 +72,7 @@ def write_rows(
 
 def new_producer(cluster: ClusterClient) -> SinkProducerIdentity:
     """For each task another one: what a task that died has sent late does not disturb the sequence of the next."""
-    with Coordinators(cluster) as coordinators:
+    with TransactionCoordinators(cluster) as coordinators:
         answer = coordinators.ask(None, INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0)
     return SinkProducerIdentity(answer.producer_id, answer.producer_epoch)
 

@@ -32,7 +32,7 @@ from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import SourceError
 from headwater.pipelines.sink.batches import PackedBatch
-from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, Coordinators
+from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, TransactionCoordinators
 from headwater.pipelines.sink.errors import ProducerFenced, Superseded
 from headwater.pipelines.sink.markers import BatchMarker, BatchMarkers, read_markers
 from headwater.pipelines.sink.producer import REQUEST_BYTES, IdempotentProducer, SinkProducerIdentity
@@ -60,7 +60,7 @@ def write_in_transaction(
     """Write the batch unless it is there; say whether that was needed. Raises Superseded if a newer run writes
     under the same transactional id, and SourceError for all else that prevents it."""
     assert batches, "a batch without rows needs no transaction"
-    with Coordinators(cluster) as coordinators:
+    with TransactionCoordinators(cluster) as coordinators:
         attempt = _Attempt(cluster, coordinators, name, transaction_timeout_ms)
         backoff = RetryBackoff(cluster.config.retry_timeout_ms)
         for _ in range(MAX_ATTEMPTS - 1 if name.batch_id is not None else 0):
@@ -74,7 +74,9 @@ def write_in_transaction(
 
 
 class _Attempt:
-    def __init__(self, cluster: ClusterClient, coordinators: Coordinators, name: BatchName, timeout_ms: int) -> None:
+    def __init__(
+        self, cluster: ClusterClient, coordinators: TransactionCoordinators, name: BatchName, timeout_ms: int
+    ) -> None:
         self._cluster = cluster
         self._coordinators = coordinators
         self._name = name

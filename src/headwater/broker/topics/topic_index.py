@@ -14,7 +14,7 @@ from headwater.model.ids import NodeId, PartitionId, TopicId
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopics:
+class TopicIndex:
     by_name: dict[str, Topic] = field(default_factory=dict)
     by_id: dict[TopicId, Topic] = field(default_factory=dict)
 
