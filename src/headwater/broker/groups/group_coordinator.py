@@ -37,7 +37,7 @@ from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, 
 from headwater.groups.settings import ConsumerTimes, GroupSettings, MigrationPolicy
 from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
-from headwater.groups.topics import TopicIndex, TopicInfo
+from headwater.groups.topics import TopicTable, TopicInfo
 from headwater.groups.transaction_ends import AnnouncedCommit, TransactionEnds
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
@@ -69,7 +69,7 @@ class GroupCoordinator:
         self._settings = GroupSettings(own_times=own_times)
         self._is_durable = is_durable
         self.configure(config)
-        self._topics = TopicIndex()
+        self._topics = TopicTable()
         for topic in catalog:
             self._topic_changed(topic.name)
         catalog.on_change.append(self._topic_changed)

@@ -15,7 +15,7 @@ from headwater.groups.effects import GroupEffects
 from headwater.groups.event_records import decode, encode
 from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
-from headwater.groups.topics import TopicIndex
+from headwater.groups.topics import TopicTable
 from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
@@ -30,7 +30,7 @@ class GroupLog:
         self,
         partition: Partition,
         settings: GroupSettings,
-        topics: TopicIndex,
+        topics: TopicTable,
         clock: Clock,
         spawn: Spawn,
         on_deadline: Callable[[int], None],
