@@ -3,7 +3,6 @@
 With HEADWATER_TEST_BOOTSTRAP=host:port the suite judges another broker instead, to check the suite itself:
 `python -m bench.kafka` starts an Apache Kafka and prints where it listens."""
 
-import os
 import shutil
 import time
 import uuid
@@ -16,12 +15,10 @@ from bench import maven
 
 from tests.clients.every_client import CLIENTS
 from tests.clients.every_transactor import TRANSACTORS
-from tests.clients.judged import Client, NewTopic
+from tests.clients.judged import OTHER_BROKER, Client, NewTopic
 from tests.clients.transacting import Transactor
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_java import judge_class_path
-
-OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
 
 TOPIC_TIMEOUT_S = 60.0
 

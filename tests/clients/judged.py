@@ -3,12 +3,16 @@
 Each `with_<client>.py` says these words in its client's own API, so that one test judges the broker through
 all of them. A client states in `abilities` which words it knows; nothing is emulated for those it does not."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 NewTopic = Callable[..., str]
 """Creates a topic with a name of its own, and returns the name."""
+
+OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
+"""A broker that the suite judges instead of Headwater, to check the suite itself."""
 
 PRODUCE_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 60.0

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headwater.testing import Broker
+from tests.clients.group_reading import PARTITIONS, Reading, assert_each_once_and_in_order, feed
 from tests.clients.judged import BROKER_ASSIGNS, Client, Received, Record
-from tests.clients.test_group_consuming import PARTITIONS, Reading, assert_each_once_and_in_order, feed
 from tests.support.eventually import eventually
 
 TIMEOUT_S = 60.0

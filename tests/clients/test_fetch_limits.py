@@ -13,7 +13,7 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
 from headwater.wire.codec import Message
-from tests.clients.conftest import OTHER_BROKER
+from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Wire
 
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 from headwater.testing import Broker
-from tests.clients.conftest import OTHER_BROKER
+from tests.clients.judged import OTHER_BROKER
 from tests.clients.kafka_tools import run_all
 from tests.clients.share_workers import configure
 

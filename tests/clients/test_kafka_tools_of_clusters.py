@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.clients.judged import Client, Record
-from tests.clients.test_kafka_tools import Done, read_command, run_all
+from tests.clients.kafka_commands import Done, read_command, run_all
 from tests.clients.with_java import JavaClient
 
 TOPIC = "moved"

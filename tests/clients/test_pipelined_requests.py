@@ -12,7 +12,7 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
 from headwater.wire.codec import Message
-from tests.clients.conftest import OTHER_BROKER
+from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Code, Wire
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10

@@ -1,47 +1,17 @@
 """Chromium, the console in it, and its complaints: a page that logs an error or asks another host fails its test."""
 
-import contextlib
-import os
-import shutil
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 
 from tests.console.fake_gateway import FakeGateway
+from tests.console.serving import chromium, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
 
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 DESK: "ViewportSize" = {"width": 1280, "height": 800}
-
-
-@contextlib.contextmanager
-def served(app: Starlette) -> Iterator[str]:
-    """The app on a free port; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        deadline_s = time.monotonic() + 60
-        while not server.started and time.monotonic() < deadline_s:
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(10)
-
-
-def chromium() -> str | None:
-    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests.console.conftest import chromium, served
 from tests.console.fake_gateway import FakeGateway
+from tests.console.serving import chromium, served
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "pictures"
 MAX_BYTES = 150 * 1024

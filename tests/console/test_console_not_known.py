@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headwater.testing.broker import Broker
-from tests.console.test_console_views import expect
-from tests.gateway.gateways import client_of, serving
-from tests.gateway.topics.test_topics import reading
+from tests.console.pages import expect
+from tests.gateway.gateways import client_of, reading, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

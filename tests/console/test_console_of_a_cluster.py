@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater.testing.broker import Broker
 from headwater.transport.ports import free_port
-from tests.console.test_console_views import expect, offsets
+from tests.console.pages import expect, offsets
 from tests.gateway.gateways import client_of, serving
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.console.conftest import AXE, served
 from tests.console.fake_gateway import FakeGateway
-from tests.support.effort import in_long
+from tests.console.pages import expect, offsets
+from tests.console.serving import AXE, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -31,12 +31,6 @@ VIEWS = {
 }
 PHONE = {"width": 360, "height": 740}
 OpenPage = Callable[..., "Page"]
-
-
-def expect(thing: Any) -> Any:
-    from playwright.sync_api import expect
-
-    return expect(thing)
 
 
 def settled(page: "Page") -> "Page":
@@ -119,13 +113,6 @@ def test_a_setting_that_is_refused_says_why_and_stays(open_page: OpenPage, addre
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("is a number of milliseconds")).to_be_visible()
     assert gateway.topics["orders"]["config"]["retention.ms"] == "86400000"
-
-
-def offsets(page: "Page") -> list[tuple[int, int]]:
-    """Partition and offset of each message that is shown, from the top."""
-    page.locator(".messages tbody tr").first.wait_for()
-    labels = page.locator(".messages .open").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
-    return [(int(place), int(offset)) for place, offset in (label.split()[1].split("/") for label in labels)]
 
 
 def test_pages_of_messages_go_both_ways_and_miss_none(open_page: OpenPage, address: str) -> None:

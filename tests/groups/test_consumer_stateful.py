@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headwater.groups.events import GroupStored, PendingOffsetStored
 from headwater.groups.settings import GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
+from tests.groups.classic_members import Classic
 from tests.groups.driven_consumers import GROUP, Consumer, DrivenConsumers, topic_id
 from tests.groups.driven_offsets import commit_request, compacted
-from tests.groups.test_consumer_migration import Classic
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, consumer_session_timeout_ms=12_000)
 CONSUMERS = 4

@@ -9,7 +9,7 @@ from headwater.schemas.events import Config, ContextPut
 from headwater.schemas.levels import Level, Mode
 from headwater.schemas.refusal import SchemaRefused
 from headwater.schemas.schema import Reference, Schema, SchemaType
-from tests.schemas.test_registry_state import Log
+from tests.schemas.registry_log import Log
 
 ONE, TWO = (Schema(SchemaType.AVRO, text) for text in ("one", "two"))
 

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from headwater.schemas import decisions
 from headwater.schemas.contexts import context_of
-from headwater.schemas.event_records import UnknownRecord, from_record, to_record
-from headwater.schemas.events import Config, Event, SubjectDeleted
+from headwater.schemas.event_records import UnknownRecord, from_record
+from headwater.schemas.events import Config, SubjectDeleted
 from headwater.schemas.levels import Level, Mode
 from headwater.schemas.refusal import SchemaRefused
 from headwater.schemas.registry import Registry
 from headwater.schemas.schema import Reference, Schema, SchemaType
+from tests.schemas.registry_log import Log
 
 SUBJECTS = st.sampled_from(["a-value", "b-value", "c/ü", ":.x:a-value", ":.y:b-value"])
 SETTINGS = st.one_of(SUBJECTS, st.sampled_from([None, ":.x:", ":.__GLOBAL:"]))
@@ -24,30 +25,6 @@ SCHEMAS = st.builds(
     st.sampled_from([(), (Reference("n", "a-value", 1),)]),
 )
 NUMBERS = st.one_of(st.none(), st.integers(1, 4))
-
-
-class Log:
-    """A registry with its log."""
-
-    def __init__(self) -> None:
-        self.registry = Registry()
-        self.records: list[tuple[bytes, bytes | None]] = []
-        self.given: dict[tuple[str, int], Schema] = {}
-
-    def write(self, events: Sequence[Event]) -> None:
-        for event in events:
-            key, value = to_record(event)
-            read = from_record(key, value)
-            assert read == event, "what is written is what is read"
-            self.records.append((key, value))
-            self.registry.apply(event)
-
-    def register(self, subject: str, schema: Schema) -> None:
-        done = decisions.register(self.registry, subject, schema)
-        self.write(done.events)
-        known = self.given.setdefault((context_of(subject), done.version.schema_id), schema)
-        assert known.fingerprint == schema.fingerprint, "an id is given to one schema of a context"
-        assert self.registry.find(subject, schema) is not None
 
 
 OPERATIONS = st.one_of(

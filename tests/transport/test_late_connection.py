@@ -5,7 +5,7 @@ import socket
 
 from headwater.transport.connection import Connection
 from headwater.transport.server import Server, ServerLimits
-from tests.transport.test_response_order import NoTraffic, Scripted, one_kind
+from tests.transport.scripted_protocol import NoTraffic, Scripted, one_kind
 
 
 def test_a_connection_that_comes_as_the_server_closes_is_cut_off() -> None:

@@ -10,45 +10,10 @@ from typing import Any
 
 import pytest
 
-from headwater.transport.connection import Answer, CloseConnection, Connection, Promise
+from headwater.transport.connection import CloseConnection, Promise
 from headwater.transport.server import KindOf, Server, ServerLimits
-from headwater.wire.codec import MalformedRequest
 from tests.support.eventually import until
-
-
-class NoTraffic:
-    def connection_opened(self) -> None: ...
-
-    def connection_closed(self) -> None: ...
-
-    def bytes_in(self, count: int) -> None: ...
-
-    def bytes_out(self, count: int) -> None: ...
-
-    def bad_request(self, event: str) -> None: ...
-
-
-class Scripted:
-    """Answers a request with its own bytes: at once, or when a test says so."""
-
-    def __init__(self) -> None:
-        self.outcomes: dict[bytes, asyncio.Future[None]] = {}
-        self.started: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def handle(self, connection: Connection, frame: bytearray) -> "Answer | Promise":
-        name = bytes(frame)
-        if name == b"!":
-            raise MalformedRequest("not a request")
-        self.started.put_nowait(name[:1])
-        if name.isupper():
-            return [name]
-        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.outcomes[name[:1]] = outcome
-        return Promise(outcome, lambda _: [name])
-
-
-def one_kind(_: bytearray) -> str:
-    return "any"
+from tests.transport.scripted_protocol import NoTraffic, Scripted, one_kind
 
 
 def vowels_overlap(frame: bytearray) -> str | None:

@@ -1,7 +1,6 @@
 """Well-formed requests that make no sense: each is answered with an error code, none is the broker's own mistake."""
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,8 +25,8 @@ from headwater.broker.handlers import (
 )
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
-from headwater.wire.schema import Struct, StructField, request_schema
+from headwater.wire.schema import request_schema
+from tests.broker.hostile_requests import error_codes, messages
 from tests.support.wire import ask
 
 MODULES = [
@@ -46,50 +45,6 @@ MODULES = [
     sync_group,
     txn_offset_commit,
 ]
-INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as broker:
-        yield broker
-
-
-def messages(schema: Struct) -> st.SearchStrategy[Message]:
-    return st.builds(Message, **{field.name: values(field) for field in schema.fields})
-
-
-def values(field: StructField) -> st.SearchStrategy[Any]:
-    one = messages(field.type) if isinstance(field.type, Struct) else primitives(field.type)
-    if field.is_array:
-        one = st.lists(one, max_size=3)
-    return st.none() | one if field.is_nullable else one
-
-
-def primitives(kafka_type: str) -> st.SearchStrategy[Any]:
-    if kafka_type in INTEGER_BITS:
-        limit = 2 ** (INTEGER_BITS[kafka_type] - 1)
-        return st.sampled_from([0, 1, 10_000]).filter(lambda value: value < limit) | st.integers(-limit, limit - 1)
-    if kafka_type == "bool":
-        return st.booleans()
-    if kafka_type == "uuid":
-        return st.uuids()
-    if kafka_type == "string":
-        return st.sampled_from(["", "g", "consumer", "\u0000", "x" * 300]) | st.text(max_size=5)
-    assert kafka_type == "bytes", f"{kafka_type} is not known here"
-    return st.binary(max_size=20)
-
-
-def error_codes(answer: Any) -> Iterator[int]:
-    if isinstance(answer, Message):
-        for name, value in answer.__dict__.items():
-            if name == "error_code":
-                yield value
-            else:
-                yield from error_codes(value)
-    elif isinstance(answer, list | tuple):
-        for value in answer:
-            yield from error_codes(value)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.API.name)

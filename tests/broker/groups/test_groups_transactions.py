@@ -15,7 +15,7 @@ from headwater.model.errors import ErrorCode
 from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from tests.broker.groups.test_groups_coordinator import Node, commit_request, committed, ready, refusal, stable
+from tests.broker.groups.coordinator_node import Node, commit_request, committed, ready, refusal, stable
 from tests.support.eventually import until
 
 PRODUCER, OTHER = 1, 2

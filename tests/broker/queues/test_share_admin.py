@@ -8,6 +8,7 @@ from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
 from tests.broker.local_broker import Client
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import (
     ACCEPT,
     ALTER_OFFSETS,
@@ -19,7 +20,6 @@ from tests.broker.queues.share_members import (
     configure,
     on_loop,
 )
-from tests.broker.queues.test_share_queues import numbered, produced, queue_broker
 
 DELETE_GROUPS, LIST_GROUPS, DESCRIBE_CONFIGS, INCREMENTAL, LIST_RESOURCES, API_VERSIONS = 42, 16, 32, 44, 74, 18
 

@@ -17,8 +17,8 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.testing.fakes.files import MemoryFiles
 from tests.broker.local_broker import running
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import ACCEPT, Member, on_loop
-from tests.broker.queues.test_share_queues import numbered, produced, queue_broker
 from tests.support.eventually import until
 
 SNAPSHOT, CHANGE = StateEntry(True, b"all"), StateEntry(False, b"some")

@@ -14,9 +14,8 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.files import MemoryFiles
 from tests.broker.local_broker import Client, batch_of
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, settled
 from tests.broker.queues.share_members import REJECT, RELEASE, Member, configure, on_loop
-from tests.broker.queues.test_share_queues import numbered, produced, queue_broker
-from tests.support.eventually import until
 
 
 async def letters(client: Client, broker: Broker, count: int, topic: str = "dlq.g") -> list[Record]:
@@ -33,11 +32,6 @@ async def letters(client: Client, broker: Broker, count: int, topic: str = "dlq.
 
 def about(letter: Record) -> dict[str, bytes | None]:
     return {name.removeprefix(dead_letters.PREFIX): value for name, value in letter.headers}
-
-
-async def settled(broker: Broker) -> None:
-    """Until no letter is on its way."""
-    await until(lambda: not any(queue.share.pending_dead_letters() for queue in broker.shares))
 
 
 @on_loop

@@ -22,12 +22,10 @@ from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
 from headwater.wire.messages import Message
 from headwater.wire.schema import request_schema
-from tests.broker.groups.test_groups_hostile import broker, error_codes, messages
+from tests.broker.hostile_requests import error_codes, messages
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import ACCEPT, ACKNOWLEDGE, FETCH, Member, on_loop
-from tests.broker.queues.test_share_queues import numbered, produced, queue_broker
 from tests.support.wire import ask
-
-__all__ = ["broker"]
 
 MODULES = [
     alter_share_group_offsets,

@@ -21,9 +21,8 @@ from headwater.records.batch import split
 from headwater.records.record import records
 from headwater.testing.fakes.files import MemoryFiles
 from tests.broker.local_broker import running
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, ranges
 from tests.broker.queues.share_members import ACCEPT, RELEASE, Member, on_loop
-from tests.broker.queues.test_share_queues import numbered, produced, queue_broker
-from tests.broker.queues.test_state_keeper import ranges
 from tests.support.eventually import until
 
 SHARE = ShareKey("g", PartitionId(uuid.UUID(int=1), 2))

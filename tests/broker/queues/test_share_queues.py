@@ -2,40 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of, running
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import ACCEPT, REJECT, RELEASE, RENEW, Member, configure, on_loop
-
-
-@asynccontextmanager
-async def queue_broker(
-    directory: Path, files: MemoryFiles | None = None, *, partitions: int = 1, **config: Any
-) -> AsyncIterator[tuple[Broker, Client]]:
-    """With a topic "t" of which group "g" reads everything."""
-    async with running(directory, files or MemoryFiles(), **config) as (broker, client):
-        if broker.catalog.find("t") is None:
-            await client.create("t", partitions)
-        await configure(client, share_auto_offset_reset="earliest")
-        yield broker, client
-
-
-async def produced(client: Client, *values: bytes, partition: int = 0) -> None:
-    assert (await client.produce("t", batch_of(values), partition=partition)).error_code == 0
-
-
-def numbered(count: int) -> list[bytes]:
-    return [b"%d" % number for number in range(count)]
 
 
 @on_loop

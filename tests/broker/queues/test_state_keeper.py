@@ -7,18 +7,12 @@ from pathlib import Path
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.queues.state_keys import MAX_CHANGES
-from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
 from tests.broker.local_broker import running
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, ranges
 from tests.broker.queues.share_members import ACCEPT, RELEASE, Member, on_loop
-from tests.broker.queues.test_share_queues import numbered, produced, queue_broker
 from tests.support.eventually import until
-
-
-def ranges(broker: Broker) -> object:
-    (queue,) = broker.shares.of_group("g")
-    return queue.share.snapshot()
 
 
 @on_loop

@@ -2,48 +2,26 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from headwater.broker.settings.broker_config import BY_KAFKA_NAME, SETTINGS, BrokerConfig
+from headwater.broker.settings.broker_config import BY_KAFKA_NAME, SETTINGS
 from headwater.broker.settings.broker_settings import ALL_BROKERS, BrokerSettings
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry
 from headwater.broker.settings.topic_keys import BROKER_NAMES
 from headwater.metadata import keys
-from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.config_key import ConfigSource, ConfigType
 from headwater.model.errors import ErrorCode, RequestError
 from tests.broker.queues.share_members import on_loop
+from tests.broker.settings.shared_settings import opened
 
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 OWN, OF_ALL = ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 STATIC, DEFAULT = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
 ANOTHER_TEXT = {"group.consumer.migration.policy": "disabled", "errors.deadletterqueue.topic.name.prefix": "dead."}
-
-
-class Nodes:
-    """Settings of several nodes that share their metadata."""
-
-    def __init__(self, metadata: SqliteMetaStore) -> None:
-        self.metadata = metadata
-
-    async def start(self, node_id: int = 1, **file: object) -> BrokerSettings:
-        settings = BrokerSettings(self.metadata, BrokerConfig.load(None, node_id=node_id, **file))
-        await settings.load()
-        return settings
-
-
-@asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Nodes]:
-    metadata = await SqliteMetaStore.open(str(directory / "metadata.db"))
-    try:
-        yield Nodes(metadata)
-    finally:
-        await metadata.close()
 
 
 def described(settings: BrokerSettings, name: str | None = None, **truths: str) -> dict[str, ConfigEntry]:

@@ -13,15 +13,8 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.broker import Broker
 from headwater.wire.messages import Message
 from tests.broker.queues.share_members import on_loop
-from tests.broker.settings.test_broker_settings import opened
-from tests.broker.settings.test_settings_in_force import (
-    BROKER,
-    DESCRIBE,
-    INCREMENTAL,
-    SET,
-    alter,
-    heartbeat_interval_ms,
-)
+from tests.broker.settings.altered_settings import BROKER, DESCRIBE, INCREMENTAL, SET, alter, heartbeat_interval_ms
+from tests.broker.settings.shared_settings import opened
 from tests.support.wire import ask
 
 GROUP = 32

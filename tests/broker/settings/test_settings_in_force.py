@@ -10,21 +10,17 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.broker import Broker
 from headwater.wire.messages import Message
+from tests.broker.settings.altered_settings import (
+    CREATE,
+    DESCRIBE,
+    INIT_PRODUCER,
+    LOGGER,
+    METADATA,
+    PRODUCE,
+    alter,
+    heartbeat_interval_ms,
+)
 from tests.support.wire import ask
-
-PRODUCE, METADATA, CREATE, INIT_PRODUCER, DESCRIBE, INCREMENTAL, HEARTBEAT = 0, 3, 19, 22, 32, 44, 68
-BROKER, LOGGER = 4, 8
-SET, DELETE = 0, 1
-
-
-def alter(broker: Broker, name: str, kind: int = BROKER, **configs: str | None) -> None:
-    changes = [
-        Message(name=key.replace("_", "."), config_operation=DELETE if value is None else SET, value=value)
-        for key, value in configs.items()
-    ]
-    asked = [Message(resource_type=kind, resource_name=name, configs=changes)]
-    (answer,) = ask(broker, INCREMENTAL, 1, resources=asked, validate_only=False).responses
-    assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
 def partitions_on_use(broker: Broker, topic: str) -> int:
@@ -39,17 +35,6 @@ def produce(broker: Broker, topic: str, size_bytes: int) -> int:
     answer = ask(broker, PRODUCE, 9, acks=-1, timeout_ms=9_000, topic_data=[Message(name=topic, partition_data=parts)])
     code: int = answer.responses[0].partition_responses[0].error_code
     return code
-
-
-def heartbeat_interval_ms(broker: Broker, group: str) -> int:
-    answer = ask(
-        broker, HEARTBEAT, 1, group_id=group, member_id="m", member_epoch=0, instance_id=None, rack_id=None,
-        rebalance_timeout_ms=10_000, subscribed_topic_names=["t"], subscribed_topic_regex=None, server_assignor=None,
-        topic_partitions=[],
-    )  # fmt: skip
-    assert answer.error_code == ErrorCode.NONE
-    interval_ms: int = answer.heartbeat_interval_ms
-    return interval_ms
 
 
 def longest_transaction(broker: Broker, timeout_ms: int) -> int:

@@ -16,8 +16,8 @@ from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
 from tests.broker.local_broker import Client
+from tests.broker.queues.queue_brokers import produced
 from tests.broker.queues.share_members import Member, configure, on_loop
-from tests.broker.queues.test_share_queues import produced
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
 from tests.support.eventually import until
 

@@ -20,10 +20,9 @@ from headwater.model.errors import RequestError
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.transaction import TransactionState
 from tests.broker.local_broker import running
+from tests.broker.queues.queue_brokers import produced, queue_broker, settled
 from tests.broker.queues.share_members import REJECT, Member, on_loop
-from tests.broker.queues.test_share_dead_letters import settled
-from tests.broker.queues.test_share_queues import produced, queue_broker
-from tests.broker.transactions.test_transactional_requests import ID, Producer
+from tests.broker.transactions.raw_producers import ID, Producer
 from tests.support.eventually import until
 
 PARTITIONS = 4

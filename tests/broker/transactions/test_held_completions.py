@@ -18,7 +18,7 @@ from headwater.transactions.event_bytes import decode
 from headwater.transactions.events import TransactionStored
 from headwater.transactions.transaction import TransactionState
 from tests.broker.local_broker import INIT_PRODUCER_ID, Client, running
-from tests.broker.transactions.test_transactional_requests import ID, Producer
+from tests.broker.transactions.raw_producers import ID, Producer
 from tests.broker.transactions.transactors import committed_values, partition_of
 from tests.support.eventually import until
 

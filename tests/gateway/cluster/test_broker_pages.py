@@ -11,9 +11,8 @@ import pytest
 from headwater.broker.metrics.group_health import health_page
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
-from tests.gateway.gateways import client_of, serving
+from tests.gateway.gateways import client_of, reading, serving
 from tests.gateway.push.receivers import eventually
-from tests.gateway.topics.test_topics import reading
 
 GROUP, TOPIC = "leavers", "orders"
 

@@ -12,17 +12,15 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
+from tests.gateway.registry.registry_client import ORDER, value_of
 
 pytestmark = pytest.mark.clients
 
-ORDER = """{"type": "record", "name": "Order", "namespace": "shop", "fields": [
-    {"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": null}]}"""
 ORDER_WITH_TOTAL = ORDER.replace("]}", ', {"name": "total", "type": "double", "default": 0}]}')
 
 
@@ -55,10 +53,6 @@ def carry(headwater_session: Broker, topic: str) -> Callable[[bytes], bytes]:
             consumer.close()
 
     return carried
-
-
-def value_of(topic: str) -> SerializationContext:
-    return SerializationContext(topic, MessageField.VALUE)
 
 
 def test_avro_goes_through_a_topic_and_is_read_with_a_later_schema(

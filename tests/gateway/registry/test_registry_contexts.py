@@ -9,8 +9,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 
 from headwater.gateway.server import GatewayThread
 from headwater.pipelines.values.registry import RegistryAddress, by_id, in_context, latest
-from tests.gateway.registry.test_registry_clients import ORDER, value_of
-from tests.gateway.registry.test_registry_rest import INCOMPATIBLE, V1, V2, RegistryClient, code
+from tests.gateway.registry.registry_client import INCOMPATIBLE, ORDER, V1, V2, RegistryClient, code, value_of
 
 
 @pytest.fixture

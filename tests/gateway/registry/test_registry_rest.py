@@ -11,49 +11,21 @@ import pytest
 from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
 from tests.gateway.gateways import client_of, serving
-
-MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-
-
-def record(*fields: dict[str, Any], name: str = "User") -> str:
-    return json.dumps({"type": "record", "name": name, "fields": list(fields)})
-
-
-ID = {"name": "id", "type": "long"}
-EMAIL = {"name": "email", "type": "string", "default": ""}
-AGE = {"name": "age", "type": "int"}
-V1, V2, INCOMPATIBLE = record(ID), record(ID, EMAIL), record(ID, AGE)
-
-
-class RegistryClient:
-    def __init__(self, http: httpx.Client) -> None:
-        self.http = http
-
-    def ask(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
-        headers = {"Content-Type": MEDIA_TYPE} if body is not None else {}
-        content = None if body is None else json.dumps(body)
-        answer = self.http.request(method, path, content=content, headers=headers, params=query or None)
-        assert answer.headers["content-type"] == MEDIA_TYPE, answer.text
-        return answer.status_code, answer.json()
-
-    def register(self, subject: str, schema: str, **more: Any) -> tuple[int, Any]:
-        return self.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema, **more})
-
-    def registered(self, subject: str, schema: str, **more: Any) -> int:
-        status, told = self.register(subject, schema, **more)
-        assert status == 200, told
-        return int(told["id"])
+from tests.gateway.registry.registry_client import (
+    ID,
+    INCOMPATIBLE,
+    MEDIA_TYPE,
+    V1,
+    V2,
+    RegistryClient,
+    code,
+    record,
+)
 
 
 @pytest.fixture
 def registry(http: httpx.Client) -> RegistryClient:
     return RegistryClient(http)
-
-
-def code(answer: tuple[int, Any]) -> int:
-    status, told = answer
-    assert str(told["error_code"]).startswith(str(status)) and told["message"]
-    return int(told["error_code"])
 
 
 def test_a_schema_has_one_id_in_every_subject_and_versions_of_its_own(registry: RegistryClient, name: str) -> None:

@@ -2,34 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Consumer
 
 from headwater.gateway.topics.descriptions import summaries
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
-from tests.gateway.gateways import client_of, serving
-
-
-@contextmanager
-def reading(broker: Broker, topic: str, group: str) -> Iterator[Consumer]:
-    """A member of a group that has committed what it read."""
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
-    consumer.subscribe([topic])
-    try:
-        message = consumer.poll(30)
-        assert message is not None and message.error() is None
-        consumer.commit(message, asynchronous=False)
-        yield consumer
-    finally:
-        consumer.close()
+from tests.gateway.gateways import client_of, reading, serving
 
 
 def test_a_topic_is_made_shown_and_deleted(http: httpx.Client, name: str) -> None:

@@ -6,14 +6,8 @@ import pytest
 
 from headwater.schemas.parsed import unreadable
 from headwater.schemas.schema import InvalidSchema
+from tests.schemas.protobuf.proto_sources import HEAD, PROTO2, RICH, message
 from tests.schemas.reading import kinds, read
-
-HEAD = 'syntax = "proto3"; package p; '
-
-
-def message(body: str, rest: str = "") -> str:
-    return HEAD + f"message M {{ {body} }} {rest}"
-
 
 ONE, TWO = "string a = 1;", "string a = 1; int32 b = 2;"
 
@@ -87,37 +81,6 @@ CASES: dict[str, tuple[str, str, set[str]]] = {
 def test_what_can_be_read(case: str) -> None:
     reader, writer, expected = CASES[case]
     assert kinds(unreadable(read("PROTOBUF", reader), read("PROTOBUF", writer))) == expected
-
-
-RICH = """// A comment.
-syntax = "proto3";
-package a.b;
-import "google/protobuf/timestamp.proto";
-option java_package = "org.example";
-option (custom) = { depth: 1 names: ["x", "y"] };
-message Outer {
-  option deprecated = true;
-  message Inner { optional string note = 1; }
-  enum Kind { option allow_alias = true; UNKNOWN = 0; NONE = 0; LOW = -1; reserved 5 to 9; }
-  repeated Inner inners = 1 [json_name = "list", deprecated = true];
-  map<string, Inner> by_name = 2;
-  oneof choice { string text = 3; int32 number = 4; }
-  Kind kind = 5;
-  google.protobuf.Timestamp at = 6;
-  reserved 20, 30 to 40, 100 to max;
-  reserved "old";
-}
-service Talk { rpc Say (Outer) returns (stream Outer); }
-"""
-PROTO2 = """syntax = "proto2";
-message M {
-  required int32 a = 1 [default = 5];
-  optional string b = 2 [default = "x\\"y"];
-  optional group G = 3 { optional int32 c = 1; }
-  extensions 100 to 199;
-  extend M { optional string d = 100; }
-}
-"""
 
 
 @pytest.mark.parametrize("text", [RICH, PROTO2, 'edition = "2023"; message M { int32 a = 1; }'])

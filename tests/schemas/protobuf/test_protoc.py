@@ -11,7 +11,7 @@ import pytest
 from grpc_tools import protoc
 
 from headwater.schemas.schema import InvalidSchema
-from tests.schemas.protobuf.test_protobuf import HEAD, PROTO2, RICH, message
+from tests.schemas.protobuf.proto_sources import HEAD, PROTO2, RICH, message
 from tests.schemas.reading import read
 
 ONE = "string a = 1;"
