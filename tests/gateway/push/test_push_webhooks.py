@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 
 from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
@@ -222,6 +224,14 @@ def test_a_gateway_that_may_not_reach_the_receiver_leaves_it_to_the_others(
         assert http.get(f"/v1/subscriptions/{name}").json()["push"]["stopped"] is None
 
 
+def is_shared_out(broker: Broker, group: str) -> bool:
+    """A request that is under way while its partition goes to another member is repeated by that."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (described,) = admin.describe_consumer_groups([group]).values()
+    found = described.result(60)
+    return found.state is ConsumerGroupState.STABLE and all(each.assignment.topic_partitions for each in found.members)
+
+
 def test_two_gateways_push_each_record_once(
     headwater_session: Broker, http: httpx.Client, topic: str, receiver: Receiver, push: Any
 ) -> None:
@@ -229,6 +239,7 @@ def test_two_gateways_push_each_record_once(
         for kind in ("queue", "stream"):
             name = push(receiver.url(f"/ok?{kind}"), kind, name=f"{topic}-{kind}")
             eventually(lambda name=name: http.get(f"/v1/subscriptions/{name}").json()["members"] == 2, "both are there")  # type: ignore[misc]
+        eventually(lambda: is_shared_out(headwater_session, f"{topic}-stream"), "both have their partitions")
         write(http, topic, values(100))
         eventually(lambda: len(receiver.taken()) >= 200, "both subscriptions have all")
         for kind in ("queue", "stream"):

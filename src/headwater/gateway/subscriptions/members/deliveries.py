@@ -24,7 +24,7 @@ class Delivery(Struct, gc=False, eq=False):
     delivery_count: int = 0
     """Of a queue: 1 when it is delivered first."""
     lease: int = 0
-    """Of a queue: the number of its lease."""
+    """Of a queue: the number of its lease. Of a stream: the number of its partition's assignment to the member."""
     failures: int = 0
     """How often pushing it has failed here."""
 

@@ -206,14 +206,16 @@ class QueueMember:
             task.cancel()
             self._lost(link)
         for key, indexes in by_leader.items():
+            assert topic is not None, "it has leaders"
             if key not in self._links:
-                assert topic is not None, "it has leaders"
                 link = ShareLink(self._brokers, key[0], self.group, self._member_id, topic.topic_id)
                 run = link.run(self._readers.demand, self._readers.has_readers, self._lend, self._lost)
                 task = tasks.create_task(run)
                 self._links[key] = (link, task)
             link = self._links[key][0]
-            self._leases.drop_partitions(link.partitions - indexes)
+            # One that only other members fetch from now on keeps its leases: the broker still takes acknowledgements.
+            unfetched = link.partitions - indexes
+            self._leases.drop_partitions(index for index in unfetched if topic.leaders.get(index, -1) != key[0])
             link.partitions = frozenset(indexes)
             self._link_of.update(dict.fromkeys(indexes, link))
         if self._link_of:

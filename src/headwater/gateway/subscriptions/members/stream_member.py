@@ -1,8 +1,10 @@
 """A member of a stream's group that lives in the gateway: a consumer of librdkafka in a dedicated thread.
 
 Records are read on from where the last ones were taken; a member that begins, goes on at what is committed. Nothing is
-committed unless `commit` is called. While no request waits for records the consumer is paused, and still takes part in
-its group.
+committed but what somebody says. While nobody wants records the consumer is paused, and still takes part in its group.
+
+A partition that goes to another member and comes back is another assignment: it is read from what is committed, and
+records of the assignment before are not the member's any more.
 """
 
 import asyncio
@@ -32,6 +34,8 @@ PAUSE_AFTER_S = 1.0
 """Pausing forgets what was fetched ahead, so a short silence is not worth it."""
 JOIN_S = 20.0
 COMMIT_S = 10.0
+REVOKE_S = 2.0
+"""How long a partition waits, before it goes to another member, for the event loop to say how far it was read."""
 GRACE_S = 0.15
 """How long after its time a reader waits for a poll that is under way."""
 
@@ -72,8 +76,10 @@ class StreamMember:
         self._wish = threading.Event()
         self._stopping = threading.Event()
         self._is_closed = False
-        self._assigned: set[int] = set()
-        self._lost: set[int] = set()
+        self._assigned: dict[int, int] = {}
+        """By partition, the number of its assignment."""
+        self._assignments = 0
+        self._to_commit: Callable[[], Mapping[int, int]] | None = None
         self._joined = asyncio.Event()
         self._failure: Problem | KafkaFailure | None = None
 
@@ -114,7 +120,7 @@ class StreamMember:
         await self._has_joined()
 
         def seek() -> None:
-            for partition in offsets.keys() & self._assigned:
+            for partition in offsets.keys() & self._assigned.keys():
                 self._consumer.seek(TopicPartition(self.topic, partition, offsets[partition]))
 
         await self._ask(seek)
@@ -125,19 +131,15 @@ class StreamMember:
         await self._has_joined()
 
         def committed() -> dict[int, int]:
-            partitions = [TopicPartition(self.topic, partition) for partition in self._assigned]
-            found = {
-                position.partition: position.offset
-                for position in self._consumer.committed(partitions, timeout=COMMIT_S)
-            }
+            places = [TopicPartition(self.topic, partition) for partition in list(self._assigned)]
+            found = {place.partition: place.offset for place in self._consumer.committed(places, timeout=COMMIT_S)}
             return {partition: offset for partition, offset in found.items() if offset >= 0}
 
         await self.seek(await self._ask(committed))
 
-    def lost_partitions(self) -> frozenset[int]:
-        """Partitions that went to other members since the last call."""
-        lost, self._lost = frozenset(self._lost), set()
-        return lost
+    def assignment(self, partition: int) -> int | None:
+        """Its number, which the deliveries of the partition bear; None if the partition is not this member's."""
+        return self._assigned.get(partition)
 
     @property
     def is_busy(self) -> bool:
@@ -145,8 +147,10 @@ class StreamMember:
 
     # Living
 
-    async def run(self) -> None:
-        """Until cancelled; then leave the group."""
+    async def run(self, to_commit: Callable[[], Mapping[int, int]] | None = None) -> None:
+        """Until cancelled; then leave the group. Before partitions go to another member while this runs, what
+        `to_commit` says of them is committed."""
+        self._to_commit = to_commit
         living = self._loop.run_in_executor(self._pool, self._live)
         try:
             await asyncio.shield(living)
@@ -161,8 +165,8 @@ class StreamMember:
     def _live(self) -> None:
         """In the thread."""
         consumer = self._consumer
-        consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
-        is_paused, demanded_s = False, time.monotonic()
+        consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        is_paused, wanted_s = False, time.monotonic()
         try:
             while not self._stopping.is_set():
                 self._make_calls()
@@ -211,8 +215,28 @@ class StreamMember:
     def _on_assign(self, _: object, partitions: list[Any]) -> None:
         self._call(self._gained, {each.partition for each in partitions})
 
-    def _on_revoke(self, _: object, partitions: list[Any]) -> None:
-        self._call(self._gone, {each.partition for each in partitions})
+    def _on_revoke(self, _: object, places: list[Any]) -> None:
+        partitions = {place.partition for place in places}
+        if not self._stopping.is_set():
+            self._commit_before_revoke(partitions)
+        self._call(self._gone, partitions)
+
+    def _on_lost(self, _: object, places: list[Any]) -> None:
+        self._call(self._gone, {place.partition for place in places})
+
+    def _commit_before_revoke(self, partitions: set[int]) -> None:
+        """What was done must not be done again by the next member, if that can be helped."""
+        to_commit = self._to_commit
+        if to_commit is None:
+            return
+        self._make_calls()  # commits that were asked for before
+        said: Future[Mapping[int, int]] = Future()
+        self._call(lambda: said.set_result(to_commit()))
+        with contextlib.suppress(TimeoutError, KafkaException):
+            offsets = said.result(REVOKE_S)
+            places = [TopicPartition(self.topic, each, offsets[each]) for each in partitions & offsets.keys()]
+            if places:
+                self._consumer.commit(offsets=places, asynchronous=False)
 
     def _call(self, call: Callable[..., None], *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop ends with the gateway
@@ -221,17 +245,22 @@ class StreamMember:
     # On the loop
 
     def _gained(self, partitions: set[int]) -> None:
-        self._assigned |= partitions
+        self._assignments += 1
+        self._assigned.update(dict.fromkeys(partitions, self._assignments))
         self._failure = None
         self._joined.set()
 
     def _gone(self, partitions: set[int]) -> None:
-        self._assigned -= partitions
-        self._lost |= partitions
+        for partition in partitions:
+            self._assigned.pop(partition, None)
         self._spare = deque(each for each in self._spare if each.partition not in partitions)
 
     def _arrived(self, deliveries: list[Delivery]) -> None:
-        self._spare.extend(each for each in deliveries if each.partition in self._assigned)
+        for each in deliveries:
+            number = self._assigned.get(each.partition)
+            if number is not None:
+                each.lease = number
+                self._spare.append(each)
         self._serve()
 
     def _fail(self, failure: Problem | KafkaFailure) -> None:
