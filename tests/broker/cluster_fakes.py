@@ -1,10 +1,8 @@
 """A metadata store that can be cut off, stores that only remember, and what it takes to run shells against them."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from headwater.broker.cluster.node_session import NodeSession, NodeSessionOptions
 from headwater.broker.cluster.watch import ClusterWatch
@@ -12,6 +10,7 @@ from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import KV, Condition, MetaSession, MetaStore, Operation, Resync, Txn, Unavailable, Unknown
 from headwater.model.cluster import Node, NodeStore, Role
 from headwater.model.ids import NodeId, StoreId
+from tests.support.tasks import running
 
 GB = 1 << 30
 TTL_S = 1.0
@@ -104,21 +103,6 @@ async def metadata_store(path: Path) -> AsyncIterator[CuttableMetaStore]:
     finally:
         store.is_cut = False
         await store.close()
-
-
-@contextlib.asynccontextmanager
-async def running(*coroutines: Any) -> AsyncIterator[None]:
-    """Tasks that end with the block; one that failed fails the test."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        yield
-        for task in tasks:
-            if task.done() and not task.cancelled():
-                task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

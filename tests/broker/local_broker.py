@@ -1,6 +1,5 @@
 """A broker on the test's own event loop, with files and time that the test controls, and a client that speaks bytes."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +17,8 @@ from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
 from tests.support.wire import AsyncWireClient
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22
+ROUND_TRIPS = 3
 SMALL_STORE = StoreOptions(journal_file_bytes=4 * 1024 * 1024, reserve_bytes=0, low_water_bytes=0)
 
 
@@ -46,6 +46,11 @@ class Client(AsyncWireClient):
     @classmethod
     async def connect(cls, broker: Broker) -> Self:
         return await cls.open(broker.address)
+
+    async def round_trips(self) -> None:
+        """Ask other things: what the broker does at once because of earlier requests is done when it has answered."""
+        for _ in range(ROUND_TRIPS):
+            await self.ask(API_VERSIONS, 0)
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         named = [Message(name=name.replace("_", "."), value=value) for name, value in configs.items()]
@@ -116,9 +121,3 @@ def keyed(pairs: Sequence[tuple[str, str | None]], timestamp: int = 1_000) -> by
         Record(key.encode(), value.encode() if value is not None else None, timestamp=timestamp) for key, value in pairs
     ]
     return build_batch(encoded)
-
-
-async def settled() -> None:
-    """Let writers that were asked for something finish it."""
-    for _ in range(50):
-        await asyncio.sleep(0.005)

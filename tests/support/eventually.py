@@ -1,6 +1,9 @@
 """Waiting for what is about to happen: `eventually` blocks the thread, `until` awaits on the test's event loop.
 
-Both look often, and give up after a minute: a busy machine is slow and not wrong. How long it took is never judged."""
+Both look often, and give up after a minute: a busy machine is slow and not wrong. How long it took is never judged.
+
+That something does not happen is best shown by something later that does. Where nothing later can be seen, a test waits
+for `a_while`, or `blocks_for_a_while`: on a busy machine that may let it pass wrongly, and never fail wrongly."""
 
 import asyncio
 import time
@@ -10,6 +13,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
+FOREVER_MS = 600_000
+"""A time to wait that no test lasts: what is answered was woken by something else."""
+A_WHILE_S = 0.2
+LOOPS = 50
 LOOK_S = 0.02
 LOOK_IN_PROCESS_S = 0.002
 """Between looks at objects of this process, which cost next to nothing."""
@@ -39,6 +46,20 @@ async def until(
             return
         assert time.monotonic() < deadline_s, _in_vain(claim, patience_s)
         await asyncio.sleep(LOOK_IN_PROCESS_S)
+
+
+async def tasks_run() -> None:
+    """All tasks of this event loop run as far as they can without a clock, a thread or a socket."""
+    for _ in range(LOOPS):
+        await asyncio.sleep(0)
+
+
+async def a_while() -> None:
+    await asyncio.sleep(A_WHILE_S)
+
+
+def blocks_for_a_while() -> None:
+    time.sleep(A_WHILE_S)
 
 
 def _in_vain(claim: str | Callable[[], object], patience_s: float) -> str:

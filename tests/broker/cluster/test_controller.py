@@ -24,16 +24,9 @@ from headwater.model.segments import Head, OpenSegment, SealedSegment
 from headwater.replication.actions import Copy
 from headwater.replication.controller import ControllerRules
 from headwater.transport.system_clock import SystemClock
-from tests.broker.cluster_fakes import (
-    CuttableMetaStore,
-    a_session,
-    a_watch,
-    metadata_store,
-    running,
-    store_of,
-    this_node,
-)
+from tests.broker.cluster_fakes import CuttableMetaStore, a_session, a_watch, metadata_store, store_of, this_node
 from tests.support.eventually import until
+from tests.support.tasks import running
 
 TOPIC = uuid.UUID(int=5)
 RULES = ControllerRules(recovery_s=600, max_recovery_s=600, stable_s=600, copy_retry_s=0.2, max_copies=2)

@@ -8,17 +8,9 @@ from headwater.metadata import keys
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.cluster import Node, StoreRecord, StoreState
-from tests.broker.cluster_fakes import (
-    GB,
-    TTL_S,
-    CuttableMetaStore,
-    a_session,
-    metadata_store,
-    running,
-    store_of,
-    this_node,
-)
+from tests.broker.cluster_fakes import GB, TTL_S, CuttableMetaStore, a_session, metadata_store, store_of, this_node
 from tests.support.eventually import until
+from tests.support.tasks import running
 
 
 async def registered(metadata: CuttableMetaStore) -> list[Node]:

@@ -2,7 +2,6 @@
 HEADWATER_TEST_BOOTSTRAP these tests judge another broker."""
 
 import os
-import time
 import uuid
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import pytest
 
 from headwater.testing.broker import Broker
 from headwater.wire.messages import Message
+from tests.support.eventually import eventually
 from tests.support.wire import ask
 
 NOT_ASKED = -(2**31)
@@ -56,12 +56,12 @@ def arranged(broker: Any) -> Any:
 
 def answered(broker: Any, api_key: int, version: int, inside: str | None, **fields: Any) -> None:
     """Ask until there is no error: coordinators may be loading."""
-    for _ in range(100):
+
+    def has_no_error() -> bool:
         answer = ask(broker, api_key, version, **fields)
-        if (getattr(answer, inside)[0] if inside else answer).error_code == 0:
-            return
-        time.sleep(0.2)
-    raise AssertionError(answer)
+        return bool((getattr(answer, inside)[0] if inside else answer).error_code == 0)
+
+    eventually(has_no_error, f"api {api_key} is answered without an error")
 
 
 def metadata(broker: Any, version: int, asks: bool, **named: Any) -> Message:

@@ -17,7 +17,8 @@ from headwater.records.record import Record
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
-from tests.broker.local_broker import Client, batch_of, keyed, running, settled
+from tests.broker.local_broker import Client, batch_of, keyed, running
+from tests.support.eventually import until
 
 NOW_MS = 1_700_000_000_000
 
@@ -205,8 +206,7 @@ def test_segments_roll_by_age(tmp_path: Path) -> None:
             assert [segment.base for segment in chain] == [0, 2]
             clock.advance(61)
             await broker.cleaner.retain()
-            await settled()
-            assert [segment.base for segment in chain] == [0, 2, 3]
+            await until(lambda: [segment.base for segment in chain] == [0, 2, 3])
 
     asyncio.run(scenario())
 

@@ -24,7 +24,8 @@ from headwater.model.group_position import GroupPosition
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
-from tests.broker.local_broker import Client, batch_of, running, settled
+from tests.broker.local_broker import Client, batch_of, running
+from tests.support.eventually import until
 
 NOW_MS = 1_700_000_000_000
 DAY_S = 86_400
@@ -54,8 +55,7 @@ async def fill(client: Client, topic: str = "t", partition: int = 0) -> None:
 async def commit(broker: Broker, group_id: str, offset: int, topic: str = "t") -> None:
     request = CommitRequest("", None, -1, (OffsetToCommit(topic, 0, offset, -1, ""),))
     await broker.groups.ensure_ready()
-    if not broker.groups.is_loaded():
-        await settled()
+    await until(broker.groups.is_loaded)
     (answer,) = await broker.groups.commit(group_id, request)
     assert answer.error is ErrorCode.NONE
 
@@ -74,7 +74,8 @@ async def delete_group(client: Client, group_id: str) -> int:
 async def start_after_cleaning(broker: Broker, client: Client) -> int:
     """Where the log starts when the cleaner had time for a round to end the open segment, and one to drop it."""
     await broker.cleaner.retain()
-    await settled()
+    partition = broker.catalog.topic("t").partition(0)
+    await until(lambda: not partition.is_rolling)
     await broker.cleaner.retain()
     return await client.offset("t", -2)
 
@@ -185,8 +186,7 @@ def test_the_positions_of_an_explicit_subscription_do_not_expire(tmp_path: Path)
         await configure(broker, "durable", topic="t")
         clock.advance(60 * DAY_S)
         await broker.groups.expire()
-        await settled()
-        assert [position.group_id for position in broker.groups.views.positions()] == ["durable"]
+        await until(lambda: [position.group_id for position in broker.groups.positions()] == ["durable"])
 
     play(tmp_path, scenario)
 
@@ -201,7 +201,7 @@ def test_subscriptions_are_back_after_a_restart(tmp_path: Path) -> None:
             await configure(broker, "slow", topic="t", retention_ms=-1)
         clock.advance(2 * DAY_S)
         async with running(tmp_path, files, clock) as (broker, client):
-            await settled()
+            await until(lambda: broker.groups.is_loaded() and list(broker.groups.positions()))
             assert await start_after_cleaning(broker, client) == 0
             assert broker.group_configs.subscription("slow").retention_ms == -1
 
@@ -212,14 +212,17 @@ async def subscribe_queue(broker: Broker, client: Client, group_id: str, offset:
     """As `headwater subscription create --queue` does it."""
     await configure(broker, group_id, topic="t", kind="queue", **values)
     start = Message(partition_index=0, start_offset=offset)
-    while True:
-        asked = [Message(topic_name="t", partitions=[start])]
+    asked = [Message(topic_name="t", partitions=[start])]
+
+    async def is_answered() -> bool:
         answer = await client.ask(ALTER_SHARE_GROUP_OFFSETS, 0, group_id=group_id, topics=asked)
-        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            break
-        await settled()
-    assert answer.error_code == ErrorCode.NONE, answer.error_message
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return False
+        assert answer.error_code == ErrorCode.NONE, answer.error_message
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+        return True
+
+    await until(is_answered)
 
 
 def test_a_queue_keeps_what_it_has_not_handled(tmp_path: Path) -> None:
@@ -243,7 +246,7 @@ def test_a_queue_that_nobody_has_used_is_there_after_a_restart(tmp_path: Path) -
             await fill(client)
             await subscribe_queue(broker, client, "workers", 10)
         async with running(tmp_path, files, clock) as (broker, client):
-            await settled()
+            await broker.shares.loaded("workers")
             (position,) = broker.shares.positions()
             assert (position.group_id, position.offset) == ("workers", 10)
             assert not broker.groups.share_group("workers").members

@@ -15,8 +15,9 @@ from headwater.model.ids import PartitionId, SegmentId, StoreId
 from headwater.model.replica import Durability
 from headwater.model.segments import Head, OpenSegment, SealedSegment
 from headwater.storage.segment_store import SegmentStore
-from tests.broker.cluster_fakes import CuttableMetaStore, metadata_store, running
+from tests.broker.cluster_fakes import CuttableMetaStore, metadata_store
 from tests.support.eventually import until
+from tests.support.tasks import running
 
 TOPIC = uuid.UUID(int=5)
 PARTITION = PartitionId(TOPIC, 0)

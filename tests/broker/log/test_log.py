@@ -13,7 +13,8 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of, keyed, running, settled, start
+from tests.broker.local_broker import Client, batch_of, keyed, running, start
+from tests.support.eventually import FOREVER_MS, PATIENCE_S, until
 
 NOW_MS = 1_700_000_000_000
 
@@ -229,7 +230,7 @@ def test_retention_drops_old_segments_and_a_live_change_counts(tmp_path: Path) -
             await broker.catalog.changes.alter_config(topic, lambda old: {**old, "retention.ms": "1000"})
             clock.advance(5)
             await broker.cleaner.retain()  # asks the open segment to end, too
-            await settled()
+            await until(lambda: broker.catalog.topic("t").partition(0).open_bytes == 0)
             await broker.cleaner.retain()
             assert await client.offset("t", -2) == await client.offset("t", -1) == 20
             refused = await client.fetch("t", 3)
@@ -353,12 +354,14 @@ def test_a_long_poll_wakes_when_enough_has_come_and_not_before(tmp_path: Path) -
         async with running(tmp_path, MemoryFiles()) as (broker, client):
             await client.create("t")
             consumer = await Client.connect(broker)
-            waiting = asyncio.create_task(consumer.fetch("t", 0, wait_ms=20_000, min_bytes=300))
+            watchers = broker.catalog.topic("t").partition(0).watchers
+            waiting = asyncio.create_task(consumer.fetch("t", 0, wait_ms=FOREVER_MS, min_bytes=300))
+            await until(lambda: watchers)
             await client.produce("t", batch_of([bytes(100)]))
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
+            await client.round_trips()
+            assert watchers and not waiting.done()
             await client.produce("t", batch_of([bytes(100)]))
-            result = await asyncio.wait_for(waiting, 5)
+            result = await asyncio.wait_for(waiting, PATIENCE_S)
             assert result.high_watermark == 2
             assert len(result.records) > 300
             consumer.close()
@@ -372,7 +375,7 @@ def test_a_long_poll_does_not_wait_for_what_lies_in_the_next_segment(tmp_path: P
             await client.create("t", segment_bytes="1024")
             for _ in range(4):
                 await client.produce("t", batch_of([bytes(600)]))
-            result = await asyncio.wait_for(client.fetch("t", 0, wait_ms=60_000, min_bytes=2_000), 5)
+            result = await asyncio.wait_for(client.fetch("t", 0, wait_ms=FOREVER_MS, min_bytes=2_000), PATIENCE_S)
             assert 600 < len(result.records) < 2_000
 
     asyncio.run(scenario())
@@ -384,23 +387,19 @@ def test_a_long_poll_ends_with_its_time_with_its_topic_and_with_its_client(tmp_p
             await client.create("t")
             assert (await client.fetch("t", 0, wait_ms=30)).records in (None, b"")
             consumer = await Client.connect(broker)
-            waiting = asyncio.create_task(consumer.fetch("t", 0, wait_ms=20_000))
-            await asyncio.sleep(0.05)
-            partition = broker.catalog.topic("t").partition(0)
-            assert len(partition.watchers) == 1
+            waiting = asyncio.create_task(consumer.fetch("t", 0, wait_ms=FOREVER_MS))
+            await until(lambda: len(broker.catalog.topic("t").partition(0).watchers) == 1)
             await broker.delete_topic(broker.catalog.topic("t"))
-            assert (await asyncio.wait_for(waiting, 5)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (await asyncio.wait_for(waiting, PATIENCE_S)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await client.create("u")
             consumer.send(
-                1, 11, max_wait_ms=20_000, min_bytes=1, max_bytes=1000, session_id=0, session_epoch=-1,
+                1, 11, max_wait_ms=FOREVER_MS, min_bytes=1, max_bytes=1000, session_id=0, session_epoch=-1,
                 topics=[_asked("u")],
             )  # fmt: skip
-            await asyncio.sleep(0.05)
             partition = broker.catalog.topic("u").partition(0)
-            assert len(partition.watchers) == 1
+            await until(lambda: len(partition.watchers) == 1)
             consumer.close()
-            await asyncio.sleep(0.05)
-            assert not partition.watchers
+            await until(lambda: not partition.watchers)
 
     asyncio.run(scenario())
 

@@ -28,6 +28,11 @@ async def produced(client: Client, *values: bytes, partition: int = 0) -> None:
     assert (await client.produce("t", batch_of(values), partition=partition)).error_code == 0
 
 
+async def waits(broker: Broker, count: int = 1) -> None:
+    """Until so many fetches of group "g" wait at one of its queues."""
+    await until(lambda: sum(queue.waiting_count for queue in broker.shares.of_group("g")) == count)
+
+
 def numbered(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 

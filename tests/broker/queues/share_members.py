@@ -13,6 +13,7 @@ from headwater.records.batch import split
 from headwater.records.record import Record, records
 from headwater.wire.codec import Message
 from tests.broker.local_broker import Client
+from tests.support.eventually import until
 
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE = 76, 77, 78, 79
 DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92
@@ -81,11 +82,13 @@ class Member:
         """With a connection of its own, and a session, unless the first fetch is to be the test's."""
         _connected.append(await Client.connect(broker))
         member = cls(_connected[-1], broker.catalog.topic(topic).topic_id, group, partitions)
-        answer = await member.heartbeat(0, topic)
-        while answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            await asyncio.sleep(0.01)
+
+        async def is_answered() -> bool:
             answer = await member.heartbeat(0, topic)
-        assert answer.error_code == 0, answer.error_message
+            assert answer.error_code in (0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), answer.error_message
+            return bool(answer.error_code == 0)
+
+        await until(is_answered, "the coordinator is loaded")
         if opens:
             await member.fetch()
         return member

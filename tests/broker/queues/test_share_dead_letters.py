@@ -16,17 +16,19 @@ from headwater.testing.fakes.files import MemoryFiles
 from tests.broker.local_broker import Client, batch_of
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, settled
 from tests.broker.queues.share_members import REJECT, RELEASE, Member, configure, on_loop
+from tests.support.eventually import until
 
 
 async def letters(client: Client, broker: Broker, count: int, topic: str = "dlq.g") -> list[Record]:
-    """What the dead-letter topic holds, when it holds at least `count` records, and a little later."""
-    async with asyncio.timeout(60):
-        while True:
-            found = broker.catalog.find(topic)
-            if found is not None and found.led and found.partition(0).high_watermark >= count:
-                break
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.05)
+    """What the dead-letter topic holds when it holds at least `count` records, and what the broker was about to write
+    is there, too."""
+
+    def has_them() -> bool:
+        found = broker.catalog.find(topic)
+        return found is not None and bool(found.led) and found.partition(0).high_watermark >= count
+
+    await until(has_them)
+    await client.round_trips()
     return await client.read_all(topic)
 
 
@@ -109,7 +111,7 @@ async def test_letters_that_were_written_before_a_kill_are_not_written_again(
 
         async def append_and_stop(self: Any, *args: Any) -> None:
             await append(self, *args)
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
 
         append = dead_letters.DeadLetters._append
         with monkeypatch.context() as patch:
@@ -134,7 +136,7 @@ async def test_letters_that_were_decided_before_a_kill_are_written_after_it(
         await member.fetch(wait_ms=1000)
 
         async def never(self: Any, *args: Any) -> None:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
 
         with monkeypatch.context() as patch:
             patch.setattr(dead_letters.DeadLetters, "_append", never)
@@ -173,7 +175,9 @@ async def test_a_letter_may_say_only_where_its_record_is(tmp_path: Path) -> None
 
 
 @on_loop
-async def test_a_topic_that_allows_no_letters_gets_none_until_it_does(tmp_path: Path) -> None:
+async def test_a_topic_that_allows_no_letters_gets_none_until_it_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with queue_broker(tmp_path) as (broker, client):
         await client.create("plain")
         await configure(client, errors_deadletterqueue_topic_name="plain")
@@ -181,7 +185,7 @@ async def test_a_topic_that_allows_no_letters_gets_none_until_it_does(tmp_path: 
         await produced(client, b"poison")
         await member.fetch(wait_ms=1000)
         assert await member.acknowledge((0, 0, REJECT)) == 0
-        await asyncio.sleep(0.1)
+        await until(lambda: "dead_letter_failed group=g" in caplog.text)
         assert await client.read_all("plain") == []
         topic = broker.catalog.topic("plain")
         await broker.catalog.changes.alter_config(topic, lambda _: {dead_letters.GROUP_ENABLE: "true"})

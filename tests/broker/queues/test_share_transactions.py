@@ -15,11 +15,6 @@ READ_COMMITTED = {"share_auto_offset_reset": "earliest", "share_isolation_level"
 LONG_MS = 20_000
 
 
-async def pause() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0.002)
-
-
 @pytest.mark.parametrize("cache_bytes", [0, 1_000_000])
 @on_loop
 async def test_a_group_that_reads_committed_records_is_never_given_aborted_ones(
@@ -74,7 +69,7 @@ async def test_a_member_that_waits_is_woken_by_the_marker(tmp_path: Path) -> Non
         await until(lambda: len(partition_of(broker).stable_watchers) == 1)
         assert not partition_of(broker).watchers
         await transactor.write(b"a")
-        await pause()
+        await client.round_trips()
         assert not waiting.done()
         await transactor.commit()
         assert (await asyncio.wait_for(waiting, 5)).values == [b"a"]
@@ -96,7 +91,7 @@ async def test_a_group_may_change_its_mind_while_a_member_waits(tmp_path: Path, 
             await transactor.write(b"a")
         else:
             await transactor.write(b"a")
-            await pause()
+            await client.round_trips()
             assert not waiting.done()
             await configure(client, share_isolation_level="read_uncommitted")
         assert (await asyncio.wait_for(waiting, 5)).values == [b"a"]

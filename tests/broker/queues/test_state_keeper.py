@@ -10,9 +10,9 @@ from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
 from tests.broker.local_broker import running
-from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, ranges
+from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, ranges, waits
 from tests.broker.queues.share_members import ACCEPT, RELEASE, Member, on_loop
-from tests.support.eventually import until
+from tests.support.eventually import FOREVER_MS, PATIENCE_S, until
 
 
 @on_loop
@@ -38,12 +38,12 @@ async def test_a_fetch_that_waits_survives_a_full_disk(tmp_path: Path) -> None:
         first, second = [await Member.joined(broker, "t") for _ in range(2)]
         await produced(client, *numbered(2))
         await first.fetch(wait_ms=1000)
-        waiting = asyncio.create_task(second.fetch(wait_ms=10_000))
-        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(second.fetch(wait_ms=FOREVER_MS))
+        await waits(broker)
         files.fail("pwritev", errno.ENOSPC, is_lasting=True)
         assert await first.acknowledge((0, 0, ACCEPT)) == ErrorCode.KAFKA_STORAGE_ERROR
         files.heal()
-        assert (await asyncio.wait_for(waiting, 5)).offsets == [0, 1], "nobody holds anything after a replay"
+        assert (await asyncio.wait_for(waiting, PATIENCE_S)).offsets == [0, 1], "nobody holds anything after a replay"
 
 
 @on_loop

@@ -16,6 +16,7 @@ from headwater.queues.event_bytes import decode
 from headwater.queues.events import RangeState, ShareEvent, ShareStateChanged, StateRange
 from headwater.queues.settings import QueueSettings
 from headwater.queues.share_partition import SharePartition
+from tests.support.eventually import tasks_run, until
 
 KEY = ShareKey("g", PartitionId(uuid.UUID(int=1), 0))
 EPOCH = 3
@@ -184,7 +185,7 @@ def test_who_writes_nothing_waits_for_what_was_written_before() -> None:
         keeper.is_slow = True
         queue.settle(0)
         nothing = queue.log.write([])
-        await asyncio.sleep(0.01)
+        await tasks_run()
         assert not nothing.done()
         keeper.waits[0].set_result(None)
         await nothing
@@ -227,7 +228,7 @@ def test_who_waits_is_told_when_the_queue_is_closed() -> None:
     async def scenario(keeper: FakeKeeper, queue: Queue) -> None:
         keeper.refusals = [RequestError(ErrorCode.NOT_COORDINATOR)] * 100
         waiting = queue.settle(0)
-        await asyncio.sleep(0.02)
+        await until(lambda: len(keeper.refusals) < 99)
         assert not waiting.done()
         queue.log.close()
         with pytest.raises(RequestError):

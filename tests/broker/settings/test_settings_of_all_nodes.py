@@ -19,7 +19,7 @@ from tests.broker.local_broker import Client
 from tests.broker.queues.queue_brokers import produced
 from tests.broker.queues.share_members import Member, configure, on_loop
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
-from tests.support.eventually import until
+from tests.support.eventually import tasks_run, until
 
 CONFIGURE, DESCRIBE, HEARTBEAT = 44, 32, 68
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
@@ -159,13 +159,13 @@ def test_what_is_read_late_does_not_replace_what_is_newer(tmp_path: Path) -> Non
 
     async def scenario() -> None:
         metadata = await SqliteMetaStore.open(tmp_path / "metadata.db")
-        gate = asyncio.Event()
+        gate, has_read = asyncio.Event(), asyncio.Event()
         read = metadata.get_many
 
         async def held_back(names: list[str]) -> object:
             found = await read(names)
-            if not gate.is_set():
-                await gate.wait()
+            has_read.set()
+            await gate.wait()
             return found
 
         try:
@@ -173,10 +173,10 @@ def test_what_is_read_late_does_not_replace_what_is_newer(tmp_path: Path) -> Non
             await metadata.txn([], [Put("x/a", b"old")])
             with patch.object(metadata, "get_many", held_back):
                 slow = asyncio.ensure_future(cache.reread("x/a"))
-                await asyncio.sleep(0.05)
+                await has_read.wait()
                 await metadata.txn([], [Put("x/a", b"new")])
                 quick = [asyncio.ensure_future(cache.reread("x/a")) for _ in range(10)]
-                await asyncio.sleep(0.05)
+                await tasks_run()
                 gate.set()
                 await asyncio.gather(slow, *quick)
             assert cache.items["a"].value == b"new"

@@ -110,12 +110,12 @@ async def test_markers_wait_for_groups_that_are_being_read(
         await load(self)
 
     monkeypatch.setattr(ShardLog, "load", later)
-    async with running(tmp_path, files) as (broker, _):
+    async with running(tmp_path, files) as (broker, client):
         await until(lambda: state(broker) is TransactionState.PREPARE_COMMIT)
         if not is_read_in_time:
             await until(lambda: alarms(caplog) != [])
             assert "marker_failed" in alarms(caplog)[0]
-        await asyncio.sleep(0.05)
+        await client.round_trips()
         assert state(broker) is TransactionState.PREPARE_COMMIT
         may_read.set()
         await until(lambda: state(broker) is TransactionState.COMPLETE_COMMIT)

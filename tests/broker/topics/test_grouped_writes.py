@@ -19,7 +19,7 @@ class Engine:
         self.failure: Exception | None = None
 
     async def txn(self, conditions: Sequence[Condition], operations: Sequence[Operation]) -> Txn:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         self.groups.append(len(operations))
         if self.failure is not None:
             raise self.failure

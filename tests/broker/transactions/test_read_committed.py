@@ -22,12 +22,6 @@ class Counting:
         self.calls.append(size_bytes)
 
 
-async def pause() -> None:
-    """Long enough for anything that is to happen at once."""
-    for _ in range(10):
-        await asyncio.sleep(0.002)
-
-
 def test_a_reader_wakes_for_the_marker_and_not_for_the_batches_before_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path, MemoryFiles()) as (broker, client):
@@ -36,12 +30,13 @@ def test_a_reader_wakes_for_the_marker_and_not_for_the_batches_before_it(tmp_pat
             all_of_it, stable = Counting(), Counting()
             partition.watchers.add(all_of_it)
             partition.stable_watchers.add(stable)
-            waiting = asyncio.create_task(fetch_committed(client, 0, wait_ms=LONG_MS))
+            consumer = await Client.connect(broker)
+            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS))
             await until(lambda: len(partition.stable_watchers) == 2)
             transactor = Transactor(partition)
             for number in range(10):
                 await transactor.write(b"%d" % number)
-            await pause()
+            await client.round_trips()
             assert not waiting.done()
             assert len(all_of_it.calls) == 10 and stable.calls == []
             await transactor.commit()
@@ -49,6 +44,7 @@ def test_a_reader_wakes_for_the_marker_and_not_for_the_batches_before_it(tmp_pat
             assert [each.value for each in committed_records(result, 0)] == [b"%d" % number for number in range(10)]
             assert len(stable.calls) == 1
             assert sum(stable.calls) == sum(all_of_it.calls) == len(result.records)
+            consumer.close()
 
     asyncio.run(scenario())
 
@@ -65,7 +61,7 @@ def test_min_bytes_counts_what_became_stable(tmp_path: Path) -> None:
             waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS, min_bytes=1_000))
             await until(lambda: len(partition.stable_watchers) == 1)
             await small.commit()
-            await pause()
+            await client.round_trips()
             assert not waiting.done(), "a transaction of 100 bytes has ended; the large one has not"
             await large.commit()
             result = await asyncio.wait_for(waiting, 5)
@@ -104,8 +100,9 @@ def test_where_there_are_no_transactions_both_kinds_of_readers_see_the_same(tmp_
             await client.create("t")
             consumer = await Client.connect(broker)
             waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS, min_bytes=300))
+            await until(lambda: len(partition_of(broker).stable_watchers) == 1)
             await client.produce("t", batch_of([bytes(100)]))
-            await pause()
+            await client.round_trips()
             assert not waiting.done()
             await client.produce("t", batch_of([bytes(100)]))
             result = await asyncio.wait_for(waiting, 5)

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from headwater.broker.transactions.transaction_gate import QueuePosition, TransactionGate
+from headwater.broker.transactions.transaction_gate import TransactionGate, Turn
+from tests.support.eventually import tasks_run
 
 
 def new_gate() -> TransactionGate:
@@ -39,7 +40,7 @@ def test_one_that_is_given_up_in_the_middle_lets_nobody_overtake() -> None:
             asyncio.create_task(pass_through(third, "third", passed)),
         ]
         second.leave()
-        await asyncio.sleep(0.01)
+        await tasks_run()
         assert passed == [] and gate.has_queue(7)
         may_end.set()
         await asyncio.gather(*tasks)
@@ -55,7 +56,7 @@ def test_the_last_one_that_is_given_up_keeps_its_place_until_those_before_have_p
         running = asyncio.create_task(pass_through(first, "first", passed, may_end))
         second.leave()
         third = asyncio.create_task(pass_through(gate.queue(7), "third", passed))
-        await asyncio.sleep(0.01)
+        await tasks_run()
         assert passed == []
         may_end.set()
         await asyncio.gather(running, third)

@@ -16,8 +16,9 @@ from headwater.records.batch import BatchHeader, split
 from headwater.records.compaction import ENTRY_BYTES
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, keyed, running, settled
+from tests.broker.local_broker import Client, keyed, running
 from tests.broker.transactions.transactors import Transactor, committed_values, partition_of, read_committed, roll
+from tests.support.eventually import until
 
 NOW_MS = 1_700_000_000_000
 DELETE_RETENTION_MS = 10_000
@@ -221,7 +222,7 @@ def test_retention_keeps_what_an_open_transaction_has_written(tmp_path: Path) ->
             await transactor.commit()
             clock.advance(100)
             await broker.cleaner.retain()
-            await settled()
+            await until(lambda: partition.open_bytes == 0)
             await broker.cleaner.retain()
             assert partition.log_start == partition.high_watermark == 4
 

@@ -1,7 +1,6 @@
 """TxnOffsetCommit over a socket, in every version that is served, and what OffsetFetch shows of it."""
 
 import itertools
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from headwater.broker.handlers import txn_offset_commit
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
 from headwater.wire.messages import Message
+from tests.support.eventually import eventually
 from tests.support.wire import ask
 
 COMMIT, FETCH, INIT, ADD_OFFSETS, END, TXN_COMMIT, DELETE_GROUPS, HEARTBEAT = 8, 9, 22, 25, 26, 28, 42, 68
@@ -115,11 +115,12 @@ def fetch(broker: Broker, group: str, version: int = 8, *, stable: bool, all_top
 
 def stable_offsets(broker: Broker, group: str) -> dict[int, object]:
     """As a consumer waits for them: it asks until no end of a transaction can change the answer."""
-    deadline = time.monotonic() + SETTLE_S
-    while ErrorCode.UNSTABLE_OFFSET_COMMIT in (found := fetch(broker, group, stable=True)).values():
-        assert time.monotonic() < deadline, "the transaction is not settled"
-        time.sleep(0.01)
-    return found
+
+    def stable() -> dict[int, object] | None:
+        offsets = fetch(broker, group, stable=True)
+        return None if ErrorCode.UNSTABLE_OFFSET_COMMIT in offsets.values() else offsets
+
+    return eventually(stable, "the transaction has ended")
 
 
 def group_name() -> str:

@@ -354,6 +354,11 @@ class Partition(CommittedLog):
         if self.open_bytes and not self.is_over:
             self._roll()
 
+    @property
+    def is_rolling(self) -> bool:
+        """A new segment is on its way."""
+        return self._leader.is_rolling
+
     def reconsider_replicas(self, leaving: frozenset[StoreId] = frozenset()) -> None:
         """Stores came or went; those named are to be emptied."""
         self._replicator.reconsider(leaving)
