@@ -19,6 +19,7 @@ from headwater.transport.server import ServerLimits
 from headwater.wire.codec import Cursor
 from tests.peers.peer_nodes import MIB, SECRET, Node, RawPeer, in_thread, node
 from tests.storage.storage_samples import batch, create, fill, run, segment
+from tests.support.eventually import a_while, until
 
 REPLY = messages.REPLY_BYTES
 
@@ -170,10 +171,11 @@ def test_a_stranger_that_keeps_silent_is_closed() -> None:
 
 def test_a_trusted_peer_stays_beyond_the_time_for_the_handshake() -> None:
     async def main() -> None:
-        async with node(limits=dataclasses.replace(LIMITS, handshake_timeout_s=0.2)) as served:
+        limits = dataclasses.replace(LIMITS, handshake_timeout_s=0.2)
+        async with node(limits=limits) as served:
             remote = served.remote()
             await remote.ping()
-            await asyncio.sleep(0.8)
+            await a_while(longer_than_s=limits.handshake_timeout_s)
             await remote.ping()
             assert served.traffic.opened == 1
 
@@ -266,8 +268,7 @@ def test_any_bytes_behind_the_handshake_leave_the_store_as_it_is() -> None:
             (state,) = served.store.replicas()
             assert (state.segment, state.is_fenced, state.in_doubt) == (segment(1), False, False)
             assert state.is_sealed or state.end == 3
-            await asyncio.sleep(0.1)
-            assert served.server.held_bytes == 0
+            await until(lambda: served.server.held_bytes == 0)
 
     run(main())
 

@@ -11,6 +11,7 @@ from headwater.peers.messages import Donor, PeerAddress
 from headwater.testing.fakes.files import MemoryFiles
 from tests.peers.peer_nodes import MIB, QUICK, ROOMY, Node, description_of, here, node
 from tests.storage.storage_samples import batch, create, fill, read_all, run, segment
+from tests.support.eventually import until
 
 NOBODY = Donor(StoreId("ab" * 16), PeerAddress("127.0.0.1", 1))
 
@@ -29,8 +30,7 @@ def test_a_store_pulls_a_segment_from_another() -> None:
             assert sealed == await donor.store.seal(segment(1), 60)
             assert here(taker.store).is_sealed
             assert await read_all(taker.store, segment(1)) == await read_all(donor.store, segment(1))
-            await asyncio.sleep(0.05)
-            assert (donor.traffic.opened, donor.traffic.closed) == (1, 1), "the connection to the donor is closed"
+            await until(lambda: (donor.traffic.opened, donor.traffic.closed) == (1, 1), "the connection is closed")
 
     run(main())
 

@@ -24,6 +24,7 @@ from headwater.storage.segment_store import SegmentStore
 from headwater.testing.fakes.files import MemoryFiles
 from tests.peers.peer_nodes import MIB, QUICK, ROOMY, SECRET, THREADED, node
 from tests.storage.storage_samples import batch, create, fill, read_all, run, segment
+from tests.support.eventually import a_while, rests, tasks_run, until
 
 PATIENT_S = 60.0
 """Longer than anything here takes: whoever waits so long has not been told."""
@@ -39,6 +40,9 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self.open_gate = asyncio.Event()
         self.open_gate.set()
+        self.answers_gate = asyncio.Event()
+        """As the gate, of what the store sends."""
+        self.answers_gate.set()
         self.upstream_limit: int | None = None
         """Bytes that still go to the store; then the connection is cut."""
 
@@ -54,7 +58,7 @@ class Proxy:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await asyncio.sleep(0.01)  # connections are closed in the turns that follow
+        await tasks_run()  # connections are closed a moment after they are aborted
 
     def cut(self) -> None:
         for writer in self._writers:
@@ -81,6 +85,8 @@ class Proxy:
                         self.cut()
                         return
                 await self.open_gate.wait()
+                if not is_up:
+                    await self.answers_gate.wait()
                 target.write(data)
                 await target.drain()
         except ConnectionError:
@@ -101,14 +107,15 @@ async def proxied(target: PeerAddress) -> AsyncIterator[tuple[Proxy, PeerAddress
 
 async def reconnected(remote: RemoteStore) -> None:
     """The cut hits the connection for reads, too: a call or two may meet it."""
-    for _ in range(10):
+
+    async def answers() -> bool:
         try:
             await remote.ping()
         except StoreUnreachable:
-            await asyncio.sleep(0.01)
-        else:
-            return
-    raise AssertionError("no connection is made any more")
+            return False
+        return True
+
+    await until(answers, "a connection is made")
 
 
 def test_a_cut_fails_everything_that_waits_at_once_and_resending_completes_it() -> None:
@@ -215,7 +222,7 @@ def test_a_store_that_hangs_is_lost_when_its_time_is_over() -> None:
             options = dataclasses.replace(QUICK, call_timeout_s=0.3)
             remote = RemoteStore(served.store.store_id, address, SECRET, options=options, on_lost=lost.append)
             name = await create(remote)
-            await asyncio.sleep(0.5)
+            await a_while(longer_than_s=options.call_timeout_s)
             await fill(remote, name, 3)
             assert lost == [], "an idle connection has no time-out"
             proxy.open_gate.clear()
@@ -244,9 +251,9 @@ def test_a_slow_peer_keeps_no_more_on_its_way_than_it_may() -> None:
                 asyncio.ensure_future(remote.append(name, offset, offset + 1, 0, [row]))
                 for offset, row in enumerate(data)
             ]
-            await asyncio.sleep(0.2)
-            assert remote.in_flight_bytes <= 2 * MIB
-            assert remote.in_flight_bytes > MIB
+            await until(lambda: remote.in_flight_bytes > MIB)
+            await tasks_run()
+            assert MIB < remote.in_flight_bytes <= 2 * MIB
             assert not any(call.done() for call in calls)
             proxy.open_gate.set()
             assert (await asyncio.gather(*calls))[-1] == 40
@@ -281,13 +288,12 @@ def test_a_peer_that_asks_and_does_not_listen_costs_a_few_reads() -> None:
             process = psutil.Process()
             before = served.traffic.written_bytes
             held = process.memory_info().rss
-            proxy.open_gate.clear()
-            await asyncio.sleep(0.05)
+            proxy.answers_gate.clear()
             reads = [asyncio.ensure_future(remote.read(name, 0, 20, 8 * MIB)) for _ in range(100)]
-            await asyncio.sleep(1.0)
-            assert served.traffic.written_bytes - before <= (2 * MAX_READS + 1) * 8 * MIB
+            await until(lambda: served.traffic.written_bytes > before)
+            assert await rests(lambda: served.traffic.written_bytes) - before <= (2 * MAX_READS + 1) * 8 * MIB
             assert process.memory_info().rss - held < 200 * MIB, "of 800 that were asked for"
-            proxy.open_gate.set()
+            proxy.answers_gate.set()
             sizes = {len(data) for data in await asyncio.gather(*reads)}
             assert sizes == {8 * MIB}
             remote.close()
@@ -324,7 +330,7 @@ def test_a_caller_that_goes_away_does_not_disturb_the_others() -> None:
             name = await create(remote)
             proxy.open_gate.clear()
             calls = [asyncio.ensure_future(remote.append(name, n, n + 1, 0, [batch(n)])) for n in range(10)]
-            await asyncio.sleep(0.05)
+            await until(lambda: remote.in_flight_bytes > 10 * len(batch(0)))
             for call in calls[::2]:
                 call.cancel()
             proxy.open_gate.set()
@@ -345,7 +351,7 @@ def test_closing_fails_what_waits_and_what_comes() -> None:
             proxy.open_gate.clear()
             waiting = asyncio.ensure_future(remote.append(name, 0, 1, 0, [batch(0)]))
             connecting = asyncio.ensure_future(remote.ping())
-            await asyncio.sleep(0.05)
+            await until(lambda: remote.in_flight_bytes)
             remote.close()
             for call in (waiting, connecting, remote.ping(), create(remote, 2)):
                 with pytest.raises(StoreUnreachable):
@@ -438,9 +444,8 @@ def test_a_killed_store_is_noticed_at_once_and_has_what_it_acknowledged(tmp_path
                     offset = acked = ends[-1]
 
             writing = asyncio.ensure_future(write())
-            while acked < 200:
-                assert not writing.done(), writing
-                await asyncio.sleep(0.01)
+            await until(lambda writing=writing: acked >= 200 or writing.done())  # type: ignore[misc]  # noqa: B023
+            assert not writing.done(), writing
             os.kill(process.pid, signal.SIGKILL)
             async with asyncio.timeout(PATIENT_S):
                 with pytest.raises(StoreUnreachable):

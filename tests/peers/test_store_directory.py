@@ -10,6 +10,7 @@ from headwater.peers.messages import PeerAddress
 from headwater.peers.store_directory import StoreDirectory
 from tests.peers.peer_nodes import QUICK, SECRET, node
 from tests.storage.storage_samples import batch, create, run, segment
+from tests.support.eventually import until
 
 UNKNOWN = StoreId("ab" * 16)
 
@@ -47,12 +48,10 @@ def test_a_new_address_closes_the_old_connection_and_is_used_from_then_on() -> N
                 await after.append(segment(1), 0, 1, 0, [batch(0)])
             with pytest.raises(StoreUnreachable):
                 await before.append(segment(1), 0, 1, 0, [batch(0)])
-            await asyncio.sleep(0.05)
-            assert (old.traffic.opened, old.traffic.closed) == (1, 1)
+            await until(lambda: (old.traffic.opened, old.traffic.closed) == (1, 1))
             del addresses[store_id]
             directory.refresh()
-            await asyncio.sleep(0.05)
-            assert (new.traffic.opened, new.traffic.closed) == (1, 1)
+            await until(lambda: (new.traffic.opened, new.traffic.closed) == (1, 1))
             assert lost == []
             directory.close()
 

@@ -3,7 +3,7 @@
 Both look often, and give up after a minute: a busy machine is slow and not wrong. How long it took is never judged.
 
 That something does not happen is best shown by something later that does. Where nothing later can be seen, a test waits
-for `a_while`, or `blocks_for_a_while`: on a busy machine that may let it pass wrongly, and never fail wrongly."""
+for `a_while`, or until something `rests`: on a busy machine that may let it pass wrongly, and never fail wrongly."""
 
 import asyncio
 import time
@@ -54,12 +54,22 @@ async def tasks_run() -> None:
         await asyncio.sleep(0)
 
 
-async def a_while() -> None:
-    await asyncio.sleep(A_WHILE_S)
+async def a_while(longer_than_s: float = 0.0) -> None:
+    """`longer_than_s` is a time after which something would happen that must not."""
+    await asyncio.sleep(longer_than_s + A_WHILE_S)
 
 
 def blocks_for_a_while() -> None:
     time.sleep(A_WHILE_S)
+
+
+async def rests(look: Callable[[], T]) -> T:
+    """What `look` returns, when it has returned the same for a while."""
+    seen = look()
+    while True:
+        await a_while()
+        if seen == (seen := look()):
+            return seen
 
 
 def _in_vain(claim: str | Callable[[], object], patience_s: float) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.transport.connection import CloseConnection, Promise
 from headwater.transport.server import KindOf, Server, ServerLimits
-from tests.support.eventually import until
+from tests.support.eventually import rests, until
 from tests.transport.scripted_protocol import NoTraffic, Scripted, one_kind
 
 
@@ -119,8 +119,9 @@ def test_requests_that_wait_for_their_turn_are_counted_in_memory_and_number() ->
         async with asyncio.timeout(60):
             await script.started.get()
             await until(lambda: server.held_bytes >= 5 * size)
-            await asyncio.sleep(0.05)
-            assert server.held_bytes < 12 * size, "what one read brings beyond the limit, and no more"
+            assert await rests(lambda: server.held_bytes) < 12 * size, (
+                "what one read brings beyond the limit, and no more"
+            )
             for number in range(count):
                 name = bytes([97 + number % 26])
                 while name not in script.outcomes:
@@ -157,10 +158,16 @@ def test_what_is_promised_and_fails_to_render_closes_the_connection() -> None:
         def render(_: "asyncio.Future[None]") -> list[bytes]:
             raise ValueError("a mistake of ours")
 
-        server = Server(lambda *_: Promise(outcome, render), ServerLimits(), NoTraffic(), kind_of=one_kind)
+        is_asked = asyncio.Event()
+
+        def handle(*_: object) -> Promise:
+            is_asked.set()
+            return Promise(outcome, render)
+
+        server = Server(handle, ServerLimits(), NoTraffic(), kind_of=one_kind)
         reader, writer = await asyncio.open_connection(*await server.listen("127.0.0.1", 0))
         writer.write(framed(b"a"))
-        await asyncio.sleep(0.05)
+        await is_asked.wait()
         outcome.set_result(None)
         async with asyncio.timeout(60):
             with contextlib.suppress(ConnectionResetError):
@@ -214,7 +221,7 @@ def test_failures_behind_a_failure_are_neither_reported_nor_counted_again(caplog
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()
-        await asyncio.sleep(0.05)
+        await until(lambda: server.is_quiet)
         await server.close()
         gc.collect()
         await asyncio.sleep(0)

@@ -39,6 +39,8 @@ class Copies:
 
     def __init__(self) -> None:
         self.asked: list[Copy] = []
+        self.proofs = 0
+        """How often it was asked whether a store has all of a segment."""
         self.broken: set[StoreId] = set()
 
     async def copy(self, action: Copy) -> None:
@@ -48,6 +50,7 @@ class Copies:
             raise StoreUnreachable("broken")
 
     async def is_complete(self, store: StoreId, sealed: SealedSegment) -> bool:
+        self.proofs += 1
         return store not in self.broken
 
 
@@ -64,7 +67,7 @@ class Cluster:
 
     async def ping(self, node: Node) -> None:
         if node.node_id in self.hung:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         if node.node_id in self.dead:
             raise ConnectionRefusedError
 
@@ -138,7 +141,12 @@ async def a_cluster(
 def test_one_of_all_nodes_is_elected(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with a_cluster(tmp_path) as cluster:
-            await asyncio.sleep(0.3)
+            partition = await cluster.lead(0, 77, 1, 2)
+
+            async def has_leader() -> bool:
+                return (await cluster.head(partition)).leader in (1, 2, 3)
+
+            await until(has_leader, "a controller has decided something")
             (leader,) = cluster.leading()
             found = await cluster.metadata.get(keys.CONTROLLER_LEADER)
             assert found is not None
@@ -357,7 +365,7 @@ def test_a_replica_too_many_stays_if_no_other_store_can_prove_that_it_has_all(tm
         async with a_cluster(tmp_path, replication_factor=1) as cluster:
             cluster.copies.broken.update(map(store_of, (1, 2, 3)))
             key = await cluster.seal(1, 1, 2)
-            await asyncio.sleep(1.0)
+            await until(lambda: cluster.copies.proofs >= 4)
             assert len((await cluster.sealed(key)).replicas) == 2
             cluster.copies.broken.clear()
 
@@ -369,12 +377,12 @@ def test_a_replica_too_many_stays_if_no_other_store_can_prove_that_it_has_all(tm
     asyncio.run(scenario())
 
 
-def test_an_outage_of_the_metadata_store_is_waited_for(tmp_path: Path) -> None:
+def test_an_outage_of_the_metadata_store_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with a_cluster(tmp_path) as cluster:
             partition = await cluster.lead(0, 77, 1, 2)
             cluster.metadata.is_cut = True
-            await asyncio.sleep(0.7)
+            await until(lambda: "controller_waits" in caplog.text)
             cluster.metadata.is_cut = False
 
             async def has_leader() -> bool:

@@ -13,6 +13,23 @@ from tests.support.eventually import until
 from tests.support.tasks import running
 
 
+class Counted:
+    """The free space of a store, at which its node looks each time it might tell of itself."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self.free_bytes = free_bytes
+        self._looks = 0
+
+    def look(self) -> int:
+        self._looks += 1
+        return self.free_bytes
+
+    async def looked_at(self) -> None:
+        """Twice: what followed from the first time is done."""
+        before = self._looks
+        await until(lambda: self._looks >= before + 2)
+
+
 async def registered(metadata: CuttableMetaStore) -> list[Node]:
     return [keys.decode_node(kv.value) for kv in await metadata.list(keys.NODES)]
 
@@ -95,7 +112,9 @@ def test_the_record_of_an_earlier_process_at_the_same_address_is_replaced_at_onc
     asyncio.run(scenario())
 
 
-def test_a_session_that_the_engine_ended_is_replaced_under_a_new_epoch(tmp_path: Path) -> None:
+def test_a_session_that_the_engine_ended_is_replaced_under_a_new_epoch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata:
             session = a_session(metadata, this_node(1))
@@ -105,7 +124,7 @@ def test_a_session_that_the_engine_ended_is_replaced_under_a_new_epoch(tmp_path:
             async with running(session.run()):
                 metadata.is_cut = True
                 await engine_session.close()
-                await asyncio.sleep(0.2)
+                await until(lambda: "node_not_registered" in caplog.text)
                 assert session.session is None
                 metadata.is_cut = False
                 await until(lambda: session.session is not None)
@@ -119,15 +138,15 @@ def test_a_session_that_the_engine_ended_is_replaced_under_a_new_epoch(tmp_path:
 def test_free_space_is_told_when_it_has_changed_notably(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata:
-            free = 50 * GB
-            session = a_session(metadata, this_node(1), lambda: free)
+            store = Counted(50 * GB)
+            session = a_session(metadata, this_node(1), store.look)
             await session.start()
             written = len(metadata.transactions)
             async with running(session.run()):
-                free = 50 * GB - 1000
-                await asyncio.sleep(0.3)
+                store.free_bytes = 50 * GB - 1000
+                await store.looked_at()
                 assert len(metadata.transactions) == written
-                free = 20 * GB
+                store.free_bytes = 20 * GB
 
                 async def is_told() -> bool:
                     return [node.stores[0].free_bytes for node in await registered(metadata)] == [20 * GB]
@@ -141,7 +160,8 @@ def test_free_space_is_told_when_it_has_changed_notably(tmp_path: Path) -> None:
 def test_a_node_that_leaves_says_so_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with metadata_store(tmp_path) as metadata:
-            session = a_session(metadata, this_node(1))
+            store = Counted(50 * GB)
+            session = a_session(metadata, this_node(1), store.look)
             await session.start()
             async with running(session.run()):
                 session.leave()
@@ -151,7 +171,7 @@ def test_a_node_that_leaves_says_so_once(tmp_path: Path) -> None:
 
                 await until(is_told)
                 written = len(metadata.transactions)
-                await asyncio.sleep(0.3)
+                await store.looked_at()
                 assert len(metadata.transactions) == written
             await session.close()
 

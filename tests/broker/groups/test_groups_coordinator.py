@@ -26,7 +26,7 @@ from tests.broker.groups.coordinator_node import (
     stable,
     sync_request,
 )
-from tests.support.eventually import until
+from tests.support.eventually import PATIENCE_S, tasks_run, until
 
 
 def test_the_internal_topic_comes_with_the_first_group(tmp_path: Path) -> None:
@@ -241,12 +241,12 @@ def test_a_thousand_members_form_a_group_and_time_out_together(tmp_path: Path) -
         async with node.run() as coordinator:
             await ready(coordinator)
             joins = [asyncio.ensure_future(coordinator.join("g", join_request())) for _ in range(1_000)]
-            await asyncio.sleep(0.05)
+            await tasks_run()
             for _ in range(2):
                 node.clock.advance(1.0)
                 coordinator.tick()
-                await asyncio.sleep(0.05)
-            answers = await asyncio.wait_for(asyncio.gather(*joins), 10)
+                await tasks_run()
+            answers = await asyncio.wait_for(asyncio.gather(*joins), PATIENCE_S)
             (leader,) = [answer for answer in answers if answer.members]
             assert len(leader.members) == 1_000 and {answer.generation for answer in answers} == {1}
             syncs = [coordinator.sync("g", sync_request(answer, {})) for answer in answers]
