@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from headwater.pipelines.run.frames import Frames, build_frames
+from headwater.pipelines.run.frames import MAX_CROWDED_TRIES, Frames, build_frames
 from headwater.pipelines.run.parsing import dead_letters
 from headwater.pipelines.run.problems import PipelineFailed, explain
-from headwater.pipelines.run.sources import ReadOptions
+from headwater.pipelines.run.sources import ReadOptions, read_source
 from headwater.pipelines.run.steps import paced
 from headwater.pipelines.spec.graph import connect
 from headwater.pipelines.spec.mistakes import BadPipeline
@@ -283,3 +283,20 @@ def test_limited_rows_all_arrive(build: Build) -> None:
 def test_a_failure_is_not_explained_twice() -> None:
     failure = PipelineFailed("Once.")
     assert explain(failure, "sink x") is failure
+
+
+def test_a_machine_with_too_much_to_do_is_no_mistake_in_the_file(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    missed = Exception("Python worker failed to connect back")
+    misses = [missed, missed]
+
+    def crowded(*args: Any) -> Any:
+        if misses:
+            raise misses.pop()
+        return read_source(*args)
+
+    monkeypatch.setattr("headwater.pipelines.run.frames.read_source", crowded)
+    assert rows(build("", numbers=("n int", [{"n": 1}])).by_name["numbers"]) == [(1,)]
+    misses += [missed] * MAX_CROWDED_TRIES
+    with pytest.raises(PipelineFailed, match=r"source numbers: .* this machine has too much to do") as failed:
+        build("", numbers=("n int", [{"n": 1}]))
+    assert failed.value.is_crowded

@@ -1,13 +1,16 @@
 """A pipeline's parts as DataFrames of one Spark session, under their names as views.
 
-A part that Spark refuses is a mistake in the file, reported with its line: that is what a dry run finds.
+A part that Spark refuses is a mistake in the file, told with its line: that is what a dry run finds. That a Python
+process of Spark did not start in time is none: the machine has too much to do, and the part is tried again.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.pipelines.run.parsing import dead_letters
-from headwater.pipelines.run.problems import explain, sql_line
+from headwater.pipelines.run.problems import PipelineFailed, explain, sql_line
 from headwater.pipelines.run.sources import ReadOptions, read_source
 from headwater.pipelines.run.steps import take_step
 from headwater.pipelines.spec.graph import Graph
@@ -18,6 +21,9 @@ from headwater.pipelines.spec.steps import ParseStep, SqlStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+MAX_CROWDED_TRIES: Final = 10
+"""Of one part. Each takes 10 s, which Spark gives a Python process to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +37,13 @@ class Frames:
 
 
 def build_frames(graph: Graph, spark: "SparkSession", reading: ReadOptions) -> Frames:
+    """Raises PipelineFailed if the machine has too much to do."""
     frames = Frames({}, {}, {})
     pipeline = graph.pipeline
     for source in pipeline.sources:
+        columns = columns_needed(graph, source.name)
         try:
-            frame = read_source(source, pipeline, spark, reading, columns_needed(graph, source.name))
+            frame = _tried(source, partial(read_source, source, pipeline, spark, reading, columns))
             frame.createOrReplaceTempView(source.name)
         except Exception as error:
             frames.refused[_refused(source, error)] = error
@@ -46,10 +54,10 @@ def build_frames(graph: Graph, spark: "SparkSession", reading: ReadOptions) -> F
             continue
         inputs = tuple(frames.by_name[name] for name in graph.reads[step.name])
         try:
-            frame = take_step(step, inputs, graph, spark)
+            frame = _tried(step, partial(take_step, step, inputs, graph, spark))
             frame.createOrReplaceTempView(step.name)
             if isinstance(step.does, ParseStep) and step.does.dead_letters is not None:
-                whole = _whole_input(graph, step.name, inputs[0], spark, reading)
+                whole = _tried(step, partial(_whole_input, graph, step.name, inputs[0], spark, reading))
                 frames.letters[step.name] = dead_letters(whole, step.does, pipeline.name, step.name)
         except Exception as error:
             frames.refused[_refused(step, error)] = error
@@ -82,7 +90,21 @@ def _whole_input(
     return read_source(source, graph.pipeline, spark, reading)
 
 
+def _tried(part: PipelinePart[Any], build: "Callable[[], DataFrame]") -> "DataFrame":
+    for _ in range(MAX_CROWDED_TRIES):
+        try:
+            return build()
+        except Exception as error:
+            failure = explain(error, str(part))
+            if not failure.is_crowded:
+                raise
+            cause = error
+    raise failure from cause
+
+
 def _refused(part: PipelinePart[Any], error: Exception) -> Mistake:
+    if isinstance(error, PipelineFailed) and error.is_crowded:
+        raise error
     location = part.location
     if isinstance(part.does, SqlStep):
         location = part.declared.value_location_of("sql").down(sql_line(error) or 0)
