@@ -12,8 +12,8 @@ from headwater.broker.cluster import member as cluster_member
 from headwater.broker.server import Broker
 from headwater.model.ids import PartitionId
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import start
 from tests.support.eventually import until
+from tests.support.local_broker import start
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 
 from headwater.gateway.redrive.runs import group_of
+from tests.support.eventually import eventually
 
 LETTERS = 6
 
@@ -139,10 +140,10 @@ def test_a_record_that_a_worker_rejects_comes_back_by_a_redrive(cli: Any, bootst
     cli.ok("subscription", "create", name, f"{name}-q", "--queue", "--dead-letter", f"{name}-dead")
     cli.ok("produce", name, "--key", "k", "poison")
     assert work(bootstrap, f"{name}-q", name, AcknowledgeType.REJECT) == "poison"
-    until_s = time.monotonic() + 60
-    while not any(row["topic"] == f"{name}-dead" and row["records"] for row in cli.json("topic", "list")):
-        assert time.monotonic() < until_s, "a rejected record becomes a dead letter"
-        time.sleep(0.05)
+    eventually(
+        lambda: any(row["topic"] == f"{name}-dead" and row["records"] for row in cli.json("topic", "list")),
+        "a rejected record becomes a dead letter",
+    )
     assert cli.ok("queue", "redrive", f"{name}-dead") == f"Redrove 1 record: 1 to {name}.\n"
     assert work(bootstrap, f"{name}-q", name, AcknowledgeType.ACCEPT) == "poison"
     assert cli.json("queue", "describe", f"{name}-q")["lag"] == 0

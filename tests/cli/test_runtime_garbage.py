@@ -33,11 +33,13 @@ async def delete() -> None:
     runtime.COLLECT_SOON_S = 0.0
     deleted = runtime.DeletedTopics(asyncio.get_running_loop())
     deleted.removed(runtime.COLLECT_AFTER_PARTITIONS - 1)
-    await asyncio.sleep(0.01)
+    for _ in range(10):
+        await asyncio.sleep(0)
     held_by_few = alive
     deleted.removed(1)
     deleted.removed(5)
-    await asyncio.sleep(0.01)
+    while alive:
+        await asyncio.sleep(0)
     print(held_before, held_by_few, alive)
 asyncio.run(delete())
 """

@@ -4,7 +4,6 @@ With HEADWATER_TEST_BOOTSTRAP=host:port the suite judges another broker instead,
 `python -m bench.kafka` starts an Apache Kafka and prints where it listens."""
 
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,7 +17,8 @@ from tests.clients.every_transactor import TRANSACTORS
 from tests.clients.judged import OTHER_BROKER, Client, NewTopic
 from tests.clients.transacting import Transactor
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import judge_class_path
+from tests.clients.with_java import compile_judge
+from tests.support.eventually import eventually
 
 TOPIC_TIMEOUT_S = 60.0
 
@@ -133,9 +133,7 @@ def new_topic(confluent: Client) -> NewTopic:
     def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         name = f"judged-{uuid.uuid4().hex[:12]}"
         confluent.create_topic(name, partitions, config)
-        deadline_s = time.monotonic() + TOPIC_TIMEOUT_S
-        while name not in confluent.topics():  # Kafka answers before its broker knows the topic
-            assert time.monotonic() < deadline_s, f"{name} was created"
+        eventually(lambda: name in confluent.topics(), f"{name} is known")  # Kafka answers before its broker knows it
         return name
 
     return create

@@ -1,11 +1,10 @@
 """Topics, configs, records and groups through each client's admin calls."""
 
-import time
 import uuid
 
 from tests.clients.every_client import every_client
 from tests.clients.judged import Client, NewTopic, Record, Refused
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, gathered
 
 SEEN_TIMEOUT_S = 60.0
 
@@ -109,11 +108,7 @@ def test_an_empty_group_is_deleted_with_its_offsets(client: Client, new_topic: N
     client.produce(topic, [Record(b"x")] * 3)
     for _ in range(2):  # the second time the group starts anew from the beginning
         member = client.member(topic, group)
-        received = 0
-        deadline_s = time.monotonic() + SEEN_TIMEOUT_S
-        while received < 3:
-            assert time.monotonic() < deadline_s, f"{received} of 3 received"
-            received += len(member.poll(0.1))
+        gathered(lambda member=member: member.poll(0.1), 3, patience_s=SEEN_TIMEOUT_S)  # type: ignore[misc]
         member.commit()
         member.close()
         client.delete_group(group)

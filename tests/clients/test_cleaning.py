@@ -9,6 +9,7 @@ import pytest
 from headwater.testing import Broker
 from tests.clients.every_client import every_client
 from tests.clients.judged import EVERY_CODEC, Client, ErrorCode, Received, Record, Refused
+from tests.support.eventually import eventually
 
 SEGMENT_BYTES = 1_048_576
 """The smallest that Kafka 4 allows."""
@@ -62,10 +63,9 @@ def compacted(preparing: Client) -> CompactedTopic:
     latest[b"filler"] = b"." * (SEGMENT_BYTES - 100_000)
     for _ in range(2):  # what is in the open segment is not compacted: start new ones
         preparing.produce(topic, [Record(latest[b"filler"], b"filler")])
-    deadline_s = time.monotonic() + CLEAN_TIMEOUT_S
-    while len(read_to_end(preparing, topic)) > KEYS + 2:
-        assert time.monotonic() < deadline_s, "the log is compacted in time"
-        time.sleep(0.2)
+    eventually(
+        lambda: len(read_to_end(preparing, topic)) <= KEYS + 2, "the log is compacted", patience_s=CLEAN_TIMEOUT_S
+    )
     return CompactedTopic(topic, latest)
 
 
@@ -79,11 +79,14 @@ def read_to_end(client: Client, topic: str) -> list[Received]:
     _, end = client.ends(topic, 0)
     member = client.member(topic, f"reader-{time.monotonic_ns()}")
     received: list[Received] = []
-    deadline_s = time.monotonic() + CLEAN_TIMEOUT_S
+
+    def has_all() -> bool:
+        received.extend(member.poll(0.1))
+        return bool(received) and received[-1].offset >= end - 1
+
     try:
-        while not received or received[-1].offset < end - 1:
-            assert time.monotonic() < deadline_s, f"{len(received)} records, not up to offset {end}"
-            received += member.poll(0.1)
+        claim = f"records up to offset {end} are read"
+        eventually(has_all, claim, patience_s=CLEAN_TIMEOUT_S)
     finally:
         member.close()
     return received
@@ -143,8 +146,4 @@ def test_a_smaller_size_limit_takes_effect_at_once(client: Client) -> None:
 
 def wait_for_earliest(client: Client, topic: str) -> int:
     """The earliest offset, once it has moved."""
-    deadline_s = time.monotonic() + CLEAN_TIMEOUT_S
-    while (earliest := client.ends(topic, 0)[0]) == 0:
-        assert time.monotonic() < deadline_s, "old segments are deleted in time"
-        time.sleep(0.1)
-    return earliest
+    return eventually(lambda: client.ends(topic, 0)[0], "old segments are deleted", patience_s=CLEAN_TIMEOUT_S)

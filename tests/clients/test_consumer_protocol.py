@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from headwater.testing import Broker
 from tests.clients.group_reading import PARTITIONS, Reading, assert_each_once_and_in_order, feed
 from tests.clients.judged import BROKER_ASSIGNS, Client, Received, Record
-from tests.support.eventually import eventually
+from tests.support.eventually import blocks_for_a_while, eventually
 
 TIMEOUT_S = 60.0
 HEARTBEAT_MS = 150
@@ -153,7 +153,7 @@ def test_members_that_come_and_go_lose_and_double_nothing(confluent: Client, ass
                 stopped.append(gone)
             elif len(workers) < 5:
                 workers.append(Worker(assigning.bootstrap, topic, group))
-            time.sleep(0.15)
+            blocks_for_a_while()
 
         def count() -> int:
             return sum(len(worker.handled) for worker in [*workers, *stopped])

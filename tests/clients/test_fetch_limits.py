@@ -1,7 +1,6 @@
 """How large a fetch response may be (KIP-74): its first batch is sent however large it is, so that every consumer gets
 on; everything behind it fits into the limits of the response and of its partition."""
 
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +14,7 @@ from headwater.testing import Broker
 from headwater.wire.codec import Message
 from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Wire
+from tests.support.eventually import eventually
 
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
 SIZES = ((300, 300, 5_000, 300), (300, 9_000), (9_000, 300), (2_000, 2_000), (300, 300, 300, 300))
@@ -51,13 +51,12 @@ def topic(wire: Wire) -> str:
 
 def produce(wire: Wire, topic: str, partition: int, batch: bytes) -> None:
     data = Message(name=topic, partition_data=[Message(index=partition, records=batch)])
-    deadline = time.monotonic() + 60
-    while True:  # Kafka answers before its broker leads the topic
+
+    def is_taken() -> bool:
         answer = wire.ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
-        if answer.responses[0].partition_responses[0].error_code == 0:
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return bool(answer.responses[0].partition_responses[0].error_code == 0)
+
+    eventually(is_taken, "the topic is led")  # Kafka answers before its broker leads it
 
 
 def fetch(

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from headwater.testing import Broker
+from tests.support.eventually import gathered
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ours_only")]
 
@@ -18,6 +19,7 @@ TOPICS, PARTITIONS = 10, 2
 WARM_ROUNDS, ROUNDS = 4, 12
 TIMEOUT_S = 60.0
 REST_S = 60.0
+LOOK_S = 1.0
 """Requests that wait, sessions and timers are over by then."""
 KEPT = {"Transaction", "Producer", "QueueSettings"}
 """One for each transactional id, until it expires, and one for each group that was asked for, up to a limit."""
@@ -93,10 +95,7 @@ def write(common: dict[str, Any], name: str, topics: list[str]) -> int:
 
 
 def read(count: int, poll: Any) -> None:
-    until = time.monotonic() + TIMEOUT_S
-    while count > 0:
-        assert time.monotonic() < until, f"{count} records are missing"
-        count -= sum(message.error() is None for message in poll())
+    gathered(lambda: [message for message in poll() if message.error() is None], count, patience_s=TIMEOUT_S)
 
 
 def configure(admin: AdminClient, group: str, operation: AlterConfigOpType) -> None:
@@ -122,7 +121,7 @@ def rested(expected: "Counter[str] | None" = None) -> "Counter[str]":
             expected is not None and all(found[name] <= expected[name] for name in found.keys() - KEPT - TIDIED)
         ):
             return found
-        time.sleep(1.0)
+        time.sleep(LOOK_S)
 
 
 def resident_mib() -> int:

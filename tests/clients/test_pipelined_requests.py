@@ -1,7 +1,6 @@
 """Requests that are sent without waiting for answers: each sees what those before it on its connection did, as in
 Kafka, which works on one request of a connection at a time."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from headwater.testing import Broker
 from headwater.wire.codec import Message
 from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Code, Wire
+from tests.support.eventually import eventually
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 20, 21, 32, 44
@@ -61,13 +61,13 @@ def topic(wire: Wire) -> str:
     name = f"pipelined-{uuid.uuid4()}"
     made = Message(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     assert wire.ask(CREATE_TOPICS, 4, topics=[made], timeout_ms=30_000, validate_only=False).topics[0].error_code == 0
-    deadline = time.monotonic() + 60
-    while True:  # Kafka answers before its broker leads the topic
+
+    def is_led() -> bool:
         send_list_offsets(wire, name, LATEST)
-        if wire.answer(LIST_OFFSETS, 7).topics[0].partitions[0].error_code == 0:
-            return name
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return bool(wire.answer(LIST_OFFSETS, 7).topics[0].partitions[0].error_code == 0)
+
+    eventually(is_led, "the topic is led")  # Kafka answers before its broker leads it
+    return name
 
 
 def send_produce(wire: Wire, topic: str, values: int = 1, acks: int = -1) -> None:
@@ -173,13 +173,13 @@ def test_topics_and_partitions_are_known_to_what_asks_for_them_next(wire: Wire, 
 def test_a_position_is_the_one_committed_before_and_gone_with_its_group(wire: Wire, topic: str) -> None:
     group = f"group-{uuid.uuid4()}"
     asked = [Message(name=topic, partition_indexes=[0])]
-    deadline = time.monotonic() + 60
-    while (  # a broker whose first group this is makes the topic for it
-        wire.ask(FIND_COORDINATOR, 2, key=group, key_type=0).error_code
-        or wire.ask(OFFSET_FETCH, 6, group_id=group, topics=asked).error_code
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(  # a broker whose first group this is makes the topic for it
+        lambda: (
+            wire.ask(FIND_COORDINATOR, 2, key=group, key_type=0).error_code == 0
+            and wire.ask(OFFSET_FETCH, 6, group_id=group, topics=asked).error_code == 0
+        ),
+        "the group has a coordinator",
+    )
     for number in range(TIMES):
         offset = Message(partition_index=0, committed_offset=number, committed_leader_epoch=-1, committed_metadata="")
         wire.send(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.clients.judged import Client, ErrorCode, NewTopic, Record, Refused
 from tests.clients.with_java import JavaClient
+from tests.support.eventually import eventually, gathered
 
 LOG_DIR_NOT_FOUND = 57
 ELECTION_NOT_NEEDED = 84
@@ -64,11 +65,7 @@ def test_the_offsets_of_a_group_are_set_read_and_deleted_by_hand(java: JavaClien
     assert java.ask("groupOffset", topic=topic, group=group) == [3, "set by hand"]
     assert group in java.groups()
     member = java.member(topic, group)
-    received: list[bytes | None] = []
-    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
-    while len(received) < 2:
-        assert time.monotonic() < deadline_s, received
-        received += [record.value for record in member.poll(0.1)]
+    received = gathered(lambda: [record.value for record in member.poll(0.1)], 2, patience_s=JOIN_TIMEOUT_S)
     assert received == [b"3", b"4"], "a member starts where the group was set"
     with pytest.raises(Refused) as refusal:
         java.ask("deleteGroupOffset", topic=topic, group=group)
@@ -87,10 +84,7 @@ def test_the_offsets_of_an_unknown_group_are_none_and_no_error(java: JavaClient,
 
 def test_members_are_removed_by_an_admin(java: JavaClient, topic: str, group: str) -> None:
     member = java.member(topic, group, instance_id="static")
-    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
-    while not member.assigned():
-        assert time.monotonic() < deadline_s, "the member joins"
-        member.poll(0.1)
+    eventually(lambda: member.poll(0.1) is not None and member.assigned(), "it joins", patience_s=JOIN_TIMEOUT_S)
     member.close()
     assert java.group(group).members == 1, "a static member stays when it closes"
     java.ask("removeMembers", group=group)
@@ -123,18 +117,14 @@ def test_a_broker_describes_its_configs(java: JavaClient) -> None:
 def test_a_config_is_reset_to_its_default(java: JavaClient, new_topic: NewTopic) -> None:
     topic = new_topic(config={"retention.ms": "1000000"})
     java.ask("resetTopicConfig", topic=topic, key="retention.ms")
-    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
-    while java.topic_config(topic)["retention.ms"] != "604800000":
-        assert time.monotonic() < deadline_s, "the default is back"
+    eventually(lambda: java.topic_config(topic)["retention.ms"] == "604800000", "the default is back")
 
 
 def test_a_topic_is_described_and_deleted_by_its_id(java: JavaClient, new_topic: NewTopic) -> None:
     topic = new_topic(partitions=3)
     assert java.ask("describeById", topic=topic) == [topic, 3]
     java.ask("deleteById", topic=topic)
-    deadline_s = time.monotonic() + JOIN_TIMEOUT_S
-    while topic in java.topics():
-        assert time.monotonic() < deadline_s, "the topic is gone"
+    eventually(lambda: topic not in java.topics(), "the topic is gone")
 
 
 def test_features_are_told(java: JavaClient) -> None:

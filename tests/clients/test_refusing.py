@@ -7,6 +7,7 @@ import pytest
 
 from tests.clients.every_client import every_client
 from tests.clients.judged import Client, ErrorCode, NewTopic, Record, Refused
+from tests.support.eventually import eventually
 
 
 @every_client("admin")
@@ -135,10 +136,7 @@ def test_a_group_with_members_and_an_unknown_group_are_not_deleted(client: Clien
     assert refusal.value.code == ErrorCode.GROUP_ID_NOT_FOUND
     member = client.member(topic, group)
     try:
-        deadline_s = time.monotonic() + 60
-        while not member.assigned():
-            assert time.monotonic() < deadline_s, "the member joins"
-            member.poll(0.1)
+        eventually(lambda: member.poll(0.1) is not None and member.assigned(), "the member joins")
         with pytest.raises(Refused) as refusal:
             client.delete_group(group)
         assert refusal.value.code == ErrorCode.NON_EMPTY_GROUP

@@ -1,7 +1,6 @@
 """A broker that stops and starts again is the same broker to its clients, who stay connected in spirit."""
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -10,6 +9,7 @@ import pytest
 from headwater.testing import Broker
 from tests.clients.every_client import every_client
 from tests.clients.judged import Client, Record
+from tests.support.eventually import gathered
 
 BATCHES, RECORDS_PER_BATCH = 30, 10
 TIMEOUT_S = 60.0
@@ -38,13 +38,15 @@ def test_a_restart_amid_producing_and_consuming_loses_and_repeats_nothing(client
     topic, group, total = new_name(), new_name(), BATCHES * RECORDS_PER_BATCH
     client.create_topic(topic)
     failures: list[BaseException] = []
+    is_amid = threading.Event()
 
     def produce() -> None:
         try:
             for batch in range(BATCHES):
                 numbers = range(batch * RECORDS_PER_BATCH, (batch + 1) * RECORDS_PER_BATCH)
                 client.produce(topic, [Record(b"%d" % number) for number in numbers], idempotent=True)
-                time.sleep(0.01)
+                if batch == BATCHES // 4:
+                    is_amid.set()
         except BaseException as failure:
             failures.append(failure)
 
@@ -52,21 +54,17 @@ def test_a_restart_amid_producing_and_consuming_loses_and_repeats_nothing(client
     received: list[bytes | None] = []
     try:
         client.produce(topic, [Record(b"before")], idempotent=True)
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while received != [b"before"]:
-            assert time.monotonic() < deadline_s, received
-            received += [record.value for record in member.poll(0.1)]
+        received += gathered(lambda: [record.value for record in member.poll(0.1)], 1, patience_s=TIMEOUT_S)
+        assert received == [b"before"]
         member.commit()
 
         producing = threading.Thread(target=produce)
         producing.start()
-        time.sleep(0.1)
+        assert is_amid.wait(TIMEOUT_S) or failures
         restarted.restart()
         producing.join()
         assert failures == []
-        while len(received) < total + 1:
-            assert time.monotonic() < deadline_s, f"{len(received)} of {total + 1}"
-            received += [record.value for record in member.poll(0.1)]
+        received += gathered(lambda: [record.value for record in member.poll(0.1)], total, patience_s=TIMEOUT_S)
         member.commit()
     finally:
         member.close()
@@ -80,11 +78,8 @@ def test_topics_configs_records_and_commits_are_there_after_a_restart(client: Cl
     client.create_topic(topic, partitions=3, config={"retention.ms": "86400000", "max.message.bytes": "5000"})
     client.produce(topic, [Record(b"%d" % number, partition=2) for number in range(20)])
     member = client.member(topic, group)
-    received, deadline_s = 0, time.monotonic() + TIMEOUT_S
     try:
-        while received < 20:
-            assert time.monotonic() < deadline_s, received
-            received += len(member.poll(0.1))
+        gathered(lambda: member.poll(0.1), 20, patience_s=TIMEOUT_S)
         member.commit()
     finally:
         member.close()
@@ -100,11 +95,8 @@ def test_topics_configs_records_and_commits_are_there_after_a_restart(client: Cl
     assert client.group(group).state == "EMPTY"
     client.produce(topic, [Record(b"after", partition=2)])
     member = client.member(topic, group)
-    values: list[bytes | None] = []
     try:
-        while not values:
-            assert time.monotonic() < deadline_s, "the record after the restart arrives"
-            values += [record.value for record in member.poll(0.1)]
+        values = gathered(lambda: [record.value for record in member.poll(0.1)], 1, patience_s=TIMEOUT_S)
     finally:
         member.close()
     assert values == [b"after"], "the group resumes behind what it committed"

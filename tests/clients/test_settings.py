@@ -1,6 +1,5 @@
 """Settings of brokers and groups as librdkafka's admin client alters them; the same on Apache Kafka."""
 
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ from confluent_kafka.admin import (
 )
 
 from headwater.model.errors import ErrorCode
+from tests.support.eventually import eventually
 
 SET, DELETE, APPEND = AlterConfigOpType.SET, AlterConfigOpType.DELETE, AlterConfigOpType.APPEND
 BROKER, GROUP = ResourceType.BROKER, ResourceType.GROUP
@@ -46,9 +46,8 @@ class Settings:
 
     def wait_for(self, name: str, value: str, source: ConfigSource) -> None:
         """Kafka answers before its broker has what was altered."""
-        deadline_s = time.monotonic() + SEEN_TIMEOUT_S
-        while (found := self.described(name)) != (value, source):
-            assert time.monotonic() < deadline_s, found
+        claim = f"{name} is {value} by {source}"
+        eventually(lambda: self.described(name) == (value, source), claim, patience_s=SEEN_TIMEOUT_S)
 
 
 @pytest.fixture

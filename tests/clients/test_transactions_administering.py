@@ -20,6 +20,7 @@ from tests.clients.transacting import (
     sent,
 )
 from tests.clients.with_java import JavaClient
+from tests.support.eventually import eventually
 
 TRANSACTIONAL_ID_NOT_FOUND = 105
 STATE_TIMEOUT_S = 60.0
@@ -58,11 +59,11 @@ def producer(transactor: Transactor, transactional_id: str) -> Iterator[Transact
 
 
 def wait_for_state(java: JavaClient, transactional_id: str, state: str) -> dict[str, Any]:
-    deadline_s = time.monotonic() + STATE_TIMEOUT_S
-    while (found := java.ask("transaction", transactionalId=transactional_id))["state"] != state:
-        assert time.monotonic() < deadline_s, f"{transactional_id} is {found}, and not {state}"
-    described: dict[str, Any] = found
-    return described
+    def described() -> dict[str, Any] | None:
+        found: dict[str, Any] = java.ask("transaction", transactionalId=transactional_id)
+        return found if found["state"] == state else None
+
+    return eventually(described, f"{transactional_id} is {state}", patience_s=STATE_TIMEOUT_S)
 
 
 def test_the_newer_protocol_of_transactions_is_offered(java: JavaClient) -> None:
@@ -125,8 +126,7 @@ def test_transactions_are_listed_by_state_producer_duration_and_name(
     assert java.ask("transactions", producerId=producer_id) == mine
     assert java.ask("transactions", pattern=f"{transactional_id[:-2]}.*") == mine
     assert transactional_id not in java.ask("transactions", longerThanMs=3_600_000)
-    time.sleep(0.05)
-    assert mine.items() <= java.ask("transactions", longerThanMs=1).items()
+    eventually(lambda: mine.items() <= java.ask("transactions", longerThanMs=1).items(), "a moment later it is older")
     producer.abort()
 
 

@@ -1,6 +1,5 @@
 """Offsets sent to a transaction are the group's when it commits, and never were when it aborts."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from tests.clients.transacting import (
     read_to_the_end,
     sent,
 )
+from tests.support.eventually import eventually
 
 INPUTS = 10
 SETTLE_TIMEOUT_S = 60.0
@@ -70,10 +70,9 @@ def wait_until_committed(bootstrap: str, open_transactor: OpenTransactor) -> Wai
 
     def wait(group: str, place: Place, offset: int) -> None:
         asking = open_transactor("confluent", bootstrap).member(None, group, isolation=READ_UNCOMMITTED)
-        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
         try:
-            while (found := asking.committed(place)) != offset:
-                assert time.monotonic() < deadline_s, f"the group is at {found}, and not at {offset}"
+            claim = f"the group is at {offset}"
+            eventually(lambda: asking.committed(place) == offset, claim, patience_s=SETTLE_TIMEOUT_S)
         finally:
             asking.close()
 

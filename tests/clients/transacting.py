@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from tests.support.eventually import gathered
+
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 CLASSIC, CONSUMER = "classic", "consumer"
 """The two protocols of groups: the older one, and KIP-848."""
@@ -128,9 +130,4 @@ def read_to_the_end(reader: Reader, places: Sequence[Place]) -> dict[Place, list
 
 def poll_until(reader: Reader, count: int) -> list[Seen]:
     """At least so many records; polls no longer than it takes them to come."""
-    found: list[Seen] = []
-    deadline_s = time.monotonic() + READ_TIMEOUT_S
-    while len(found) < count:
-        assert time.monotonic() < deadline_s, f"{len(found)} of {count} records came"
-        found += reader.poll(0.2)
-    return found
+    return gathered(lambda: reader.poll(0.2), count, patience_s=READ_TIMEOUT_S)

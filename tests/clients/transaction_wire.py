@@ -14,6 +14,7 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record, records
 from headwater.wire.codec import Message
 from tests.clients.transacting import Place
+from tests.support.eventually import eventually
 from tests.support.wire import WireClient
 
 PRODUCE, FETCH, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 0, 1, 9, 10, 18
@@ -22,9 +23,6 @@ DESCRIBE_TRANSACTIONS = 65
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 TRANSACTION_KEY = 1
-
-TIMEOUT_S = 60.0
-RETRY_S = 0.01
 
 
 class Code:
@@ -194,11 +192,11 @@ class Wire(WireClient):
         return result
 
     def wait_for_state(self, transactional_id: str, state: str) -> Message:
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while (found := self.described(transactional_id)).transaction_state != state:
-            assert time.monotonic() < deadline_s, f"{found} is not {state}"
-            time.sleep(RETRY_S)
-        return found
+        def found() -> Message | None:
+            described = self.described(transactional_id)
+            return described if described.transaction_state == state else None
+
+        return eventually(found, f"{transactional_id} is {state}")
 
     # Offsets of groups
 
@@ -310,21 +308,22 @@ class Wire(WireClient):
 
     def wait_for_marker(self, place: Place, count: int = 1) -> list[tuple[int, bytes | str]]:
         """What the partition holds, as soon as so many transactions of it have ended."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while True:
+
+        def ended() -> list[tuple[int, bytes | str]] | None:
             found = self.stored(place)
-            if sum(isinstance(value, str) for _, value in found) >= count:
-                return found
-            assert time.monotonic() < deadline_s, f"{found} has fewer than {count} markers"
-            time.sleep(RETRY_S)
+            return found if sum(isinstance(value, str) for _, value in found) >= count else None
+
+        return eventually(ended, f"{place} has {count} markers")
 
 
 def patiently(question: Callable[[], Message], code: Callable[[Message], int]) -> Message:
     """Ask again while the answer is that it is too early."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while code(answer := question()) in BUSY and time.monotonic() < deadline_s:
-        time.sleep(RETRY_S)
-    return answer
+
+    def answer() -> tuple[Message] | None:
+        found = question()
+        return None if code(found) in BUSY else (found,)
+
+    return eventually(answer, "the broker is ready")[0]
 
 
 def _by_topic(places: Sequence[Place], field: str) -> list[Message]:

@@ -32,6 +32,7 @@ from tests.clients.judged import (
     Record,
     Refused,
 )
+from tests.support.eventually import eventually
 
 STRATEGIES = {
     "range": RangePartitionAssignor,
@@ -245,16 +246,16 @@ class KafkaPythonClient:
 
 def _asked(question: Callable[[], Any]) -> Any:
     """Ask, and again while the client itself waits before it connects to a restarted broker."""
-    deadline_s = time.monotonic() + ADMIN_TIMEOUT_S
-    while True:
+
+    def answer() -> tuple[Any] | None:
         try:
-            return question()
+            return (question(),)
         except errors.BrokerResponseError as error:
             raise Refused(error.errno, str(error)) from error
         except (errors.NodeNotReadyError, errors.KafkaConnectionError):
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)
+            return None
+
+    return eventually(answer, "the client has connected", patience_s=ADMIN_TIMEOUT_S)[0]
 
 
 def _received(record: Any) -> Received:

@@ -22,7 +22,7 @@ from headwater.metadata.store import MetaStore
 from headwater.model.ids import PartitionId
 from headwater.model.segments import Head, SealedSegment
 from headwater.testing.broker import Broker
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, gathered
 
 PATIENCE_S = 60.0
 TOO_FEW_NODES = (KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_REPLICA_ASSIGNMENT)
@@ -110,20 +110,14 @@ class SmallCluster:
         """The first `count` records of a partition."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reading", "log_level": 0})
         consumer.assign([TopicPartition(topic, partition, 0)])
-        found: list[bytes] = []
-        deadline = time.monotonic() + PATIENCE_S
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} records were read"
-            found += [record.value() for record in consumer.consume(count - len(found), 0.2) if not record.error()]
+        values = gathered(lambda: [each.value() for each in consumer.consume(count, 0.2) if not each.error()], count)
         consumer.close()
-        return found
+        return values[:count]
 
     def partition(self, topic: str, index: int = 0) -> Any:
         """As Metadata tells it: leader, replicas, isrs. The node that is asked may hear of a topic a moment later."""
-        deadline = time.monotonic() + PATIENCE_S
-        while topic not in (topics := self.admin.list_topics(timeout=PATIENCE_S).topics):
-            assert time.monotonic() < deadline, f"no node knows {topic}"
-        return topics[topic].partitions[index]
+        claim = f"a node knows {topic}"
+        return eventually(lambda: self.admin.list_topics(timeout=PATIENCE_S).topics.get(topic), claim).partitions[index]
 
     def wait_until(self, claim: str, is_so: Callable[[], bool]) -> None:
         eventually(is_so, claim)

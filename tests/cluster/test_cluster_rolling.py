@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
 from tests.cluster.small_cluster import PATIENCE_S, SmallCluster
+from tests.support.eventually import eventually
 
 PARTITIONS = 3
 RECORDS_PER_S = 200
@@ -108,16 +109,15 @@ class Consuming:
 
     def _is_committed(self) -> bool:
         """False if the group was rebalanced meanwhile: then the records are given out again."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+
+        def outcome() -> tuple[bool] | None:
             try:
                 self._consumer.commit(asynchronous=False)
-                return True
             except KafkaException as error:
-                if error.args[0].code() in REBALANCED:
-                    return False
-                assert time.monotonic() < deadline, f"a commit fails for too long: {error}"
-                time.sleep(0.05)
+                return (False,) if error.args[0].code() in REBALANCED else None
+            return (True,)
+
+        return eventually(outcome, "a commit is answered", patience_s=PATIENCE_S)[0]
 
 
 @pytest.mark.timeout(300)

@@ -70,24 +70,27 @@ def produced(cluster: ProcessCluster, topic: str, label: str, count: int = 12) -
 def received(member: Member, wanted: set[bytes]) -> Counter[bytes]:
     """Everything that comes until all that is wanted has come."""
     found: Counter[bytes] = Counter()
-    deadline = time.monotonic() + PATIENCE_S
-    while not wanted <= set(found):
-        assert time.monotonic() < deadline, f"{len(wanted - set(found))} of {len(wanted)} records did not come"
+
+    def has_all() -> bool:
         found.update(record.value for record in member.poll(0.2) if record.value is not None)
+        return wanted <= set(found)
+
+    eventually(has_all, lambda: f"{len(wanted - set(found))} of {len(wanted)} records did not come")
     return found
 
 
 def commit_all(member: Member) -> None:
     """As a program does it: who is told of a rebalance, or of a coordinator that moves, polls on and commits again."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+
+    def is_committed() -> bool:
         try:
             member.commit()
-        except Refused as refused:
-            assert time.monotonic() < deadline, refused
+        except Refused:
             assert not member.poll(0.2), "nothing new was written"
-        else:
-            return
+            return False
+        return True
+
+    eventually(is_committed, "the positions are committed")
 
 
 @pytest.mark.parametrize(

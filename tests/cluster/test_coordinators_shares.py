@@ -31,8 +31,7 @@ from tests.cluster.coordinated import (
     new_topic,
     place_in_turns,
 )
-from tests.support.effort import in_long
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, gathered
 
 PATIENCE_S = 60.0
 LEASE_S = 15.0
@@ -149,9 +148,7 @@ def taken(worker: Worker, count: int) -> list[Lent]:
 
 def lent(worker: Worker, count: int) -> list[Lent]:
     """One poll with that many records, none of them acknowledged."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (records := worker.poll(0.5)):
-        assert time.monotonic() < deadline, "nothing came"
+    records = gathered(lambda: worker.poll(0.5), 1)
     assert len(records) == count
     return records
 
@@ -243,12 +240,8 @@ def test_a_leader_that_was_replaced_changes_nothing(cluster: ProcessCluster) -> 
 def dead_letters(cluster: ProcessCluster, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "undertaker", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
     try:
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} letters came"
-            found += [each.value() for each in consumer.consume(100, 0.3) if each.error() is None]
+        found = gathered(lambda: [each.value() for each in consumer.consume(100, 0.3) if each.error() is None], count)
         found += [each.value() for each in consumer.consume(100, 2.0) if each.error() is None]
     finally:
         consumer.close()

@@ -2,7 +2,6 @@
 commit are led by different nodes, any of which may die. Java speaks the newer protocol of transactions, the others the
 older one."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tests.clients.transacting import END, READ_COMMITTED, Place, Transactor, re
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import OFFSETS, TRANSACTIONS, coordinated, coordinator, killed, name_kept_by, new_topic
-from tests.support.effort import in_long
+from tests.support.eventually import eventually
 
 ROUNDS = 3
 MOVING = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -95,14 +94,16 @@ def committed_offset(cluster: ProcessCluster, group: str, place: Place) -> int |
 
 def until_answered(ask: Callable[[], int | None]) -> int | None:
     """librdkafka gives up on a coordinator that has just moved; whoever asks again is sent to the new one."""
-    deadline_s = time.monotonic() + 60
-    while True:
+
+    def answer() -> tuple[int | None] | None:
         try:
-            return ask()
+            return (ask(),)
         except Refused as refused:
-            if refused.code not in MOVING or time.monotonic() > deadline_s:
+            if refused.code not in MOVING:
                 raise
-            time.sleep(0.2)
+            return None
+
+    return eventually(answer, "a coordinator answers")[0]
 
 
 @pytest.mark.parametrize("node", [1, in_long(2), in_long(3)])

@@ -15,6 +15,7 @@ from headwater.testing.broker import Broker
 from headwater.transport.ports import free_port
 from tests.console.pages import expect, offsets
 from tests.gateway.gateways import client_of, serving
+from tests.support.eventually import eventually, gathered
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -50,9 +51,7 @@ def _read_half(bootstrap: str) -> None:
     """Of each partition, by a member that then leaves."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing", "enable.auto.commit": False})
     consumer.subscribe(["orders"])
-    deadline_s = time.monotonic() + 60
-    while not consumer.assignment() and time.monotonic() < deadline_s:
-        consumer.poll(0.5)
+    eventually(lambda: consumer.poll(0.5) is not None or consumer.assignment(), "the member has partitions")
     half = [TopicPartition("orders", partition, RECORDS // 6) for partition in range(3)]
     consumer.commit(offsets=half, asynchronous=False)
     consumer.close()
@@ -95,12 +94,13 @@ def test_with_a_token_the_page_is_open_and_what_it_shows_is_not(
 
 def test_traffic_is_what_the_broker_counted(shop: Shop) -> None:
     assert len(shop.http.get("/v1/topics/orders/records").json()["records"]) == 100
-    deadline_s = time.monotonic() + 60
-    counted: dict[str, int] = {}
-    while not counted.get("fetched_bytes") and time.monotonic() < deadline_s:
-        time.sleep(0.2)
+
+    def counts() -> dict[str, int] | None:
         page = shop.http.get("/console/traffic").json()
-        (counted,) = [topic for topic in page["topics"] if topic["name"] == "orders"]
+        (orders,) = [topic for topic in page["topics"] if topic["name"] == "orders"]
+        return orders if orders["fetched_bytes"] else None
+
+    counted = eventually(counts, "the fetch is counted")
     assert counted["produced_records"] == RECORDS and counted["fetched_bytes"] > 0
 
 
@@ -110,11 +110,14 @@ def test_the_overview_counts_what_is_written_meanwhile(open_page: OpenPage, shop
     expect(page.get_by_role("link", name="billing")).to_be_visible()
     producer = Producer({"bootstrap.servers": shop.bootstrap})
     rate = page.locator(".stat", has_text="Records in").locator(".figure")
-    deadline_s = time.monotonic() + 60
-    while not re.match(r"[1-9]", rate.text_content() or "") and time.monotonic() < deadline_s:
+
+    def is_counted() -> bool:
         producer.produce("warm", b"x" * 100)
         producer.flush(60)
         page.wait_for_timeout(200)
+        return re.match(r"[1-9]", rate.text_content() or "") is not None
+
+    eventually(is_counted, "records are counted")
     expect(rate).to_have_text(re.compile(r"^[\d.,]+K? /s"))
 
 
@@ -218,10 +221,14 @@ def test_a_record_that_a_queue_gave_up_on_is_shown_and_redriven(open_page: OpenP
     made = shop.http.post("/v1/subscriptions", json={**queue, "dead_letter_topic": "parcels.dead"})
     assert made.status_code == 201, made.text
     assert shop.http.post("/v1/topics/parcels/records", json={"key": "p", "value": "broken"}).status_code == 200
-    pulled: list[dict[str, Any]] = []
-    deadline_s = time.monotonic() + 60
-    while not pulled and time.monotonic() < deadline_s:
-        pulled = shop.http.post("/v1/subscriptions/packing/pull", json={"wait_ms": 2000}).json()["records"]
+
+    def pull() -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = shop.http.post("/v1/subscriptions/packing/pull", json={"wait_ms": 2000}).json()[
+            "records"
+        ]
+        return records
+
+    pulled = gathered(pull, 1)
     page = open_page(f"{shop.address}/#/groups/packing")
     expect(page.locator(".stat", has_text="In flight").locator(".figure")).to_have_text("1 records")
     rejected = shop.http.post("/v1/subscriptions/packing/ack", json={"reject": [pulled[0]["ack_id"]]})
@@ -229,18 +236,19 @@ def test_a_record_that_a_queue_gave_up_on_is_shown_and_redriven(open_page: OpenP
 
     letter = page.get_by_role("group", name="Dead letters").locator("tbody tr").first
     refresh = page.get_by_role("button", name="Refresh")
-    while letter.count() == 0 and time.monotonic() < deadline_s + 30:
+
+    def is_shown() -> bool:
         refresh.click()
         page.wait_for_timeout(300)
+        return letter.count() > 0
+
+    eventually(is_shown, "the dead letter is shown")
     expect(letter).to_contain_text("broken")
     expect(letter).to_contain_text("parcels/0/0")
     page.get_by_role("button", name="Redrive").click()
     page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
     expect(page.get_by_text("1 record is on the way again")).to_be_visible(timeout=60_000)
-    again: list[dict[str, Any]] = []
-    deadline_s = time.monotonic() + 60
-    while not again and time.monotonic() < deadline_s:
-        again = shop.http.post("/v1/subscriptions/packing/pull", json={"wait_ms": 2000}).json()["records"]
+    again = gathered(pull, 1)
     assert (again[0]["value"], again[0]["offset"]) == ("broken", 1)
 
 
@@ -267,9 +275,9 @@ def test_a_pipeline_that_tells_nothing_any_more_is_lost(shop: Shop) -> None:
     producer = Producer({"bootstrap.servers": shop.bootstrap})
     producer.produce("headwater.pipelines", json.dumps(status).encode(), b"old")
     assert producer.flush(60) == 0
-    deadline_s = time.monotonic() + 60
-    states: dict[str, str] = {}
-    while "old" not in states and time.monotonic() < deadline_s:
-        states = {each["pipeline"]: each["state"] for each in shop.http.get("/v1/pipelines").json()["pipelines"]}
-        time.sleep(0.2)
-    assert states["old"] == "lost"
+
+    def states() -> dict[str, str]:
+        return {each["pipeline"]: each["state"] for each in shop.http.get("/v1/pipelines").json()["pipelines"]}
+
+    eventually(lambda: "old" in states(), "it is shown")
+    assert states()["old"] == "lost"

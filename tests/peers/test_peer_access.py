@@ -171,11 +171,10 @@ def test_a_stranger_that_keeps_silent_is_closed() -> None:
 
 def test_a_trusted_peer_stays_beyond_the_time_for_the_handshake() -> None:
     async def main() -> None:
-        limits = dataclasses.replace(LIMITS, handshake_timeout_s=0.2)
-        async with node(limits=limits) as served:
+        async with node(limits=dataclasses.replace(LIMITS, handshake_timeout_s=0.2)) as served:
             remote = served.remote()
             await remote.ping()
-            await a_while(longer_than_s=limits.handshake_timeout_s)
+            await a_while(longer_than_s=0.2)
             await remote.ping()
             assert served.traffic.opened == 1
 

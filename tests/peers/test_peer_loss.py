@@ -222,7 +222,7 @@ def test_a_store_that_hangs_is_lost_when_its_time_is_over() -> None:
             options = dataclasses.replace(QUICK, call_timeout_s=0.3)
             remote = RemoteStore(served.store.store_id, address, SECRET, options=options, on_lost=lost.append)
             name = await create(remote)
-            await a_while(longer_than_s=options.call_timeout_s)
+            await a_while(longer_than_s=0.3)
             await fill(remote, name, 3)
             assert lost == [], "an idle connection has no time-out"
             proxy.open_gate.clear()

@@ -31,7 +31,7 @@ def workers(module: str, of: int) -> Iterator[psutil.Process]:
 
 def kill_a_worker(module: str, of: int, chance: random.Random) -> None:
     """kill -9 of one of them, as soon as there is one."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline_s = time.monotonic() + WAIT_S  # some live for a moment: this looks more often than `eventually`
     while True:
         assert time.monotonic() < deadline_s, f"a process of {module} is there in time"
         found = list(workers(module, of))

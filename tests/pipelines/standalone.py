@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from headwater.pipelines.jvm.gateway import class_path, jvm_options, spark_home
 from headwater.pipelines.jvm.java import find_java, home_for_spark
 from headwater.transport.ports import free_port
+from tests.support.eventually import eventually
 
 START_TIMEOUT_S = 90.0
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -50,11 +50,11 @@ def _jvm(log: Path, main: str, *arguments: str) -> Iterator[None]:
 
 
 def _wait_for(port: int, log: Path) -> None:
-    until_s = time.monotonic() + START_TIMEOUT_S
-    while True:
+    def answers() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
-            return
         except OSError:
-            assert time.monotonic() < until_s, log.read_text()
-            time.sleep(0.1)
+            return False
+        return True
+
+    eventually(answers, log.read_text, patience_s=START_TIMEOUT_S)

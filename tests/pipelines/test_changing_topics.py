@@ -1,6 +1,5 @@
 """Topics that change under a pipeline: partitions are added, and retention takes records before they were read."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from headwater.testing import Broker
 from tests.pipelines.reading_back import values_in
 from tests.pipelines.running import RunningPipeline
 from tests.pipelines.topics import Topics, numbered
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +36,8 @@ format = "raw"
 """
 ROW_BYTES = 1_000
 WAIT_S = 60.0
+RESTS = 50
+"""Looks in a row that see the same, over a second: retention has ten rounds in that time."""
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +106,13 @@ def until_retention_took_more(bootstrap: str, topic: str, than: int) -> tuple[in
     """Where the log begins and ends when retention has done what it can, beyond an offset."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watching"})
     try:
-        deadline_s = time.monotonic() + WAIT_S
-        before = (-1, -1)
-        while True:
-            now = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
-            if now == before and now[0] > than:
-                return int(now[0]), int(now[1])
-            assert time.monotonic() < deadline_s, f"retention works in time; the log is {now}"
-            before = now
-            time.sleep(1)
+        seen: list[tuple[int, int]] = [(-1, -1)] * RESTS
+
+        def rests_beyond() -> tuple[int, int] | None:
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
+            seen.append((int(first), int(end)))
+            return seen[-1] if first > than and len(set(seen[-RESTS:])) == 1 else None
+
+        return eventually(rests_beyond, lambda: f"retention works; the log is {seen[-1]}", patience_s=WAIT_S)
     finally:
         consumer.close()

@@ -20,7 +20,7 @@ from tests.pipelines.python_workers import SINK, SOURCE, TASKS, kill_a_worker
 from tests.pipelines.reading_back import values_in
 from tests.pipelines.running import WAIT_S, RunningPipeline
 from tests.pipelines.topics import Topics, numbered
-from tests.support.effort import amount, only_long
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,10 +97,11 @@ def test_workers_that_are_killed_are_replaced_by_spark_and_each_record_arrives_o
         pipeline = subprocess.Popen(command, stdout=out, stderr=out, env=environment, process_group=0)
 
     def until_all_arrived() -> None:
-        deadline_s = time.monotonic() + WAIT_S
-        while not copying.is_complete():
-            assert pipeline.poll() is None and time.monotonic() < deadline_s, log.read_text()[-3_000:]
-            time.sleep(0.1)
+        def look() -> bool:
+            assert pipeline.poll() is None, log.read_text()[-3_000:]
+            return copying.is_complete()
+
+        eventually(look, lambda: log.read_text()[-3_000:], patience_s=WAIT_S)
 
     try:
         copying.send()

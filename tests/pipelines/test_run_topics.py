@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +78,6 @@ def written(spark: "SparkSession", path: Path) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, spark.read.parquet(str(path)).select("id", "amount", "offset").collect()))
 
 
-def until(is_so: Callable[[], bool], what: str) -> None:
-    eventually(is_so, what, patience_s=WAIT_S)
-
-
 def test_a_pipeline_tells_how_it_is_stops_when_asked_and_goes_on_where_it_was(
     spark: "SparkSession", broker: Broker, name: str, tmp_path: Path
 ) -> None:
@@ -98,10 +94,16 @@ def test_a_pipeline_tells_how_it_is_stops_when_asked_and_goes_on_where_it_was(
         ended: list[RunStatus] = []
         thread = threading.Thread(target=lambda: ended.append(run(own, EARLIEST)))
         thread.start()
-        until(lambda: name in others.statuses() and others.statuses()[name].queries != (), "the run tells of itself")
-        until(lambda: others.statuses()[name].queries[0].rows == 3, "three records were read")
+        eventually(
+            lambda: name in others.statuses() and others.statuses()[name].queries != (),
+            "the run tells of itself",
+            patience_s=WAIT_S,
+        )
+        eventually(lambda: others.statuses()[name].queries[0].rows == 3, "three records were read", patience_s=WAIT_S)
         produce(broker, name, '{"id": 3, "amount": 1}')
-        until(lambda: others.statuses()[name].queries[0].rows == 4, "so was the one that came later")
+        eventually(
+            lambda: others.statuses()[name].queries[0].rows == 4, "so was the one that came later", patience_s=WAIT_S
+        )
         running = others.statuses()[name]
         assert (running.state, running.queries[0].lag) == (State.RUNNING, 0)
         others.ask_to_stop(running)

@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,13 +59,13 @@ def started(
     return patiently(writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start)
 
 
+def is_written(bootstrap: str, topic: str, values: list[str]) -> bool:
+    return values_in(bootstrap, topic) == values
+
+
 def rows_of(spark: "SparkSession", topics: Topics, topic: str, rows_at_once: int) -> "DataFrame":
     options = topics.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(rows_at_once))
     return spark.readStream.format("headwater").options(**options).load().select("key", "value")
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    eventually(is_so, patience_s=WAIT_S)
 
 
 def test_rows_arrive_with_all_that_they_say(spark: "SparkSession", topics: Topics) -> None:
@@ -171,7 +172,7 @@ def test_a_driver_that_is_killed_leaves_nothing_twice_and_nothing_out(
     with (tmp_path / "driver.log").open("wb") as log:
         driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        wait_until(lambda: driver.poll() is not None or len(values_in(topics.bootstrap, to)) >= 100)
+        eventually(lambda: driver.poll() is not None or len(values_in(topics.bootstrap, to)) >= 100, patience_s=WAIT_S)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
@@ -192,11 +193,12 @@ def test_of_two_queries_under_one_id_the_older_stops(spark: "SparkSession", topi
             writer = rows.writeStream.format("headwater").options(**options)
             writer = writer.option("checkpointLocation", str(tmp_path / name))
             queries.append(patiently(writer.trigger(processingTime="50 milliseconds").start))
-            wait_until(lambda copies=number + 1: values_in(topics.bootstrap, to) == ["first"] * copies)  # type: ignore[misc]
+            copies = ["first"] * (number + 1)
+            eventually(partial(is_written, topics.bootstrap, to, copies), patience_s=WAIT_S)
         topics.produce(from_, [b"second"])
-        wait_until(lambda: not queries[0].isActive)
+        eventually(lambda: not queries[0].isActive, patience_s=WAIT_S)
         assert "Another run writes as" in str(queries[0].exception())
-        wait_until(lambda: "second" in values_in(topics.bootstrap, to))
+        eventually(lambda: "second" in values_in(topics.bootstrap, to), patience_s=WAIT_S)
         assert values_in(topics.bootstrap, to) == ["first", "first", "second"]
         assert queries[1].isActive
     finally:

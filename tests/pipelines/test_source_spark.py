@@ -1,7 +1,6 @@
 """The source in a real Spark: what only Spark can judge, its types, its checkpoints and its processes."""
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from headwater.pipelines import HeadwaterDataSource, from_schema, register
 from headwater.testing import Broker
 from tests.pipelines.starting import patiently
 from tests.pipelines.topics import Topics, numbered
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -202,8 +202,8 @@ def test_the_source_can_be_registered_by_hand(spark: "SparkSession", topics: Top
 
 
 def _until(running: Collected, is_reached: Any) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_reached():
+    def look() -> bool:
         assert running.query.exception() is None, running.query.exception()
-        assert time.monotonic() < deadline_s, f"in time; so far there are {running.batches}"
-        time.sleep(0.05)
+        return bool(is_reached())
+
+    eventually(look, lambda: f"so far there are {running.batches}", patience_s=WAIT_S)

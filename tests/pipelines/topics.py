@@ -4,7 +4,6 @@ With HEADWATER_TEST_BOOTSTRAP=host:port the source is judged on another broker, 
 `python -m bench.kafka` starts an Apache Kafka and prints where it listens."""
 
 import os
-import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from tests.support.eventually import eventually
 
 OTHER_BROKER = os.environ.get("HEADWATER_TEST_BOOTSTRAP")
 TIMEOUT_S = 60.0
@@ -70,10 +71,7 @@ class Topics:
         self._until(lambda: topic not in self._admin.list_topics(timeout=TIMEOUT_S).topics)
 
     def _until(self, is_done: Any) -> None:
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not is_done():
-            assert time.monotonic() < deadline_s, "the brokers know of it in time"
-            time.sleep(0.02)
+        eventually(is_done, "the brokers know of it", patience_s=TIMEOUT_S)
 
 
 def judged_topics(request: pytest.FixtureRequest) -> Topics:

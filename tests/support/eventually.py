@@ -7,7 +7,7 @@ for `a_while`, or until something `rests`: on a busy machine that may let it pas
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,7 +15,7 @@ T = TypeVar("T")
 PATIENCE_S = 60.0
 FOREVER_MS = 600_000
 """A time to wait that no test lasts: what is answered was woken by something else."""
-A_WHILE_S = 0.2
+A_WHILE_S = 0.1
 LOOPS = 50
 LOOK_S = 0.02
 LOOK_IN_PROCESS_S = 0.002
@@ -31,6 +31,19 @@ def eventually(
         assert time.monotonic() < deadline_s, _in_vain(claim, patience_s)
         time.sleep(LOOK_S)
     return seen
+
+
+def gathered(poll: Callable[[], Iterable[T]], count: int, *, patience_s: float = PATIENCE_S) -> list[T]:
+    """What `poll` gives, one call after the other, until that is `count` things at least."""
+    found: list[T] = []
+
+    def has_enough() -> bool:
+        found.extend(poll())
+        return len(found) >= count
+
+    if count > 0:
+        eventually(has_enough, lambda: f"{len(found)} of {count} came", patience_s=patience_s)
+    return found
 
 
 async def until(

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.transport.connection import CloseConnection, Promise
 from headwater.transport.server import KindOf, Server, ServerLimits
-from tests.support.eventually import rests, until
+from tests.support.eventually import rests, tasks_run, until
 from tests.transport.scripted_protocol import NoTraffic, Scripted, one_kind
 
 
@@ -86,7 +86,7 @@ def test_a_request_of_another_kind_begins_when_all_before_it_are_answered() -> N
             async with asyncio.timeout(60):
                 while len(seen) < count:
                     seen.extend(await script.started.get())
-            await asyncio.sleep(0.01)
+            await tasks_run()
             assert script.started.empty()
             return bytes(seen)
 

@@ -13,9 +13,9 @@ from headwater.broker.server import Broker
 from headwater.metadata import keys
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of, running
 from tests.broker.two_nodes import new_partition, start_node, two_nodes
 from tests.support.eventually import until
+from tests.support.local_broker import Client, batch_of, running
 
 UNREGISTER = 64
 

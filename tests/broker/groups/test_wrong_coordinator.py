@@ -12,9 +12,9 @@ from headwater.broker.server import Broker
 from headwater.broker.transactions.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
-from tests.broker.local_broker import Client
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
 from tests.support.eventually import until
+from tests.support.local_broker import Client
 
 
 def questions(group: str, transaction: str) -> list[tuple[str, int, int, dict[str, Any]]]:

@@ -5,8 +5,8 @@ from typing import Any
 from headwater.broker.server import Broker
 from headwater.wire.codec import Message
 from headwater.wire.schema import StructField
-from tests.broker.local_broker import Client, batch_of
 from tests.broker.queues.share_members import Member
+from tests.support.local_broker import Client, batch_of
 
 TOPIC = "orders"
 JOIN, SYNC, CONSUMER_HEARTBEAT, INIT_PRODUCER_ID = 11, 14, 68, 22

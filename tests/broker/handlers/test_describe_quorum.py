@@ -9,9 +9,9 @@ import pytest
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
-from tests.broker.local_broker import Client, running
 from tests.broker.two_nodes import two_nodes
 from tests.support.eventually import until
+from tests.support.local_broker import Client, running
 
 DESCRIBE_QUORUM = 55
 TOPIC = "__cluster_metadata"

@@ -27,10 +27,10 @@ from headwater.wire.messages import API_VERSIONS
 from headwater.wire.requests import MAX_RESPONSE_ELEMENTS
 from headwater.wire.schema import request_schema, response_schema
 from tests.broker.handlers.hostile_scene import Scene
-from tests.broker.local_broker import Client, running
 from tests.broker.queues.share_members import on_loop
 from tests.broker.two_nodes import two_nodes
 from tests.support.eventually import until
+from tests.support.local_broker import Client, running
 from tests.wire.hostile_messages import Good, Place, body, doubled_tags, good_message, legal_values, null_bodies, places
 
 AT_ONCE = 40

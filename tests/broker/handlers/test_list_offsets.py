@@ -9,7 +9,7 @@ from headwater.broker.log.offset_search import find_timestamp
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
-from tests.broker.local_broker import LIST_OFFSETS, batch_of, running
+from tests.support.local_broker import LIST_OFFSETS, batch_of, running
 
 
 def test_a_partition_that_is_named_twice_is_answered_once(tmp_path: Path) -> None:

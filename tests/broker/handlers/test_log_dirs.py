@@ -10,9 +10,9 @@ from headwater.model.cluster import StoreState
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
-from tests.broker.local_broker import Client, running
 from tests.broker.two_nodes import new_partition, two_nodes
 from tests.support.eventually import until
+from tests.support.local_broker import Client, running
 
 ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 

@@ -17,8 +17,8 @@ from headwater.records.record import Record
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.messages import Message
-from tests.broker.local_broker import Client, batch_of, keyed, running
 from tests.support.eventually import until
+from tests.support.local_broker import Client, batch_of, keyed, running
 
 NOW_MS = 1_700_000_000_000
 

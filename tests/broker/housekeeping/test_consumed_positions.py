@@ -24,8 +24,8 @@ from headwater.model.group_position import GroupPosition
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
-from tests.broker.local_broker import Client, batch_of, running
 from tests.support.eventually import until
+from tests.support.local_broker import Client, batch_of, running
 
 NOW_MS = 1_700_000_000_000
 DAY_S = 86_400

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import running
+from tests.support.local_broker import running
 
 
 def test_a_lead_that_is_lost_on_the_way_is_passed_over(tmp_path: Path) -> None:

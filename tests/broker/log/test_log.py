@@ -13,8 +13,8 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of, keyed, running, start
 from tests.support.eventually import FOREVER_MS, PATIENCE_S, until
+from tests.support.local_broker import Client, batch_of, keyed, running, start
 
 NOW_MS = 1_700_000_000_000
 
@@ -186,7 +186,7 @@ def test_a_failed_flush_ends_the_broker_and_nothing_acknowledged_is_lost(tmp_pat
         files.fail("sync_data", errno.EIO)
         client.send_batch("t", batch_of([b"doubtful"]))
         with pytest.raises(StoreFailed):
-            await asyncio.wait_for(broker.wait_stopped(), 5)
+            await asyncio.wait_for(broker.wait_stopped(), PATIENCE_S)
         client.close()
         await broker.stop()
         files.heal()

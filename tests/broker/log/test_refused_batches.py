@@ -11,7 +11,7 @@ from headwater.records.batch import BatchHeader, parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import running
+from tests.support.local_broker import running
 
 HERE, THERE = (PartitionId(uuid.UUID(int=1), index) for index in (0, 1))
 NOT_LED = RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "led elsewhere")

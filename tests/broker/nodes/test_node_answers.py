@@ -18,9 +18,9 @@ from headwater.model.ids import PartitionId
 from headwater.records.batch import split
 from headwater.records.byte_reader import ByteReader
 from headwater.records.record import records
-from tests.broker.local_broker import batch_of
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
 from tests.support.eventually import until
+from tests.support.local_broker import batch_of
 
 Scenario = Callable[[Broker, Broker, PartitionId], Awaitable[None]]
 

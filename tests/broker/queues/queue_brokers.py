@@ -7,9 +7,9 @@ from typing import Any
 
 from headwater.broker.server import Broker
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of, running
 from tests.broker.queues.share_members import configure
 from tests.support.eventually import until
+from tests.support.local_broker import Client, batch_of, running
 
 
 @asynccontextmanager

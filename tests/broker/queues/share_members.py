@@ -12,8 +12,8 @@ from headwater.model.errors import ErrorCode
 from headwater.records.batch import split
 from headwater.records.record import Record, records
 from headwater.wire.codec import Message
-from tests.broker.local_broker import Client
 from tests.support.eventually import until
+from tests.support.local_broker import Client
 
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE = 76, 77, 78, 79
 DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92

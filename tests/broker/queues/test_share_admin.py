@@ -7,7 +7,6 @@ import pytest
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.codec import Message
-from tests.broker.local_broker import Client
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import (
     ACCEPT,
@@ -20,6 +19,7 @@ from tests.broker.queues.share_members import (
     configure,
     on_loop,
 )
+from tests.support.local_broker import Client
 
 DELETE_GROUPS, LIST_GROUPS, DESCRIBE_CONFIGS, INCREMENTAL, LIST_RESOURCES, API_VERSIONS = 42, 16, 32, 44, 74, 18
 

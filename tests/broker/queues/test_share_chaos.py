@@ -11,10 +11,10 @@ import pytest
 from headwater.broker.queues import dead_letters
 from headwater.broker.server import Broker
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, start
 from tests.broker.queues.queue_brokers import numbered, produced
 from tests.broker.queues.share_members import ACCEPT, REJECT, RELEASE, Member, configure, on_loop
 from tests.support.eventually import until
+from tests.support.local_broker import Client, start
 
 RECORDS, LIVES, STEPS = 300, 5, 60
 OFFSET = dead_letters.PREFIX + "offset"

@@ -15,10 +15,10 @@ from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import running
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import ACCEPT, Member, on_loop
 from tests.support.eventually import until
+from tests.support.local_broker import running
 
 SNAPSHOT, CHANGE = StateEntry(True, b"all"), StateEntry(False, b"some")
 

@@ -13,10 +13,10 @@ from headwater.records.batch import Codec, split
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, settled
 from tests.broker.queues.share_members import REJECT, RELEASE, Member, configure, on_loop
 from tests.support.eventually import until
+from tests.support.local_broker import Client, batch_of
 
 
 async def letters(client: Client, broker: Broker, count: int, topic: str = "dlq.g") -> list[Record]:

@@ -20,10 +20,10 @@ from headwater.model.ids import PartitionId
 from headwater.records.batch import split
 from headwater.records.record import records
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import running
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, ranges
 from tests.broker.queues.share_members import ACCEPT, RELEASE, Member, on_loop
 from tests.support.eventually import until
+from tests.support.local_broker import running
 
 SHARE = ShareKey("g", PartitionId(uuid.UUID(int=1), 2))
 REST = b"\0\1g" + SHARE.partition.topic_id.bytes + b"\0\0\0\2"

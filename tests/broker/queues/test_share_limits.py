@@ -7,10 +7,10 @@ import pytest
 
 from headwater.broker.server import Broker
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import Fetched, Member, configure, on_loop
 from tests.support.eventually import until
+from tests.support.local_broker import Client
 
 SMALL, BIG = b"s" * 1_000, b"b" * 200_000
 LIMIT_BYTES = 100_000

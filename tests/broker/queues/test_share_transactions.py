@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import batch_of, running
 from tests.broker.queues.share_members import ACCEPT, RELEASE, Member, configure, on_loop
 from tests.broker.transactions.transactors import Transactor, partition_of
-from tests.support.eventually import until
+from tests.support.eventually import FOREVER_MS, PATIENCE_S, until
+from tests.support.local_broker import batch_of, running
 
 READ_COMMITTED = {"share_auto_offset_reset": "earliest", "share_isolation_level": "read_committed"}
-LONG_MS = 20_000
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1_000_000])
@@ -65,14 +64,14 @@ async def test_a_member_that_waits_is_woken_by_the_marker(tmp_path: Path) -> Non
         await configure(client, **READ_COMMITTED)
         member = await Member.joined(broker, "t")
         transactor = Transactor(partition_of(broker))
-        waiting = asyncio.create_task(member.fetch(wait_ms=LONG_MS))
+        waiting = asyncio.create_task(member.fetch(wait_ms=FOREVER_MS))
         await until(lambda: len(partition_of(broker).stable_watchers) == 1)
         assert not partition_of(broker).watchers
         await transactor.write(b"a")
         await client.round_trips()
         assert not waiting.done()
         await transactor.commit()
-        assert (await asyncio.wait_for(waiting, 5)).values == [b"a"]
+        assert (await asyncio.wait_for(waiting, PATIENCE_S)).values == [b"a"]
         assert not partition_of(broker).stable_watchers
 
 
@@ -84,7 +83,7 @@ async def test_a_group_may_change_its_mind_while_a_member_waits(tmp_path: Path, 
         await configure(client, **READ_COMMITTED)
         member = await Member.joined(broker, "t")
         transactor = Transactor(partition_of(broker))
-        waiting = asyncio.create_task(member.fetch(wait_ms=LONG_MS))
+        waiting = asyncio.create_task(member.fetch(wait_ms=FOREVER_MS))
         await until(lambda: len(partition_of(broker).stable_watchers) == 1)
         if ends:
             await configure(client, share_isolation_level="read_uncommitted")
@@ -94,5 +93,5 @@ async def test_a_group_may_change_its_mind_while_a_member_waits(tmp_path: Path, 
             await client.round_trips()
             assert not waiting.done()
             await configure(client, share_isolation_level="read_uncommitted")
-        assert (await asyncio.wait_for(waiting, 5)).values == [b"a"]
+        assert (await asyncio.wait_for(waiting, PATIENCE_S)).values == [b"a"]
         assert not partition_of(broker).stable_watchers and not partition_of(broker).watchers

@@ -9,10 +9,10 @@ from headwater.broker.queues.state_keepers import STATE_TOPIC
 from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import running
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker, ranges, waits
 from tests.broker.queues.share_members import ACCEPT, RELEASE, Member, on_loop
 from tests.support.eventually import FOREVER_MS, PATIENCE_S, until
+from tests.support.local_broker import running
 
 
 @on_loop

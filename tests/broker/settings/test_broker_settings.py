@@ -17,6 +17,7 @@ from headwater.model.config_key import ConfigSource, ConfigType
 from headwater.model.errors import ErrorCode, RequestError
 from tests.broker.queues.share_members import on_loop
 from tests.broker.settings.shared_settings import opened
+from tests.support.eventually import PATIENCE_S
 
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 OWN, OF_ALL = ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
@@ -129,7 +130,7 @@ async def test_what_was_altered_is_there_after_a_restart_and_on_other_nodes_as_f
         following = asyncio.create_task(second.follow())
         await first.alter("1", [("group.max.size", SET, "5")])
         await first.alter(ALL_BROKERS, [("num.partitions", SET, "6")])
-        await asyncio.wait_for(changed.wait(), 30)
+        await asyncio.wait_for(changed.wait(), PATIENCE_S)
         assert (second.current.group_max_size, second.current.default_partitions) == (10_000, 6)
         following.cancel()
         with suppress(asyncio.CancelledError):

@@ -15,11 +15,11 @@ from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode
 from headwater.wire.codec import Message
-from tests.broker.local_broker import Client
 from tests.broker.queues.queue_brokers import produced
 from tests.broker.queues.share_members import Member, configure, on_loop
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
 from tests.support.eventually import tasks_run, until
+from tests.support.local_broker import Client
 
 CONFIGURE, DESCRIBE, HEARTBEAT = 44, 32, 68
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32

@@ -9,7 +9,7 @@ from headwater.metadata import keys
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import running
+from tests.support.local_broker import running
 
 
 def test_a_name_that_another_node_has_just_given_away_is_not_given_again(tmp_path: Path) -> None:

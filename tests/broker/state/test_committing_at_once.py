@@ -15,9 +15,9 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import batch_of, running
 from tests.broker.transactions.transactors import Transactor, committed_values, partition_of
 from tests.support.eventually import until
+from tests.support.local_broker import batch_of, running
 
 
 def append(partition: Partition, *values: bytes) -> Appended:

@@ -19,11 +19,11 @@ from headwater.broker.transactions import transaction_log
 from headwater.model.errors import RequestError
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.transaction import TransactionState
-from tests.broker.local_broker import running
 from tests.broker.queues.queue_brokers import produced, queue_broker, settled
 from tests.broker.queues.share_members import REJECT, Member, on_loop
 from tests.broker.transactions.raw_producers import ID, Producer
 from tests.support.eventually import until
+from tests.support.local_broker import running
 
 PARTITIONS = 4
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headwater.records.batch import TRANSACTIONAL
 from headwater.wire.codec import Message
-from tests.broker.local_broker import INIT_PRODUCER_ID, PRODUCE, Client, batch_of
+from tests.support.local_broker import INIT_PRODUCER_ID, PRODUCE, Client, batch_of
 
 ADD_PARTITIONS, END = 24, 26
 ID = "orders"

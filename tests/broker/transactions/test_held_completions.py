@@ -17,10 +17,10 @@ from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.event_bytes import decode
 from headwater.transactions.events import TransactionStored
 from headwater.transactions.transaction import TransactionState
-from tests.broker.local_broker import INIT_PRODUCER_ID, Client, running
 from tests.broker.transactions.raw_producers import ID, Producer
 from tests.broker.transactions.transactors import committed_values, partition_of
 from tests.support.eventually import until
+from tests.support.local_broker import INIT_PRODUCER_ID, Client, running
 
 ONE_PARTITION: dict[str, Any] = {"transaction_state_topic_partitions": 1}
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING

@@ -5,11 +5,9 @@ from pathlib import Path
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of, running
 from tests.broker.transactions.transactors import Transactor, committed_records, fetch_committed, partition_of
-from tests.support.eventually import until
-
-LONG_MS = 20_000
+from tests.support.eventually import FOREVER_MS, PATIENCE_S, until
+from tests.support.local_broker import Client, batch_of, running
 
 
 class Counting:
@@ -31,7 +29,7 @@ def test_a_reader_wakes_for_the_marker_and_not_for_the_batches_before_it(tmp_pat
             partition.watchers.add(all_of_it)
             partition.stable_watchers.add(stable)
             consumer = await Client.connect(broker)
-            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS))
+            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=FOREVER_MS))
             await until(lambda: len(partition.stable_watchers) == 2)
             transactor = Transactor(partition)
             for number in range(10):
@@ -40,7 +38,7 @@ def test_a_reader_wakes_for_the_marker_and_not_for_the_batches_before_it(tmp_pat
             assert not waiting.done()
             assert len(all_of_it.calls) == 10 and stable.calls == []
             await transactor.commit()
-            result = await asyncio.wait_for(waiting, 5)
+            result = await asyncio.wait_for(waiting, PATIENCE_S)
             assert [each.value for each in committed_records(result, 0)] == [b"%d" % number for number in range(10)]
             assert len(stable.calls) == 1
             assert sum(stable.calls) == sum(all_of_it.calls) == len(result.records)
@@ -58,13 +56,13 @@ def test_min_bytes_counts_what_became_stable(tmp_path: Path) -> None:
             await small.write(bytes(100))
             await large.write(bytes(5_000))
             consumer = await Client.connect(broker)
-            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS, min_bytes=1_000))
+            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=FOREVER_MS, min_bytes=1_000))
             await until(lambda: len(partition.stable_watchers) == 1)
             await small.commit()
             await client.round_trips()
             assert not waiting.done(), "a transaction of 100 bytes has ended; the large one has not"
             await large.commit()
-            result = await asyncio.wait_for(waiting, 5)
+            result = await asyncio.wait_for(waiting, PATIENCE_S)
             assert len(result.records) > 5_000
             consumer.close()
 
@@ -85,10 +83,10 @@ def test_bytes_that_were_there_before_the_wait_are_not_missed(tmp_path: Path) ->
                 await transactor.write(bytes(4_000))
                 if not restarts:
                     continue
-                waiting = asyncio.create_task(fetch_committed(client, 0, wait_ms=LONG_MS, min_bytes=7_000))
+                waiting = asyncio.create_task(fetch_committed(client, 0, wait_ms=FOREVER_MS, min_bytes=7_000))
                 await until(lambda: len(partition_of(broker).stable_watchers) == 1)
                 await transactor.commit()
-                result = await asyncio.wait_for(waiting, 5)
+                result = await asyncio.wait_for(waiting, PATIENCE_S)
                 assert len(result.records) > 4_000, "as far as its segment goes"
 
     asyncio.run(scenario())
@@ -99,13 +97,13 @@ def test_where_there_are_no_transactions_both_kinds_of_readers_see_the_same(tmp_
         async with running(tmp_path, MemoryFiles()) as (broker, client):
             await client.create("t")
             consumer = await Client.connect(broker)
-            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS, min_bytes=300))
+            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=FOREVER_MS, min_bytes=300))
             await until(lambda: len(partition_of(broker).stable_watchers) == 1)
             await client.produce("t", batch_of([bytes(100)]))
             await client.round_trips()
             assert not waiting.done()
             await client.produce("t", batch_of([bytes(100)]))
-            result = await asyncio.wait_for(waiting, 5)
+            result = await asyncio.wait_for(waiting, PATIENCE_S)
             plain = await client.fetch("t", 0)
             assert result.records == plain.records
             assert result.last_stable_offset == plain.last_stable_offset == 2
@@ -159,10 +157,10 @@ def test_a_deleted_topic_wakes_those_who_wait_for_stable_records(tmp_path: Path)
             await client.create("t")
             await Transactor(partition_of(broker)).write(b"a")
             consumer = await Client.connect(broker)
-            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=LONG_MS))
+            waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=FOREVER_MS))
             await until(lambda: len(partition_of(broker).stable_watchers) == 1)
-            await broker.catalog.changes.delete(broker.catalog.topic("t"))
-            result = await asyncio.wait_for(waiting, 5)
+            await broker.catalog.delete(broker.catalog.topic("t"))
+            result = await asyncio.wait_for(waiting, PATIENCE_S)
             assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             consumer.close()
 

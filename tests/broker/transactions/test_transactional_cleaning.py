@@ -16,9 +16,9 @@ from headwater.records.batch import BatchHeader, split
 from headwater.records.compaction import ENTRY_BYTES
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, keyed, running
 from tests.broker.transactions.transactors import Transactor, committed_values, partition_of, read_committed, roll
 from tests.support.eventually import until
+from tests.support.local_broker import Client, keyed, running
 
 NOW_MS = 1_700_000_000_000
 DELETE_RETENTION_MS = 10_000

@@ -16,7 +16,6 @@ from headwater.records.record import Record
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.partition_snapshot import read_aborted
 from headwater.wire.codec import Message
-from tests.broker.local_broker import Client, batch_of, running, start
 from tests.broker.transactions.transactors import (
     Transactor,
     committed_values,
@@ -25,6 +24,7 @@ from tests.broker.transactions.transactors import (
     roll,
     stable_offset,
 )
+from tests.support.local_broker import Client, batch_of, running, start
 
 DESCRIBE_PRODUCERS, DELETE_RECORDS, EPOCH_END = 61, 21, 23
 

@@ -8,10 +8,10 @@ import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import running
 from tests.broker.transactions.raw_producers import ID, Producer
 from tests.broker.transactions.transactors import committed_values, partition_of
 from tests.support.eventually import until
+from tests.support.local_broker import running
 
 pytestmark = pytest.mark.parametrize("durability", ["os", "sync"])
 

@@ -10,8 +10,8 @@ from headwater.records.build import build_batch
 from headwater.records.control import read_marker
 from headwater.records.record import Record, records
 from headwater.wire.codec import Message
-from tests.broker.local_broker import FETCH, LIST_OFFSETS, Client
 from tests.support.eventually import until
+from tests.support.local_broker import FETCH, LIST_OFFSETS, Client
 
 READ_COMMITTED = 1
 TIME_MS = 1_000

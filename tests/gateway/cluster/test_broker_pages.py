@@ -12,7 +12,7 @@ from headwater.broker.metrics.group_health import health_page
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 from tests.gateway.gateways import client_of, reading, serving
-from tests.gateway.push.receivers import eventually
+from tests.support.eventually import eventually
 
 GROUP, TOPIC = "leavers", "orders"
 

@@ -15,7 +15,7 @@ from headwater.cli.subscription import app as subscription_app
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 from tests.gateway.gateways import client_of, serving
-from tests.gateway.push.receivers import eventually
+from tests.support.eventually import eventually
 
 TOPIC = "orders"
 HELD = (10, 20, 30)

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.kafka.producer import Delivered, OutgoingRecord, RecordProducer
 from headwater.testing import Broker
+from tests.support.eventually import PATIENCE_S
 
 
 def topic_at(broker: Broker) -> str:
@@ -26,7 +27,7 @@ def test_what_waits_when_the_producer_closes_is_told(headwater_session: Broker) 
         producer = RecordProducer(GatewayConfig(headwater_session.bootstrap), asyncio.get_running_loop())
         waiting = producer.send(topic, [OutgoingRecord(b"x")] * 100, 100)
         await producer.close()
-        return list(await asyncio.wait_for(waiting, 10))
+        return list(await asyncio.wait_for(waiting, PATIENCE_S))
 
     outcomes = asyncio.run(run())
     assert len(outcomes) == 100
@@ -37,7 +38,7 @@ def test_without_a_cluster_every_record_has_its_outcome() -> None:
     async def run() -> list[object]:
         config = GatewayConfig("127.0.0.1:1", request_timeout_ms=1000)
         producer = RecordProducer(config, asyncio.get_running_loop())
-        outcomes = await asyncio.wait_for(producer.send("t", [OutgoingRecord(b"x")] * 10, 10), 30)
+        outcomes = await asyncio.wait_for(producer.send("t", [OutgoingRecord(b"x")] * 10, 10), PATIENCE_S)
         assert producer.in_flight == producer.in_flight_bytes == 0
         await producer.close()
         return list(outcomes)
@@ -54,8 +55,8 @@ def test_after_a_fatal_error_another_producer_takes_over(headwater_session: Brok
         producer = RecordProducer(GatewayConfig(headwater_session.bootstrap), asyncio.get_running_loop())
         first = producer.send(topic, [OutgoingRecord(b"x")] * 5, 5)
         producer._replace()  # librdkafka's fatal errors cannot be had for the asking
-        outcomes = await asyncio.wait_for(first, 10)
-        again = await asyncio.wait_for(producer.send(topic, [OutgoingRecord(b"y")], 1), 10)
+        outcomes = await asyncio.wait_for(first, PATIENCE_S)
+        again = await asyncio.wait_for(producer.send(topic, [OutgoingRecord(b"y")], 1), PATIENCE_S)
         assert producer.in_flight == 0
         await producer.close()
         return list(outcomes), list(again)

@@ -4,16 +4,13 @@ import json
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from headwater.transport.ports import free_port
-from tests.support import eventually as support
-
-START_S = 60.0
+from tests.support.eventually import eventually
 
 
 class Receiver:
@@ -28,14 +25,15 @@ class Receiver:
     def start(self) -> None:
         command = [sys.executable, "-m", "tests.gateway.push.receiver", str(self._log), str(self.port)]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        until_s = time.monotonic() + START_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert time.monotonic() < until_s and self._process.poll() is None, "the receiver did not start"
-                time.sleep(0.05)
+        eventually(self._answers, "the receiver has started")
+
+    def _answers(self) -> bool:
+        assert self._process is not None and self._process.poll() is None, "the receiver did not start"
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
 
     def kill(self) -> None:
         if self._process is not None:
@@ -61,7 +59,3 @@ def receiving(tmp_path: Path) -> Iterator[Receiver]:
         yield receiver
     finally:
         receiver.kill()
-
-
-def eventually(claim: Callable[[], bool], what: str, patience_s: float = 75.0) -> None:
-    support.eventually(claim, what, patience_s=patience_s)

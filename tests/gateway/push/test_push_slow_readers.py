@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from headwater.gateway.server import GatewayThread
-from tests.gateway.push.receivers import eventually
+from tests.support.eventually import eventually
 
 RECORDS = 24
 RECORD_BYTES = 500_000

@@ -1,7 +1,6 @@
 """Server-sent events and WebSockets: records as they come, settled by their readers."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 from headwater.gateway.http.problems import Problem
 from headwater.gateway.push.events import parse_event_id
 from headwater.gateway.server import GatewayThread
-from tests.gateway.push.receivers import eventually
+from tests.support.eventually import blocks_for_a_while, eventually
 
 
 @pytest.fixture
@@ -221,5 +220,6 @@ def test_a_reader_that_does_not_read_is_sent_no_more_than_its_credit(
     name = subscribe("queue")
     write(*("x" * 1000 for _ in range(300)), partition=0)
     with socket_to(gateway, name, credit=50):
-        time.sleep(1)
+        eventually(lambda: http.get(f"/v1/subscriptions/{name}").json()["in_flight"] >= 50, "the credit is used")
+        blocks_for_a_while()
         assert http.get(f"/v1/subscriptions/{name}").json()["in_flight"] == 50

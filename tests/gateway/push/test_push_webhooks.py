@@ -18,7 +18,8 @@ from confluent_kafka.admin import AdminClient
 from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
 from tests.gateway.gateways import client_of, serving
-from tests.gateway.push.receivers import Receiver, eventually, receiving
+from tests.gateway.push.receivers import Receiver, receiving
+from tests.support.eventually import eventually
 
 
 @pytest.fixture
@@ -63,6 +64,13 @@ def values(count: int) -> list[dict[str, Any]]:
 def lag(http: httpx.Client, name: str) -> int:
     found: int = http.get(f"/v1/subscriptions/{name}").json()["lag"]
     return found
+
+
+def failures(http: httpx.Client) -> float:
+    (line,) = (
+        each for each in http.get("/metrics").text.splitlines() if each.startswith("headwater_push_failed_total")
+    )
+    return float(line.split()[-1])
 
 
 @pytest.mark.parametrize("kind", ["queue", "stream"])
@@ -116,7 +124,8 @@ def test_a_receiver_that_crashes_loses_nothing(http: httpx.Client, topic: str, r
         before = len(receiver.taken())
         eventually(lambda before=before: len(receiver.taken()) > before + 20, "it is being pushed")  # type: ignore[misc]
         receiver.kill()
-        time.sleep(0.3)
+        failed = failures(http)
+        eventually(lambda failed=failed: failures(http) > failed, "it is missed")  # type: ignore[misc]
         receiver.start()
     producing.join()
     eventually(lambda: set(receiver.taken()) >= set(written), "everything arrives")
@@ -173,11 +182,10 @@ def test_a_receiver_that_is_gone_ends_the_push_for_good(
     write(http, topic, values(5))
     eventually(lambda: bool(http.get(f"/v1/subscriptions/{name}").json()["push"]["stopped"]), "it is stopped")
     count = len(receiver.got())
-    time.sleep(0.5)
-    assert len(receiver.got()) == count <= 5
     changed = http.patch(f"/v1/subscriptions/{name}", json={"push": {"url": receiver.url("/ok")}})
     assert changed.json()["push"]["stopped"] is None
     eventually(lambda: len(receiver.taken()) == 5, "with another receiver it goes on, and nothing is lost")
+    assert sum(line["path"] == "/status/410" for line in receiver.got()) == count <= 5
 
 
 def test_retry_after_is_heeded(http: httpx.Client, topic: str, receiver: Receiver, push: Any) -> None:
@@ -213,13 +221,18 @@ def test_order_is_kept_though_the_receiver_fails(
 
 
 def test_a_gateway_that_may_not_reach_the_receiver_leaves_it_to_the_others(
-    headwater_session: Broker, http: httpx.Client, topic: str, receiver: Receiver, push: Any
+    headwater_session: Broker,
+    http: httpx.Client,
+    topic: str,
+    receiver: Receiver,
+    push: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with serving(headwater_session.bootstrap, private_webhooks=False):
         name = push(receiver.url("/ok"))
+        eventually(lambda: f"push_refused subscription={name} " in caplog.text, "the other gateway has looked")
         for number in range(5):
             write(http, topic, [{"value": f"v{number}"}])
-            time.sleep(1.0)  # it looks every two seconds
         eventually(lambda: len(receiver.taken()) >= 5, "all arrive")
         assert http.get(f"/v1/subscriptions/{name}").json()["push"]["stopped"] is None
 

@@ -9,7 +9,8 @@ import pytest
 
 from headwater.testing.processes.cluster import ProcessCluster
 from tests.gateway.gateways import client_of, serving
-from tests.gateway.push.receivers import eventually, receiving
+from tests.gateway.push.receivers import receiving
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.crash
 
@@ -44,7 +45,7 @@ def write(http: httpx.Client, *values: str) -> None:
         assert answered.status_code in (200, 207, 503), answered.text
         return answered.status_code == 200
 
-    eventually(is_written, "the cluster takes records", PATIENCE_S)
+    eventually(is_written, "the cluster takes records", patience_s=PATIENCE_S)
 
 
 def take(http: httpx.Client, name: str) -> list[str]:
@@ -76,9 +77,9 @@ def test_pulls_and_webhooks_go_on_when_the_leader_is_killed(
             return all(got >= set(values) for got in (*pulled.values(), set(receiver.taken())))
 
         write(http, *before)
-        eventually(lambda: have_come(before), "the first arrive", PATIENCE_S)
+        eventually(lambda: have_come(before), "the first arrive", patience_s=PATIENCE_S)
         leader = cluster.find("leader of t-0")
         cluster.kill(leader)
         write(http, *after)
-        eventually(lambda: have_come(before + after), "the others, too", PATIENCE_S)
+        eventually(lambda: have_come(before + after), "the others, too", patience_s=PATIENCE_S)
         assert cluster.find("leader of t-0") != leader

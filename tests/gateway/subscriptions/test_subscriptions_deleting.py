@@ -19,7 +19,8 @@ from headwater.gateway.server import GatewayThread
 from headwater.gateway.subscriptions import ending
 from headwater.testing import Broker
 from tests.gateway.gateways import client_of, serving
-from tests.gateway.push.receivers import eventually, receiving
+from tests.gateway.push.receivers import receiving
+from tests.support.eventually import eventually
 
 NOBODY = "http://127.0.0.1:1/"
 """Where no receiver is: a push that tries again and again."""

@@ -1,12 +1,13 @@
 """Subscriptions over HTTP: made, pulled from, acknowledged and ended."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.support.eventually import eventually
 
 
 @pytest.fixture
@@ -35,9 +36,12 @@ def pull(http: httpx.Client, name: str, **more: Any) -> list[dict[str, Any]]:
 
 def pull_all(http: httpx.Client, name: str, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    until_s = time.monotonic() + 60
-    while len(found) < count and time.monotonic() < until_s:
-        found += pull(http, name)
+
+    def has_all() -> bool:
+        found.extend(pull(http, name))
+        return len(found) >= count
+
+    eventually(has_all, lambda: f"{len(found)} of {count} records came")
     assert len(found) == count
     return found
 
@@ -78,11 +82,7 @@ def test_a_released_record_comes_again_and_a_rejected_one_is_a_dead_letter(
     assert second["delivery_count"] == 2
     assert acknowledge(http, name, extend=[second["ack_id"]]) == ["done"]
     assert acknowledge(http, name, reject=[second["ack_id"]], accept=[first["ack_id"]]) == ["settled", "done"]
-    until_s = time.monotonic() + 60
-    while not (letters := http.get(f"/v1/subscriptions/{name}/dead-letters").json()["letters"]):
-        assert time.monotonic() < until_s
-        time.sleep(0.1)
-    (letter,) = letters
+    (letter,) = eventually(lambda: http.get(f"/v1/subscriptions/{name}/dead-letters").json()["letters"], "it is there")
     assert letter["record"]["value"] == "x" and letter["reason"] == "rejected" and letter["group"] == name
     assert letter["origin"] == f"{topic}/{second['partition']}/{second['offset']}"
     redriven = http.post(f"/v1/subscriptions/{name}/redrive", json={"limit": 10}, timeout=60)

@@ -1,7 +1,6 @@
 """Members of queues and streams when brokers are killed and come back: they join again, and what was not settled comes
 again."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import pytest
 
 from headwater.testing import Broker
 from tests.gateway.gateways import client_of, serving
-from tests.gateway.push.receivers import eventually, receiving
+from tests.gateway.push.receivers import receiving
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.crash
 
@@ -25,13 +25,8 @@ def http(headwater_subprocess: Broker) -> Iterator[httpx.Client]:
 
 
 def write(http: httpx.Client, values: list[str]) -> None:
-    until_s = time.monotonic() + 60
-    while True:
-        answered = http.post("/v1/topics/t/records", json={"records": [{"value": value} for value in values]})
-        if answered.status_code == 200:
-            return
-        assert time.monotonic() < until_s, answered.text
-        time.sleep(0.2)
+    body = {"records": [{"value": value} for value in values]}
+    eventually(lambda: http.post("/v1/topics/t/records", json=body).status_code == 200, "the records are written")
 
 
 def take(http: httpx.Client, name: str) -> list[dict[str, Any]]:
@@ -62,7 +57,7 @@ def test_a_queue_is_pulled_on_after_its_broker_was_killed(headwater_subprocess: 
     headwater_subprocess.start()
     write(http, ["new"])
     again: list[dict[str, Any]] = []
-    eventually(lambda: add_taken(http, "q", again) >= 2, "they come", 60)
+    eventually(lambda: add_taken(http, "q", again) >= 2, "they come")
     assert {record["value"] for record in again} == {"open", "new"}, "what was settled does not come again"
     late = http.post("/v1/subscriptions/q/ack", json={"accept": [ids["open"]]}).json()["results"][0]["status"]
     assert late in ("expired", "unknown"), "the lease died with the broker"
@@ -82,4 +77,4 @@ def test_a_push_goes_on_after_its_broker_was_killed(
         headwater_subprocess.kill()
         headwater_subprocess.start()
         write(http, [f"after-{number}" for number in range(50)])
-        eventually(lambda: len(set(receiver.taken())) == 100, "the others, too", 90)
+        eventually(lambda: len(set(receiver.taken())) == 100, "the others, too", patience_s=90)

@@ -1,7 +1,6 @@
 """Topics, groups, the cluster and health over HTTP."""
 
 import asyncio
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ from headwater.gateway.topics.descriptions import summaries
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
 from tests.gateway.gateways import client_of, reading, serving
+from tests.support.eventually import eventually
 
 
 def test_a_topic_is_made_shown_and_deleted(http: httpx.Client, name: str) -> None:
@@ -149,11 +149,7 @@ def test_who_left_a_group_is_told_with_the_reason(name: str) -> None:
         http.post(f"/v1/topics/{name}/records", json={"value": 1})
         with reading(broker, name, "leavers"):
             pass
-        for _ in range(50):
-            left = http.get("/v1/groups/leavers").json()["departures"]
-            if left:
-                break
-            time.sleep(0.1)
+        left = eventually(lambda: http.get("/v1/groups/leavers").json()["departures"], "the group tells who left")
     assert "left" in left[0]["reason"]
     assert left[0]["at"] > 1_700_000_000_000
 

@@ -20,6 +20,7 @@ from headwater.metadata.etcd.url import EtcdAddress
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import MAX_OPS, RESYNC, Has, Is, Put, Txn, Unavailable
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
+from tests.support.eventually import tasks_run
 
 pytestmark = pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)")
 
@@ -244,7 +245,7 @@ def test_a_closed_store_is_unavailable_its_watches_end_and_closing_twice_is_harm
         assert await anext(hints) is RESYNC
         ended = asyncio.create_task(anext(hints, None))
         session = await store.session(MIN_TTL_S)
-        await asyncio.sleep(0.1)
+        await tasks_run()
         await store.close()
         await store.close()
         assert await asyncio.wait_for(ended, PATIENCE_S) is None

@@ -19,7 +19,7 @@ from headwater.testing.oracles.linearizability import (
     register,
 )
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
-from tests.support.effort import in_long
+from tests.support.eventually import a_while, until
 
 pytestmark = [
     pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed (Debian: etcd-server)"),
@@ -152,7 +152,7 @@ def test_a_paused_member_delays_its_clients_and_loses_them_nothing(etcd: EtcdPro
         found = await store.get("a/1")
         assert found is not None
         assert await asyncio.wait_for(anext(hints), PATIENCE_S) == {"a/1"}
-        await asyncio.sleep(max(0.0, session.valid_until() - time.monotonic()) + 1)
+        await a_while(longer_than_s=max(0.0, session.valid_until() - time.monotonic()))
         assert not session.lost.is_set()
         assert session.valid_until() > time.monotonic()
         assert await other.get("nodes/me") is not None
@@ -180,7 +180,7 @@ def test_a_session_and_a_watch_outlive_the_leader(etcd: EtcdProcess) -> None:
             hint = await asyncio.wait_for(anext(hints), PATIENCE_S)
             assert isinstance(hint, set), "nothing was missed, so nothing is to be read again"
             heard |= hint
-        await asyncio.sleep(max(0.0, session.valid_until() - time.monotonic()) + 1)
+        await a_while(longer_than_s=max(0.0, session.valid_until() - time.monotonic()))
         assert not session.lost.is_set()
         assert await other.get("nodes/me") is not None
         await hints.aclose()  # type: ignore[attr-defined]
@@ -256,10 +256,11 @@ def test_without_a_majority_nothing_is_read_or_written_and_afterwards_all_is_the
 
 async def written(store: MetaStore, key: str) -> None:
     """Put until it is certain; that it may happen twice is known here, and harmless."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                await store.txn([], [Put(key, b"")])
-                return
-            except (Unavailable, Unknown):
-                await asyncio.sleep(0.1)
+
+    async def is_written() -> bool:
+        try:
+            return (await store.txn([], [Put(key, b"")])).ok
+        except (Unavailable, Unknown):
+            return False
+
+    await until(is_written)

@@ -14,6 +14,7 @@ import pytest
 
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
+from tests.support.eventually import a_while
 
 KILLS = 8
 ACKED_PER_ROUND = 25
@@ -51,6 +52,7 @@ async def main():
 asyncio.run(main())
 """
 
+SESSION_TTL_S = 0.4
 SESSION_OWNER = """
 import asyncio, sys
 from headwater.metadata.sqlite.store import SqliteMetaStore
@@ -58,7 +60,7 @@ from headwater.metadata.store import Put
 
 async def main():
     store = await SqliteMetaStore.open(sys.argv[1])
-    session = await store.session(0.4)
+    session = await store.session(float(sys.argv[2]))
     await store.txn([], [Put("nodes/child", b"", session)])
     print("ready", flush=True)
     await asyncio.sleep(60)
@@ -180,10 +182,10 @@ def test_a_killed_owners_session_key_vanishes(path: Path) -> None:
         store = await SqliteMetaStore.open(path)
         hints = store.watch("nodes/")
         await anext(hints)
-        with running(SESSION_OWNER, path) as (process, output):
+        with running(SESSION_OWNER, path, SESSION_TTL_S) as (process, output):
             assert (await asyncio.to_thread(output.readline)).strip() == "ready"
             assert await store.get("nodes/child") is not None
-            await asyncio.sleep(0.6)
+            await a_while(longer_than_s=SESSION_TTL_S)
             assert await store.get("nodes/child") is not None
             process.kill()
             deadline = time.monotonic() + 60

@@ -36,11 +36,11 @@ from headwater.metadata.store import (
     Unknown,
 )
 from headwater.metadata.zookeeper import client as zookeeper_client
+from headwater.metadata.zookeeper.store import ZookeeperMetaStore
 from headwater.metadata.zookeeper.url import MAX_ROOT_CHARS
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
 from headwater.transport.ports import free_port
-from tests.support.effort import amount
-from tests.support.eventually import until
+from tests.support.eventually import a_while, until
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 
@@ -333,14 +333,11 @@ def test_a_session_is_not_lost_while_the_server_only_does_not_answer(own_zookeep
             session = await store.session(12)
             await store.txn([], [Put("nodes/me", b"", session)])
             own_zookeeper.kill(0)
-            await asyncio.sleep(max(0.0, session.valid_until() - time.monotonic()) + 0.5)
+            await a_while(longer_than_s=max(0.0, session.valid_until() - time.monotonic()))
             assert not session.lost.is_set(), "nobody has said so"
             await asyncio.to_thread(own_zookeeper.restart, 0)
             # A server that starts gives every session that it knows its full time again.
-            deadline = time.monotonic() + PATIENCE_S
-            while session.valid_until() < time.monotonic():
-                assert time.monotonic() < deadline, "the session is not renewed"
-                await asyncio.sleep(0.05)
+            await until(lambda: session.valid_until() > time.monotonic(), "the session is renewed")
             assert await store.get("nodes/me") is not None
             await session.close()
             assert await store.get("nodes/me") is None
@@ -431,7 +428,8 @@ def test_a_commit_whose_answer_is_lost_is_unknown_and_is_not_sent_twice(own_zook
             await append(0)
             own_zookeeper.pause(0)
             sent = [asyncio.create_task(append(number)) for number in range(1, 6)]
-            await asyncio.sleep(0.5)
+            assert isinstance(store, ZookeeperMetaStore)
+            await until(lambda: len(store._client._kazoo._pending) >= 5, "all of them are sent")
             own_zookeeper.kill(0)
             results = await asyncio.gather(*sent, return_exceptions=True)
             assert [type(result) for result in results] == [Unknown] * 5

@@ -1,7 +1,6 @@
 """Three servers of ZooKeeper: what a client sees when they are killed and paused under it."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from headwater.metadata.store import RESYNC, MetaStore, Put, Unavailable, Unknow
 from headwater.testing.oracles.linearizability import is_linearizable, register
 from headwater.testing.oracles.register_load import RegisterLoad
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
-from tests.support.effort import in_long, only_long
+from tests.support.eventually import a_while, until
 
 pytestmark = [pytest.mark.skipif(bool(why_missing()), reason=why_missing()), pytest.mark.crash]
 
@@ -71,7 +70,7 @@ async def read_across_a_pause(zookeeper: ZookeeperProcess, member: int, rounds: 
             while not await is_written(writer, value):
                 pass
             reading = asyncio.create_task(reader.get("a"))
-            await asyncio.sleep(0.1)  # the question lies in the socket of the server that sleeps
+            await a_while()  # the question lies in the socket of the server that sleeps
             zookeeper.resume(member)
             found = await reading
             assert found is not None
@@ -119,11 +118,8 @@ def test_a_session_and_a_watch_outlive_the_server_they_were_with(zookeeper: Zook
         zookeeper.kill(first)
         assert await asyncio.wait_for(anext(hints), PATIENCE_S) is RESYNC
         assert not session.lost.is_set()
-        deadline = time.monotonic() + PATIENCE_S
         promised = session.valid_until()
-        while session.valid_until() <= promised:
-            assert time.monotonic() < deadline, "the session is not renewed"
-            await asyncio.sleep(0.1)
+        await until(lambda: session.valid_until() > promised, "the session is renewed")
         await other.txn([], [Put("nodes/you", b"")])
         heard: set[str] = set()
         while "nodes/you" not in heard:
