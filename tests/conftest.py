@@ -1,6 +1,29 @@
-"""What holds for every test: how long an example takes is never judged."""
+"""What holds for every test: how long an example takes is never judged; what only repeats is left to the long suite;
+tests that share something expensive run in one worker."""
 
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import settings
+
+from tests.support import schedule
+from tests.support.effort import IS_LONG
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
 
 settings.register_profile("headwater", settings(), deadline=None)
 settings.load_profile("headwater")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not IS_LONG:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    schedule.in_order(config.rootpath, items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer | None") -> schedule.FileScheduling:
+    return schedule.FileScheduling(config, log)

@@ -18,8 +18,8 @@ from headwater.metadata.store import KV, Condition, MetaSession, MetaStore, Oper
 from headwater.model.replica import StoreError
 from headwater.storage.flush import FlushFailed
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.local_broker import Client, batch_of, running, start
 from tests.support.eventually import until
+from tests.support.local_broker import Client, batch_of, running, start
 
 CLUSTERED = {"peer_listen": "127.0.0.1:0", "session_timeout_s": 1.0}
 VALUES = [b"a", b"b", b"c"]

@@ -17,7 +17,7 @@ from tests.clients.every_transactor import TRANSACTORS
 from tests.clients.judged import OTHER_BROKER, Client, NewTopic
 from tests.clients.transacting import Transactor
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import compile_judge
+from tests.clients.with_java import judge_class_path
 from tests.support.eventually import eventually
 
 TOPIC_TIMEOUT_S = 60.0

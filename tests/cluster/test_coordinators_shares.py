@@ -31,6 +31,7 @@ from tests.cluster.coordinated import (
     new_topic,
     place_in_turns,
 )
+from tests.support.effort import in_long
 from tests.support.eventually import eventually, gathered
 
 PATIENCE_S = 60.0

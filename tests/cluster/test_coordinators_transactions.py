@@ -16,6 +16,7 @@ from tests.clients.transacting import END, READ_COMMITTED, Place, Transactor, re
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import OFFSETS, TRANSACTIONS, coordinated, coordinator, killed, name_kept_by, new_topic
+from tests.support.effort import in_long
 from tests.support.eventually import eventually
 
 ROUNDS = 3

@@ -9,6 +9,7 @@ import pytest
 from tests.console.fake_gateway import FakeGateway
 from tests.console.pages import expect, offsets
 from tests.console.serving import AXE, served
+from tests.support.effort import in_long
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -20,6 +20,7 @@ from tests.pipelines.python_workers import SINK, SOURCE, TASKS, kill_a_worker
 from tests.pipelines.reading_back import values_in
 from tests.pipelines.running import WAIT_S, RunningPipeline
 from tests.pipelines.topics import Topics, numbered
+from tests.support.effort import amount, only_long
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:

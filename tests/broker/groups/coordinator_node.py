@@ -54,11 +54,20 @@ class Node:
             return () if store.store_id in avoid else (store.store_id,)
 
         cache = TailCache(1024 * 1024)
-        self.ports = NodePorts(1, store, OneStore(store), choose, self.clock, cache, spawn, self._new_segment)
+        self.ports = NodePorts(
+            node_id=1,
+            store=store,
+            stores=OneStore(store),
+            choose=choose,
+            clock=self.clock,
+            tail_cache=cache,
+            spawn=spawn,
+            new_segment_id=self._new_segment,
+        )
         self.catalog = Catalog(metadata, self.ports, self.config.topic_defaults, lambda count: [1] * count)
         await self.catalog.load(is_alone=True)
         if self.catalog.find("orders") is None:
-            await self.catalog.create("orders", 2, {})
+            await self.catalog.changes.create("orders", 2, {})
         coordinator = GroupCoordinator(self.catalog, self.config, self.clock, spawn)
         coordinator.start()
         try:

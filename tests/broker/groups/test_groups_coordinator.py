@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.broker.groups.group_coordinator import OFFSETS_TOPIC
+from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.groups.consumer_requests import ConsumerHeartbeat
 from headwater.groups.rebalance import GroupState

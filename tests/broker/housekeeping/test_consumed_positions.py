@@ -186,7 +186,7 @@ def test_the_positions_of_an_explicit_subscription_do_not_expire(tmp_path: Path)
         await configure(broker, "durable", topic="t")
         clock.advance(60 * DAY_S)
         await broker.groups.expire()
-        await until(lambda: [position.group_id for position in broker.groups.positions()] == ["durable"])
+        await until(lambda: [position.group_id for position in broker.groups.views.positions()] == ["durable"])
 
     play(tmp_path, scenario)
 
@@ -201,7 +201,7 @@ def test_subscriptions_are_back_after_a_restart(tmp_path: Path) -> None:
             await configure(broker, "slow", topic="t", retention_ms=-1)
         clock.advance(2 * DAY_S)
         async with running(tmp_path, files, clock) as (broker, client):
-            await until(lambda: broker.groups.is_loaded() and list(broker.groups.positions()))
+            await until(lambda: broker.groups.is_loaded() and list(broker.groups.views.positions()))
             assert await start_after_cleaning(broker, client) == 0
             assert broker.group_configs.subscription("slow").retention_ms == -1
 

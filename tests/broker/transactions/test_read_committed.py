@@ -159,7 +159,7 @@ def test_a_deleted_topic_wakes_those_who_wait_for_stable_records(tmp_path: Path)
             consumer = await Client.connect(broker)
             waiting = asyncio.create_task(fetch_committed(consumer, 0, wait_ms=FOREVER_MS))
             await until(lambda: len(partition_of(broker).stable_watchers) == 1)
-            await broker.catalog.delete(broker.catalog.topic("t"))
+            await broker.catalog.changes.delete(broker.catalog.topic("t"))
             result = await asyncio.wait_for(waiting, PATIENCE_S)
             assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             consumer.close()

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from headwater.broker.transactions.transaction_gate import TransactionGate, Turn
+from headwater.broker.transactions.transaction_gate import QueuePosition, TransactionGate
 from tests.support.eventually import tasks_run
 
 

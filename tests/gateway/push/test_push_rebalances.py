@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from headwater.gateway.subscriptions.members.share_member import ShareMember
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.kafka.brokers import Brokers
@@ -16,7 +17,6 @@ from headwater.gateway.push.source import StreamSource
 from headwater.gateway.server import GatewayThread
 from headwater.gateway.subscriptions.members.deliveries import Delivery
 from headwater.gateway.subscriptions.members.pending_acks import AckType
-from headwater.gateway.subscriptions.members.share_member import ShareMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.testing import Broker
 from tests.gateway.gateways import client_of, serving

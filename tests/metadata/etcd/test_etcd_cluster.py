@@ -19,6 +19,7 @@ from headwater.testing.oracles.linearizability import (
     register,
 )
 from headwater.testing.processes.etcd_process import EtcdProcess, find_etcd
+from tests.support.effort import in_long
 from tests.support.eventually import a_while, until
 
 pytestmark = [

@@ -40,6 +40,7 @@ from headwater.metadata.zookeeper.store import ZookeeperMetaStore
 from headwater.metadata.zookeeper.url import MAX_ROOT_CHARS
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
 from headwater.transport.ports import free_port
+from tests.support.effort import amount
 from tests.support.eventually import a_while, until
 
 pytestmark = pytest.mark.skipif(bool(why_missing()), reason=why_missing())

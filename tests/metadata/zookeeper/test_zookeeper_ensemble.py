@@ -11,6 +11,7 @@ from headwater.metadata.store import RESYNC, MetaStore, Put, Unavailable, Unknow
 from headwater.testing.oracles.linearizability import is_linearizable, register
 from headwater.testing.oracles.register_load import RegisterLoad
 from headwater.testing.processes.zookeeper_process import ZookeeperProcess, why_missing
+from tests.support.effort import in_long, only_long
 from tests.support.eventually import a_while, until
 
 pytestmark = [pytest.mark.skipif(bool(why_missing()), reason=why_missing()), pytest.mark.crash]

@@ -37,7 +37,7 @@ from headwater.groups.requests import CommitRequest, JoinRequest, LeaveRequest, 
 from headwater.groups.settings import ConsumerTimes, GroupSettings, MigrationPolicy
 from headwater.groups.shard import GroupShard, check_group_id
 from headwater.groups.share import ShareGroup, ShareHeartbeat, ShareSettings
-from headwater.groups.topics import TopicTable, TopicInfo
+from headwater.groups.topics import TopicInfo, TopicTable
 from headwater.groups.transaction_ends import AnnouncedCommit, TransactionEnds
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError

@@ -166,7 +166,7 @@ class StreamMember:
         """In the thread."""
         consumer = self._consumer
         consumer.subscribe([self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
-        is_paused, wanted_s = False, time.monotonic()
+        is_paused, demanded_s = False, time.monotonic()
         try:
             while not self._stopping.is_set():
                 self._make_calls()
