@@ -1,7 +1,8 @@
 """A member of a stream's group that lives in the gateway: a consumer of librdkafka in a dedicated thread.
 
 Records are read on from where the last ones were taken; a member that begins, goes on at what is committed. Nothing is
-committed but what somebody says. While nobody wants records the consumer is paused, and still takes part in its group.
+committed unless `commit` is called. While no request waits for records the consumer is paused, and still takes part in
+its group.
 
 A partition that goes to another member and comes back is another assignment: it is read from what is committed, and
 records of the assignment before are not the member's any more.
@@ -131,8 +132,11 @@ class StreamMember:
         await self._has_joined()
 
         def committed() -> dict[int, int]:
-            places = [TopicPartition(self.topic, partition) for partition in list(self._assigned)]
-            found = {place.partition: place.offset for place in self._consumer.committed(places, timeout=COMMIT_S)}
+            partitions = [TopicPartition(self.topic, partition) for partition in list(self._assigned)]
+            found = {
+                position.partition: position.offset
+                for position in self._consumer.committed(partitions, timeout=COMMIT_S)
+            }
             return {partition: offset for partition, offset in found.items() if offset >= 0}
 
         await self.seek(await self._ask(committed))
