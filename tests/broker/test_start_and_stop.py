@@ -21,6 +21,8 @@ from headwater.testing.fakes.files import MemoryFiles
 from tests.support.eventually import until
 from tests.support.local_broker import Client, batch_of, running, start
 
+START_LIMIT_S = 60
+"""A start that never ends is a failure, too."""
 CLUSTERED = {"peer_listen": "127.0.0.1:0", "session_timeout_s": 1.0}
 VALUES = [b"a", b"b", b"c"]
 
@@ -207,7 +209,7 @@ def test_a_start_whose_disk_fails_leaves_nothing_behind(tmp_path: Path, operatio
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("operation", ["open", "pread", "sync_directory"])
+@pytest.mark.parametrize("operation", ["open", "pread", "pwritev", "sync_data", "sync_directory"])
 def test_a_disk_that_fails_once_at_any_time_of_a_start_costs_no_records(tmp_path: Path, operation: str) -> None:
     """A partition whose takeover failed is not led, and its segments are no orphans for that."""
 
@@ -221,7 +223,8 @@ def test_a_disk_that_fails_once_at_any_time_of_a_start_costs_no_records(tmp_path
             before = files.counts[operation]
             files.fail(operation, errno.EIO, passes=passes)
             try:
-                broker: Broker = await start(tmp_path, files)
+                async with asyncio.timeout(START_LIMIT_S):
+                    broker: Broker = await start(tmp_path, files)
                 await broker.stop()  # the disk fails behind its back, or not at all
             except (OSError, StoreError, FlushFailed):
                 failed += 1

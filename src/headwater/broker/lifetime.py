@@ -6,9 +6,11 @@ It exists before any part of the broker, because parts run tasks and report fail
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from headwater.logs.events import log_event
+
+T = TypeVar("T")
 
 
 class Lifetime:
@@ -35,6 +37,21 @@ class Lifetime:
             self._failure = error
             log_event("broker_failed", logging.ERROR, error=f"{type(error).__name__}: {error}")
             self._ended.set()
+
+    async def unless_failed(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns. If the broker fails meanwhile, `work` is cancelled and the failure is raised: what `work`
+        waits for may never happen then."""
+        working = asyncio.create_task(work)
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait((working, ended), return_when=asyncio.FIRST_COMPLETED)
+            if self._failure is not None:
+                raise self._failure
+            return await working
+        finally:
+            for task in (working, ended):
+                task.cancel()
+            await asyncio.gather(working, ended, return_exceptions=True)
 
     async def cancel_tasks(self) -> None:
         for task in tuple(self._tasks):

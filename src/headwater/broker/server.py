@@ -98,13 +98,17 @@ class Broker:
             lifetime=Lifetime(),
         )
         stack = AsyncExitStack()
-        try:
+
+        async def start() -> Self:
             broker = cls(await build_parts(config, around, stack), stack)
             await broker._open()
+            return broker
+
+        try:
+            return await around.lifetime.unless_failed(start())
         except BaseException:
             await stack.aclose()
             raise
-        return broker
 
     async def _open(self) -> None:
         """Answer other nodes and clients."""

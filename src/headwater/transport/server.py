@@ -92,12 +92,16 @@ class Server:
     async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> tuple[str, int]:
         """Start to accept; return the address, with the port that the system chose if `port` is 0. `bound` is a socket
         that has the address already (`reserve`)."""
+        # Not served until the listener is known here: a start that is cancelled in between must be able to close it.
         if bound is not None:
-            self._listener = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)
+            self._listener = await self.loop.create_server(
+                lambda: Connection(self), sock=bound, backlog=BACKLOG, start_serving=False
+            )
         else:
             self._listener = await self.loop.create_server(
-                lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True
+                lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True, start_serving=False
             )
+        await self._listener.start_serving()
         self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
         host, port = self._listener.sockets[0].getsockname()[:2]
         self.address = (host, port)

@@ -50,13 +50,21 @@ class MetricsServer:
         """None, and a warning, if the address cannot be had: a broker without its metrics still serves."""
         pages = _Pages(metrics, groups_page, segments_page)
         try:
-            listener = await asyncio.start_server(pages.accept, host, port, limit=MAX_REQUEST_BYTES)
+            listener = await asyncio.start_server(
+                pages.accept, host, port, limit=MAX_REQUEST_BYTES, start_serving=False
+            )
         except OSError as error:
             reason = error.strerror or str(error)
             advice = "choose another address with --metrics, or --metrics off"
             log_event("metrics_unavailable", logging.WARNING, host=host, port=port, reason=reason, advice=advice)
             return None
-        return cls(metrics, pages, listener)
+        server = cls(metrics, pages, listener)
+        try:
+            await listener.start_serving()
+        except BaseException:
+            await server.stop()
+            raise
+        return server
 
     @property
     def address(self) -> tuple[str, int]:
