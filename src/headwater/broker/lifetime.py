@@ -39,8 +39,8 @@ class Lifetime:
             self._ended.set()
 
     async def unless_failed(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns. If the broker fails meanwhile, `work` is cancelled and the failure is raised: what `work`
-        waits for may never happen then."""
+        """What `work` returns. If the broker fails meanwhile, `work` is cancelled and the failure is raised: `work` may
+        wait for what never happens then."""
         working = asyncio.create_task(work)
         ended = asyncio.create_task(self._ended.wait())
         try:

@@ -124,7 +124,7 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
     member = None
     if membership is not None:
         member = ClusterMember(base, membership, catalog)
-        member.start(lifetime)
+        await member.start(lifetime)
     group_configs = GroupConfigs(metadata, settings.current, settings.candidates)
     await group_configs.load()
     if membership is not None:

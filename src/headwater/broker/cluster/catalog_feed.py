@@ -18,10 +18,16 @@ class CatalogFeed:
         self._present = self._stores()
         watch.listen(self._changed)
 
-    def start(self) -> None:
-        """Take in what the metadata says now."""
+    async def start(self) -> None:
+        """Take in what the metadata says now, also of topics that were deleted since the catalog was loaded. Raises
+        Unavailable, Unknown."""
         for topic_id in list(self._watch.topics_read.items):
             self._follow_topic(topic_id)
+        unseen = [topic.topic_id for topic in self._catalog if topic.topic_id not in self._watch.topics_read.items]
+        if unseen:  # deleted meanwhile, or so new that the watch has not seen them yet
+            await self._watch.reread_topics(unseen)
+            for topic_id in unseen:
+                self._follow_topic(topic_id)
 
     def _changed(self, change: ClusterChange) -> None:
         if change.nodes or change.stores:

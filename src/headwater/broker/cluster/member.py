@@ -34,9 +34,10 @@ class ClusterMember:
         self._feed = CatalogFeed(membership.watch, base.cluster_nodes, catalog, self._open_replicas)
         self.controller = _controller(base, membership) if Role.CONTROLLER in base.config().roles else None
 
-    def start(self, lifetime: Lifetime) -> None:
+    async def start(self, lifetime: Lifetime) -> None:
+        """Raises Unavailable, Unknown."""
         lifetime.spawn(self._open_replicas.run())
-        self._feed.start()
+        await self._feed.start()
         if self.controller is not None:
             lifetime.spawn(self.controller.run())
 
