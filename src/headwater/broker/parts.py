@@ -262,14 +262,14 @@ async def _load_catalog(
         ],
     )
     stack.callback(catalog.leadership.stop)
-    stack.push_async_callback(_settle, base, catalog)
+    stack.push_async_callback(_prepare_stop, base, catalog)
     await catalog.load(is_alone=membership is None)
     if garbage is not None:
         base.lifetime.spawn(garbage.run())
     return catalog
 
 
-async def _settle(base: JoiningNode, catalog: Catalog) -> None:
+async def _prepare_stop(base: JoiningNode, catalog: Catalog) -> None:
     """Flush what is appended, unless the disk is what failed."""
     if base.store is not None and base.lifetime.failure is None:
         await asyncio.gather(*(partition.prepare_stop() for partition in catalog.partitions()))

@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from headwater.gateway.subscriptions.members.share_member import ShareMember
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.kafka.brokers import Brokers
@@ -17,6 +16,7 @@ from headwater.gateway.push.source import StreamSource
 from headwater.gateway.server import GatewayThread
 from headwater.gateway.subscriptions.members.deliveries import Delivery
 from headwater.gateway.subscriptions.members.pending_acks import AckType
+from headwater.gateway.subscriptions.members.queue_member import QueueMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 from headwater.testing import Broker
 from tests.gateway.gateways import client_of, serving
@@ -122,7 +122,7 @@ def test_records_of_a_queue_are_acknowledged_though_their_partition_went_to_anot
 
 async def acknowledged_late(bootstrap: str, name: str) -> None:
     brokers = Brokers(bootstrap)
-    first, second = (ShareMember(brokers, name, "t") for _ in range(2))
+    first, second = (QueueMember(brokers, name, "t") for _ in range(2))
     async with running(first.run()):
         taken: list[Delivery] = []
         while len(taken) < 30:
