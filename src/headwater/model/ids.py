@@ -6,11 +6,33 @@ under one name cannot be taken for the old one.
 
 import uuid
 from dataclasses import dataclass
-from typing import NewType, TypeAlias
+from typing import NewType, TypeAlias, overload
 
-Offset: TypeAlias = int
-LeaderEpoch: TypeAlias = int
-NodeId: TypeAlias = int
+IDS_ARE_NUMBERS = True
+"""What the interpreter takes them for, and what tests may write. The type checker knows better: see pyproject.toml."""
+
+if IDS_ARE_NUMBERS:
+    Offset: TypeAlias = int
+    LeaderEpoch: TypeAlias = int
+    NodeId: TypeAlias = int
+else:
+    LeaderEpoch = NewType("LeaderEpoch", int)
+    NodeId = NewType("NodeId", int)
+
+    class Offset(int):
+        """A position in a partition's log. Two offsets differ by a count; an offset and a count make an offset."""
+
+        def __add__(self, count: int, /) -> "Offset":
+            return Offset(int(self) + count)
+
+        @overload
+        def __sub__(self, other: "Offset", /) -> int: ...  # type: ignore[overload-overlap]
+        @overload
+        def __sub__(self, other: int, /) -> "Offset": ...
+        def __sub__(self, other: int, /) -> int:
+            return int(self) - other
+
+
 TopicId: TypeAlias = uuid.UUID
 
 SegmentId = NewType("SegmentId", str)
