@@ -60,6 +60,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.toml
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev
