@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headwater.model.ids import NO_OFFSET
 from headwater.records import batch
 from headwater.records.batch import CONTROL, DELETE_HORIZON, HEADER_BYTES, Codec, CorruptBatch
 from headwater.records.build import assemble, build_batch
 from headwater.records.compression import DecompressedTooLarge
 from headwater.records.record import (
-    UNASSIGNED,
     Record,
     keyless_records,
     payload,
@@ -34,7 +34,7 @@ a_record = st.builds(
     value=some_bytes,
     headers=some_headers,
     timestamp=st.integers(0, 1 << 45),
-    offset=st.just(UNASSIGNED),
+    offset=st.just(NO_OFFSET),
 )
 
 few = settings(max_examples=30, deadline=None)
@@ -96,7 +96,7 @@ def test_kafka_python_reads_ours_and_we_read_its(codec: Codec, given_records: li
         builder.append(index, r.timestamp, r.key, r.value, list(r.headers))
     raw = bytes(builder.build())
     assert batch.validate(raw).base_sequence == 5
-    assert [r._replace(offset=UNASSIGNED) for r in decoded(raw)] == given_records
+    assert [r._replace(offset=NO_OFFSET) for r in decoded(raw)] == given_records
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -113,7 +113,7 @@ def test_aiokafka_reads_ours_and_we_read_its(codec: Codec, given_records: list[R
         builder.append(index, r.timestamp, r.key, r.value, list(r.headers))
     raw = bytes(builder.build())
     assert batch.validate(raw).producer_epoch == 1
-    assert [r._replace(offset=UNASSIGNED) for r in decoded(raw)] == given_records
+    assert [r._replace(offset=NO_OFFSET) for r in decoded(raw)] == given_records
 
 
 @pytest.mark.parametrize("codec", list(Codec))

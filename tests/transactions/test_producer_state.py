@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import NO_OFFSET
 from headwater.records.batch import BatchHeader
 from headwater.records.control import EndMarker
-from headwater.transactions.producer import NO_OFFSET
 from headwater.transactions.producer_state import (
     ACCEPT,
     Accept,

@@ -18,7 +18,7 @@ from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId
+from headwater.model.ids import Offset, PartitionId
 from headwater.records.batch import CorruptBatch, InvalidBatch, validate
 from headwater.records.byte_reader import ByteReader, MalformedBytes
 from headwater.transactions.effects import AddAnswer
@@ -152,7 +152,7 @@ class NodeAnswers:
 
     async def _reset_share(self, body: ByteReader) -> bytes:
         group_id, partition = node_messages.read_text(body), node_messages.read_partition(body)
-        offset = body.int64()
+        offset = Offset(body.int64())
         body.check_end()
         await self._coordinators.share_admin.reset_here(group_id, partition, offset)
         return b""

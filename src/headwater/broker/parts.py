@@ -39,7 +39,7 @@ from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
-from headwater.model.cluster import Node, Role
+from headwater.model.cluster import NO_CONTROLLER, Node, Role
 from headwater.model.ids import NodeId, SegmentId, segment_id
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
@@ -188,7 +188,7 @@ def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
     """A cluster in which this node sees itself alone, not yet registered."""
     host, port = config.listen.host, config.listen.port
     node = Node(config.node_id, 0, host, port, host, 0, stores=tuple(own_stores(store)))
-    controller_id = -1 if config.is_clustered else config.node_id
+    controller_id = NO_CONTROLLER if config.is_clustered else config.node_id
     return ClusterNodes(node, controller_id=controller_id, own_space=lambda: space(store))
 
 

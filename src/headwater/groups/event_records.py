@@ -39,6 +39,7 @@ from headwater.groups.events import (
     ShareMemberStored,
     StoredMember,
 )
+from headwater.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from headwater.records.byte_reader import ByteReader, MalformedBytes
 
 _OFFSET_KEYS = (0, 1)
@@ -128,8 +129,8 @@ def _read_offset(reader: ByteReader) -> CommittedOffset:
     version = reader.int16()
     if not 0 <= version <= _OFFSET_VALUE:
         raise MalformedBytes(f"version {version} of an offset is not known")
-    offset = reader.int64()
-    leader_epoch = reader.int32() if version >= 3 else -1
+    offset = Offset(reader.int64())
+    leader_epoch = LeaderEpoch(reader.int32()) if version >= 3 else NO_LEADER_EPOCH
     metadata = reader.string()
     commit_timestamp_ms = reader.int64()
     expire_timestamp_ms = reader.int64() if version == _OFFSET_VALUE_WITH_EXPIRY else -1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headwater.groups.consumer_events import ConsumerEvent
+from headwater.model.ids import LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,8 @@ class GroupDeleted:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    offset: int
-    leader_epoch: int
+    offset: Offset
+    leader_epoch: LeaderEpoch
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from headwater.groups.members import MemberProtocol, size_bytes
 from headwater.groups.settings import MAX_NAME_CHARS, MAX_PROTOCOLS, MAX_STRING_BYTES, GroupSettings
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import LeaderEpoch, Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class LeaveRequest:
 class OffsetToCommit:
     topic: str
     partition: int
-    offset: int
-    leader_epoch: int
+    offset: Offset
+    leader_epoch: LeaderEpoch
     metadata: str
 
 

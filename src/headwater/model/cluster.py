@@ -11,7 +11,8 @@ from typing import Final
 
 from headwater.model.ids import NodeId, StoreId, TopicId
 
-NO_LEADER: NodeId = -1
+NO_LEADER: Final = NodeId(-1)
+NO_CONTROLLER: Final = NodeId(-1)
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """The cluster's own: the leader of one of their partitions coordinates groups, transactions or queues."""
 

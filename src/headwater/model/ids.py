@@ -5,8 +5,9 @@ under one name cannot be taken for the old one.
 """
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NewType, TypeAlias, overload
+from typing import Final, NewType, TypeAlias, overload
 
 IDS_ARE_NUMBERS = True
 """What the interpreter takes them for, and what tests may write. The type checker knows better: see pyproject.toml."""
@@ -15,6 +16,7 @@ if IDS_ARE_NUMBERS:
     Offset: TypeAlias = int
     LeaderEpoch: TypeAlias = int
     NodeId: TypeAlias = int
+    OffsetRange: TypeAlias = range
 else:
     LeaderEpoch = NewType("LeaderEpoch", int)
     NodeId = NewType("NodeId", int)
@@ -32,6 +34,19 @@ else:
         def __sub__(self, other: int, /) -> int:
             return int(self) - other
 
+    class OffsetRange:
+        """A `range` of offsets."""
+
+        def __init__(self, start: Offset, stop: Offset, /) -> None:
+            self._numbers = range(start, stop)
+
+        def __iter__(self) -> Iterator[Offset]:
+            return map(Offset, self._numbers)
+
+
+FIRST_OFFSET: Final = Offset(0)
+NO_OFFSET: Final = Offset(-1)
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 
 TopicId: TypeAlias = uuid.UUID
 

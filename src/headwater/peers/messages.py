@@ -206,6 +206,7 @@ def read_body(segment: SegmentId, offset: Offset, limit: Offset, max_bytes: int,
 
 
 def segment_and_offset_body(segment: SegmentId, offset: int) -> bytes:
+    """Of a search, `offset` is a timestamp."""
     return _SEGMENT_AND_OFFSET.pack(bytes.fromhex(segment), offset)
 
 
@@ -270,7 +271,7 @@ def read_read(cursor: Cursor) -> ReadCall:
     return ReadCall(SegmentId(segment.hex()), offset, limit, max_bytes & (_COPY_BIT - 1), bool(max_bytes & _COPY_BIT))
 
 
-def read_segment_and_offset(cursor: Cursor) -> tuple[SegmentId, int]:
+def read_segment_and_offset(cursor: Cursor) -> tuple[SegmentId, Offset]:
     segment, offset = _SEGMENT_AND_OFFSET.unpack(cursor.take(_SEGMENT_AND_OFFSET.size))
     check_end(cursor)
     return SegmentId(segment.hex()), offset

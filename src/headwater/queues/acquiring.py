@@ -11,6 +11,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from headwater.model.ids import Offset, OffsetRange
 from headwater.queues.events import DeadLetterReason, RangeState, ShareStateChanged, StateRange
 from headwater.queues.in_flight import NEVER_DELIVERED, RESOLVED, RecordState, RecordStatus, Run
 from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead
@@ -63,12 +64,12 @@ class Acquiring:
             position = batch.last_offset + 1
         self._skip(position, read.end_offset - 1)
 
-    def _skip(self, first: int, last: int) -> None:
+    def _skip(self, first: Offset, last: Offset) -> None:
         """There are no records here."""
         for run_first, run_last, _ in self._pieces(first, last, RecordState.WAITING):
             self._resolve(StateRange(run_first, run_last, RangeState.ARCHIVED))
 
-    def _take_batch(self, batch: CandidateBatch, position: int) -> bool:
+    def _take_batch(self, batch: CandidateBatch, position: Offset) -> bool:
         """Whether all of it was looked at."""
         terms: Sequence[DeliveryTerms] | None = None
         for first, last, status in self._pieces(position, batch.last_offset, RecordState.BLOCKED):
@@ -86,7 +87,7 @@ class Acquiring:
                 return False
         return True
 
-    def _pieces(self, first: int, last: int, most: RecordState) -> list[Run]:
+    def _pieces(self, first: Offset, last: Offset, most: RecordState) -> list[Run]:
         """Runs of the window, and what lies behind it."""
         window = self._state.window
         pieces = window.runs(first, last, most)
@@ -94,7 +95,7 @@ class Acquiring:
             pieces.append((max(first, window.end), last, NEVER_DELIVERED))
         return pieces
 
-    def _take_run(self, first: int, last: int, status: RecordStatus, is_fresh: bool) -> bool:
+    def _take_run(self, first: Offset, last: Offset, status: RecordStatus, is_fresh: bool) -> bool:
         if status.backoff_until_ms > self._now_ms:
             self._decide(first, last, self._backed_off(status, status.backoff_until_ms))
             self._locked -= last - first + 1
@@ -115,10 +116,10 @@ class Acquiring:
                 self._flush()  # The lanes must know before the next record asks for its own.
         return count == last - first + 1
 
-    def _take_blocked(self, first: int, last: int, status: RecordStatus) -> bool:
+    def _take_blocked(self, first: Offset, last: Offset, status: RecordStatus) -> bool:
         key_order = self._state.key_order
         assert key_order is not None, "records are blocked by their key only"
-        for offset in range(first, last + 1):
+        for offset in OffsetRange(first, last + 1):
             key = self._state.key_of(offset)
             assert key is not None, "what is blocked has a key"
             if not key_order.may_take(key, offset, self._member_id):
@@ -134,7 +135,7 @@ class Acquiring:
         return True
 
     def _take_records(
-        self, first: int, last: int, status: RecordStatus, is_fresh: bool, terms: Sequence[DeliveryTerms]
+        self, first: Offset, last: Offset, status: RecordStatus, is_fresh: bool, terms: Sequence[DeliveryTerms]
     ) -> bool:
         position = first
         for index in range(bisect_left(terms, first, key=_offset_of), len(terms)):
@@ -186,7 +187,7 @@ class Acquiring:
         self._locked += is_fresh
         return True
 
-    def _drop_expired(self, offset: int, status: RecordStatus, is_fresh: bool) -> bool:
+    def _drop_expired(self, offset: Offset, status: RecordStatus, is_fresh: bool) -> bool:
         gone = given_up(self._settings, offset, offset, status.delivery_count, DeadLetterReason.EXPIRED)
         if gone.state is RangeState.ARCHIVED:
             self._count_skipped(1, is_fresh)
@@ -199,7 +200,7 @@ class Acquiring:
         self._locked += is_fresh
         return True
 
-    def _set_aside(self, offset: int, status: RecordStatus, is_fresh: bool) -> None:
+    def _set_aside(self, offset: Offset, status: RecordStatus, is_fresh: bool) -> None:
         self._decide(offset, offset, status)
         self._waiting += 1
         self._locked -= not is_fresh
@@ -227,7 +228,7 @@ class Acquiring:
 
     # From decisions to state
 
-    def _decide(self, first: int, last: int, status: RecordStatus) -> None:
+    def _decide(self, first: Offset, last: Offset, status: RecordStatus) -> None:
         pending = self._pending
         if pending is not None and pending[1] + 1 == first and pending[2] == status:
             self._pending = (pending[0], last, status)
@@ -264,5 +265,5 @@ class Acquiring:
         self.resolved.append(change)
 
 
-def _offset_of(record: DeliveryTerms) -> int:
+def _offset_of(record: DeliveryTerms) -> Offset:
     return record.offset

@@ -17,7 +17,7 @@ To change the format: write a new version, and keep reading the old ones.
 
 from typing import Final
 
-from headwater.model.ids import Offset
+from headwater.model.ids import FIRST_OFFSET, Offset
 from headwater.queues.events import (
     DeadLetterReason,
     RangeState,
@@ -62,11 +62,11 @@ def decode(data: bytes) -> ShareEvent:
     event: ShareEvent
     match kind:
         case 1:
-            event = ShareStateChanged(_read_ranges(reader, 0))
+            event = ShareStateChanged(_read_ranges(reader, FIRST_OFFSET))
         case 2:
-            event = ShareStartMoved(_read_unsigned(reader))
+            event = ShareStartMoved(Offset(_read_unsigned(reader)))
         case 3:
-            start_offset = _read_unsigned(reader)
+            start_offset = Offset(_read_unsigned(reader))
             event = ShareSnapshot(start_offset, _read_ranges(reader, start_offset))
         case _:
             raise MalformedBytes(f"kind {kind} of an event is not known")

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from headwater.model.ids import Offset
+
 
 class RangeState(enum.IntEnum):
     """Kafka's states of a record, without Acquired, and with the way to the dead letters."""
@@ -29,8 +31,8 @@ class DeadLetterReason(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateRange:
-    first: int
-    last: int
+    first: Offset
+    last: Offset
     state: RangeState
     delivery_count: int = 0
     """Deliveries that ended, of AVAILABLE; all deliveries, of ARCHIVING; 0 otherwise."""
@@ -72,7 +74,7 @@ class ShareStateChanged:
 class ShareStartMoved:
     """Everything below is archived, because the log does not hold it any more."""
 
-    start_offset: int
+    start_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class ShareSnapshot:
     """The whole state: a first one, one after a reset, or one that lets go of the events before it. What no range
     covers is available and was never delivered."""
 
-    start_offset: int
+    start_offset: Offset
     ranges: tuple[StateRange, ...] = ()
 
 

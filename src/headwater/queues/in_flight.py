@@ -13,6 +13,7 @@ from bisect import bisect_right
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
 
+from headwater.model.ids import Offset
 from headwater.queues.events import DeadLetterReason
 
 _SPARE_READY: Final = 64
@@ -49,7 +50,7 @@ class RecordStatus(NamedTuple):
     reason: DeadLetterReason | None = None
 
 
-Run: TypeAlias = tuple[int, int, RecordStatus]
+Run: TypeAlias = tuple[Offset, Offset, RecordStatus]
 """First and last offset, both included, and their status."""
 
 NEVER_DELIVERED: Final = RecordStatus(RecordState.UNREAD)
@@ -59,22 +60,22 @@ RESOLVED: Final = RecordStatus(RecordState.RESOLVED)
 class InFlight:
     __slots__ = ("_firsts", "_ready", "_statuses", "counts", "end", "start")
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: Offset) -> None:
         self.start = start
         self.end = start
         """Behind the last offset of the window."""
         self.counts = [0] * len(RecordState)
         """How many records are in each state."""
-        self._firsts: list[int] = []
+        self._firsts: list[Offset] = []
         self._statuses: list[RecordStatus] = []
-        self._ready: list[int] = []
+        self._ready: list[Offset] = []
         """A heap in which the first offset of each READY or UNREAD run occurs, among others."""
 
     @property
     def run_count(self) -> int:
         return len(self._firsts)
 
-    def runs(self, first: int, last: int, most: RecordState = RecordState.RESOLVED) -> list[Run]:
+    def runs(self, first: Offset, last: Offset, most: RecordState = RecordState.RESOLVED) -> list[Run]:
         """The runs of a range whose state is no later than `most`, cut to the range and to the window."""
         if first < self.start:
             first = self.start
@@ -98,12 +99,12 @@ class InFlight:
     def all_runs(self) -> list[Run]:
         return self.runs(self.start, self.end - 1)
 
-    def at(self, offset: int) -> RecordStatus | None:
+    def at(self, offset: Offset) -> RecordStatus | None:
         if not self.start <= offset < self.end:
             return None
         return self._statuses[bisect_right(self._firsts, offset) - 1]
 
-    def lowest_ready(self) -> int | None:
+    def lowest_ready(self) -> Offset | None:
         """The lowest offset that is READY or UNREAD."""
         while self._ready:
             status = self.at(self._ready[0])
@@ -112,7 +113,7 @@ class InFlight:
             heappop(self._ready)
         return None
 
-    def put(self, first: int, last: int, status: RecordStatus) -> None:
+    def put(self, first: Offset, last: Offset, status: RecordStatus) -> None:
         """Give a range a status. It may reach behind the end; what it jumps over is then available and unread."""
         assert self.start <= first <= last, "a range lies in or behind the window"
         if last >= self.end:
@@ -129,7 +130,7 @@ class InFlight:
         if self._statuses and self._statuses[0].state is RecordState.RESOLVED:
             self.drop_below(self._firsts[1] if len(self._firsts) > 1 else self.end)
 
-    def drop_below(self, offset: int) -> None:
+    def drop_below(self, offset: Offset) -> None:
         """Forget all below, and let the window begin there."""
         for first, last, status in self.runs(self.start, offset - 1):
             self.counts[status.state] -= last - first + 1
@@ -144,7 +145,7 @@ class InFlight:
         if self._statuses and self._statuses[0].state is RecordState.RESOLVED:
             self.advance()
 
-    def _grow(self, last: int, status: RecordStatus) -> None:
+    def _grow(self, last: Offset, status: RecordStatus) -> None:
         self.counts[status.state] += last - self.end + 1
         if not self._statuses or self._statuses[-1] != status:
             self._firsts.append(self.end)
@@ -152,7 +153,7 @@ class InFlight:
             self._note_ready(self.end, status)
         self.end = last + 1
 
-    def _replace(self, first: int, last: int, status: RecordStatus) -> None:
+    def _replace(self, first: Offset, last: Offset, status: RecordStatus) -> None:
         firsts, statuses, counts = self._firsts, self._statuses, self.counts
         low = bisect_right(firsts, first) - 1
         high = low
@@ -183,7 +184,7 @@ class InFlight:
         statuses[low : high + 1] = new_statuses
         self._note_ready(new_firsts[0], status)
 
-    def _note_ready(self, first: int, status: RecordStatus) -> None:
+    def _note_ready(self, first: Offset, status: RecordStatus) -> None:
         if status.state > RecordState.READY:
             return
         heappush(self._ready, first)

@@ -7,13 +7,15 @@ gets them by rising offset, and that a failed record comes again before any that
 
 from bisect import bisect_left
 
+from headwater.model.ids import Offset
+
 
 class _KeyQueue:
     __slots__ = ("held", "highest_held", "holder", "offsets")
 
     def __init__(self) -> None:
-        self.offsets: list[int] = []
-        self.held: set[int] = set()
+        self.offsets: list[Offset] = []
+        self.held: set[Offset] = set()
         self.highest_held = -1
         self.holder = ""
 
@@ -27,7 +29,7 @@ class KeyOrder:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def join(self, key: bytes, offset: int) -> None:
+    def join(self, key: bytes, offset: Offset) -> None:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _KeyQueue()
@@ -36,7 +38,7 @@ class KeyOrder:
         elif queue.offsets[index := bisect_left(queue.offsets, offset)] != offset:
             queue.offsets.insert(index, offset)
 
-    def leave(self, key: bytes, offset: int) -> None:
+    def leave(self, key: bytes, offset: Offset) -> None:
         """The record is resolved, or not read any more. One that never joined is no matter."""
         queue = self._queues.get(key)
         if queue is None:
@@ -48,7 +50,7 @@ class KeyOrder:
         if not queue.offsets:
             del self._queues[key]
 
-    def may_take(self, key: bytes, offset: int, member_id: str) -> bool:
+    def may_take(self, key: bytes, offset: Offset, member_id: str) -> bool:
         queue = self._queues.get(key)
         if queue is None:
             return True
@@ -56,25 +58,25 @@ class KeyOrder:
             return False
         return len(queue.held) == bisect_left(queue.offsets, offset)
 
-    def take(self, key: bytes, offset: int, member_id: str) -> None:
+    def take(self, key: bytes, offset: Offset, member_id: str) -> None:
         queue = self._queues[key]
         assert not queue.held or queue.holder == member_id, "one member holds all that is held of a key"
         queue.holder = member_id
         queue.held.add(offset)
         queue.highest_held = max(queue.highest_held, offset)
 
-    def give_back(self, key: bytes, offset: int) -> None:
+    def give_back(self, key: bytes, offset: Offset) -> None:
         queue = self._queues.get(key)
         if queue is not None:
             _let_go(queue, offset)
 
-    def free_head(self, key: bytes) -> int | None:
+    def free_head(self, key: bytes) -> Offset | None:
         """The offset that anybody may take now: the lowest, when none is held."""
         queue = self._queues.get(key)
         return queue.offsets[0] if queue is not None and not queue.held else None
 
 
-def _let_go(queue: _KeyQueue, offset: int) -> None:
+def _let_go(queue: _KeyQueue, offset: Offset) -> None:
     queue.held.discard(offset)
     if offset == queue.highest_held:
         queue.highest_held = max(queue.held, default=-1)

@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from headwater.model.ids import Offset
+
 
 class DeliveryTerms(NamedTuple):
     """What decides about the delivery of one record. A tuple, because there is one for each record."""
 
-    offset: int
+    offset: Offset
     key: bytes | None = None
     """Looked at with order=key; records without a key have no order."""
     deliver_at_ms: int | None = None
@@ -24,8 +26,8 @@ could be taken whose facts are not known. Offsets that it leaves out hold no rec
 
 @dataclass(frozen=True, slots=True)
 class CandidateBatch:
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     read_terms: TermsReader | None = None
     """None: no record of the batch has anything that delays, expires or orders it, and no filter applies."""
 
@@ -37,6 +39,6 @@ class LogRead:
     Offsets from `first_offset` on and below `end_offset` that no batch covers hold no records for this group (control
     batches, aborted transactions, compaction). The first batch may begin below, the last may end behind: no matter."""
 
-    first_offset: int
-    end_offset: int
+    first_offset: Offset
+    end_offset: Offset
     batches: Sequence[CandidateBatch]

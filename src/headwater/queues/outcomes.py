@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwater.model.errors import ErrorCode
+from headwater.model.ids import Offset
 from headwater.queues.events import DeadLetterReason, ShareEvent
 
 
@@ -28,8 +29,8 @@ class AcquireMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AcquiredRange:
-    first: int
-    last: int
+    first: Offset
+    last: Offset
     delivery_count: int
     """1 for a first delivery."""
 
@@ -39,8 +40,8 @@ class DeadLetter:
     """Write these records to the dead-letter topic, once the events that came with this are logged; then call
     `SharePartition.dead_letters_written`. Offsets that hold no record are reported as written too."""
 
-    first: int
-    last: int
+    first: Offset
+    last: Offset
     reason: DeadLetterReason
     delivery_count: int
 
@@ -61,8 +62,8 @@ class Acquisition:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedBatch:
-    first: int
-    last: int
+    first: Offset
+    last: Offset
     types: Sequence[int]
     """One for the whole batch, or one for each offset."""
 

@@ -1,5 +1,6 @@
 """What a failed delivery leads to: another one after a rest, or the end."""
 
+from headwater.model.ids import Offset
 from headwater.queues.events import DeadLetterReason, RangeState, StateRange
 from headwater.queues.settings import QueueSettings, RedeliveryBackoff
 
@@ -13,7 +14,7 @@ def backoff_ms(backoff: RedeliveryBackoff, failures: int) -> int:
 
 
 def after_failure(
-    settings: QueueSettings, first: int, last: int, delivery_count: int, backoff_from_ms: int | None
+    settings: QueueSettings, first: Offset, last: Offset, delivery_count: int, backoff_from_ms: int | None
 ) -> StateRange:
     """The state of records whose n-th delivery ended without success. They rest if it was a consumer's word; a lease
     that ran out and a member that left are not, and the records should reach another consumer soon."""
@@ -25,7 +26,7 @@ def after_failure(
 
 
 def given_up(
-    settings: QueueSettings, first: int, last: int, delivery_count: int, reason: DeadLetterReason
+    settings: QueueSettings, first: Offset, last: Offset, delivery_count: int, reason: DeadLetterReason
 ) -> StateRange:
     """The state of records that are not delivered any more."""
     if settings.has_dead_letters:

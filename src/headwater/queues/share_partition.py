@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from headwater.model.errors import ErrorCode
+from headwater.model.ids import FIRST_OFFSET, Offset
 from headwater.queues.acquiring import Acquiring
 from headwater.queues.events import (
     DeadLetterReason,
@@ -44,7 +45,7 @@ _KNOWN_TYPES = frozenset(int(each) for each in AcknowledgeType)
 
 
 class SharePartition:
-    def __init__(self, settings: QueueSettings, start_offset: int = 0) -> None:
+    def __init__(self, settings: QueueSettings, start_offset: Offset = FIRST_OFFSET) -> None:
         """Of a partition that was never read, log `snapshot()` first; else `apply` what the log has."""
         assert start_offset >= 0, "offsets begin at 0"
         self.settings = settings
@@ -53,12 +54,12 @@ class SharePartition:
     # What is there
 
     @property
-    def start_offset(self) -> int:
+    def start_offset(self) -> Offset:
         """All records below are resolved (SPSO)."""
         return self._state.window.start
 
     @property
-    def end_offset(self) -> int:
+    def end_offset(self) -> Offset:
         """No record from here on was looked at yet (SPEO + 1)."""
         return self._state.window.end
 
@@ -80,7 +81,7 @@ class SharePartition:
         is_there = counts[RecordState.READY] + counts[RecordState.UNREAD] > 0
         return is_there and self._busy_count < self.settings.max_record_locks
 
-    def supply(self, limit: int) -> Supply:
+    def supply(self, limit: Offset) -> Supply:
         """What there is to lend, records behind the end up to `limit` included."""
         counts = self._state.window.counts
         return Supply(
@@ -90,12 +91,12 @@ class SharePartition:
             lent=self.acquired_count,
         )
 
-    def lag(self, log_end_offset: int) -> int:
+    def lag(self, log_end_offset: Offset) -> int:
         """Records that are not resolved (KIP-1226)."""
         window = self._state.window
         return max(log_end_offset, window.end) - window.start - window.counts[RecordState.RESOLVED]
 
-    def next_fetch_offset(self, now_ms: int) -> int | None:
+    def next_fetch_offset(self, now_ms: int) -> Offset | None:
         """Where to read for the next acquire: the lowest available offset that is due, else the end offset. None when
         nothing can be taken before something is resolved or due: do not read, wait."""
         self._state.wake(now_ms)
@@ -178,7 +179,7 @@ class SharePartition:
         self._state.wake(now_ms)
         return _joined(released, dropped)
 
-    def dead_letters_written(self, ranges: Iterable[tuple[int, int]]) -> Changes:
+    def dead_letters_written(self, ranges: Iterable[tuple[Offset, Offset]]) -> Changes:
         """Archive what is ARCHIVING in the ranges; other offsets are left as they are."""
         return self._commit(
             [
@@ -189,13 +190,13 @@ class SharePartition:
             ]
         )
 
-    def log_start_moved(self, log_start_offset: int) -> Changes:
+    def log_start_moved(self, log_start_offset: Offset) -> Changes:
         """The log was trimmed: nothing below can be delivered any more."""
         if log_start_offset <= self.start_offset:
             return _NO_CHANGES
         return self._log(ShareStartMoved(log_start_offset))
 
-    def reset(self, start_offset: int) -> Changes:
+    def reset(self, start_offset: Offset) -> Changes:
         """Begin anew at an offset, in either direction. All leases end."""
         assert start_offset >= 0, "offsets begin at 0"
         return self._log(ShareSnapshot(start_offset))
@@ -302,7 +303,7 @@ def _is_well_formed(batches: Sequence[AcknowledgedBatch]) -> bool:
     return True
 
 
-def _typed_ranges(batch: AcknowledgedBatch) -> Iterator[tuple[int, int, int]]:
+def _typed_ranges(batch: AcknowledgedBatch) -> Iterator[tuple[Offset, Offset, int]]:
     """Ranges of one type each."""
     if len(batch.types) == 1:
         yield batch.first, batch.last, batch.types[0]

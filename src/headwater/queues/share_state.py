@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from headwater.model.ids import Offset, OffsetRange
 from headwater.queues.events import (
     RangeState,
     ShareEvent,
@@ -40,13 +41,13 @@ class _Known(NamedTuple):
 
 
 class ShareState:
-    def __init__(self, start_offset: int, is_key_ordered: bool) -> None:
+    def __init__(self, start_offset: Offset, is_key_ordered: bool) -> None:
         self._begin(start_offset, is_key_ordered)
 
-    def _begin(self, start_offset: int, is_key_ordered: bool) -> None:
+    def _begin(self, start_offset: Offset, is_key_ordered: bool) -> None:
         self.window = InFlight(start_offset)
         self.key_order = KeyOrder() if is_key_ordered else None
-        self._known: dict[int, _Known] = {}
+        self._known: dict[Offset, _Known] = {}
         self._leases = RangeTimers()
         self._dues = RangeTimers()
         self._expiries = RangeTimers()
@@ -107,11 +108,11 @@ class ShareState:
             self.key_order.join(key, terms.offset)
         return key
 
-    def key_of(self, offset: int) -> bytes | None:
+    def key_of(self, offset: Offset) -> bytes | None:
         known = self._known.get(offset)
         return None if known is None else known.key
 
-    def lend(self, first: int, last: int, status: RecordStatus) -> None:
+    def lend(self, first: Offset, last: Offset, status: RecordStatus) -> None:
         """`status` is ACQUIRED: it says to whom, and until when."""
         self.window.put(first, last, status)
         self._leases.push(status.until_ms, first, last)
@@ -121,7 +122,7 @@ class ShareState:
                 if (key := self._known[offset].key) is not None:
                     self.key_order.take(key, offset, status.holder)
 
-    def set_aside(self, first: int, last: int, status: RecordStatus) -> None:
+    def set_aside(self, first: Offset, last: Offset, status: RecordStatus) -> None:
         """`status` is WAITING, and says until when, or BLOCKED."""
         self.window.put(first, last, status)
         if status.state is RecordState.WAITING:
@@ -151,7 +152,7 @@ class ShareState:
                 behind = last + 1
         return overdue
 
-    def expired(self, now_ms: int) -> list[int]:
+    def expired(self, now_ms: int) -> list[Offset]:
         """Offsets of available records that are past their time to live, by rising offset. Each is reported once."""
         offsets = set()
         for _, offset, _ in self._expiries.pop_due(now_ms):
@@ -160,11 +161,11 @@ class ShareState:
                 offsets.add(offset)
         return sorted(offsets)
 
-    def is_expired(self, offset: int, now_ms: int) -> bool:
+    def is_expired(self, offset: Offset, now_ms: int) -> bool:
         known = self._known.get(offset)
         return known is not None and known.expires_at_ms is not None and known.expires_at_ms <= now_ms
 
-    def expired_in(self, first: int, last: int, now_ms: int) -> list[int]:
+    def expired_in(self, first: Offset, last: Offset, now_ms: int) -> list[Offset]:
         return [offset for offset in self._known_in(first, last) if self.is_expired(offset, now_ms)]
 
     def next_deadline_ms(self) -> int | None:
@@ -177,7 +178,7 @@ class ShareState:
 
     # Steps
 
-    def _come_back(self, first: int, last: int, available: RecordStatus) -> None:
+    def _come_back(self, first: Offset, last: Offset, available: RecordStatus) -> None:
         """Records that were lent are available again."""
         offsets = self._known_in(first, last)
         for offset in offsets:
@@ -193,7 +194,7 @@ class ShareState:
         else:
             self._free(first, last, available)
 
-    def _free(self, first: int, last: int, status: RecordStatus) -> None:
+    def _free(self, first: Offset, last: Offset, status: RecordStatus) -> None:
         """Records are due: READY, or BLOCKED if others of their key come first."""
         ready = status._replace(state=RecordState.READY, until_ms=0)
         self.window.put(first, last, ready)
@@ -219,12 +220,12 @@ class ShareState:
             if key is not None and (head := self.key_order.free_head(key)) is not None:
                 self._change_state(head, RecordState.BLOCKED, RecordState.READY)
 
-    def _change_state(self, offset: int, before: RecordState, after: RecordState) -> None:
+    def _change_state(self, offset: Offset, before: RecordState, after: RecordState) -> None:
         status = self.window.at(offset)
         if status is not None and status.state is before:
             self.window.put(offset, offset, status._replace(state=after))
 
-    def _forget(self, first: int, last: int) -> None:
+    def _forget(self, first: Offset, last: Offset) -> None:
         """Nothing needs to be known of these records any more; who was behind them may come forward."""
         keys = set()
         for offset in self._known_in(first, last):
@@ -234,14 +235,14 @@ class ShareState:
                 keys.add(key)
         self._unblock_heads(keys)
 
-    def _known_in(self, first: int, last: int) -> list[int]:
+    def _known_in(self, first: Offset, last: Offset) -> list[Offset]:
         if not self._known:
             return []
         if last - first < len(self._known):
-            return [offset for offset in range(first, last + 1) if offset in self._known]
+            return [offset for offset in OffsetRange(first, last + 1) if offset in self._known]
         return sorted(offset for offset in self._known if first <= offset <= last)
 
-    def _watch_expiry(self, offset: int, expires_at_ms: int) -> None:
+    def _watch_expiry(self, offset: Offset, expires_at_ms: int) -> None:
         self._expiries.push(expires_at_ms, offset, offset)
         self._expiries.prune(
             len(self._known),
@@ -272,7 +273,7 @@ class ShareState:
         )
 
 
-def _durable(first: int, last: int, status: RecordStatus) -> StateRange | None:
+def _durable(first: Offset, last: Offset, status: RecordStatus) -> StateRange | None:
     """What a restart would know; None if that is no more than that the record is there."""
     match status.state:
         case RecordState.RESOLVED:

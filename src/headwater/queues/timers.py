@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
-Timer: TypeAlias = tuple[int, int, int]
+from headwater.model.ids import Offset
+
+Timer: TypeAlias = tuple[int, Offset, Offset]
 """When, in ms; first and last offset."""
 
 _SPARE_TIMERS: Final = 64
@@ -23,7 +25,7 @@ class RangeTimers:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def push(self, at_ms: int, first: int, last: int) -> None:
+    def push(self, at_ms: int, first: Offset, last: Offset) -> None:
         heappush(self._heap, (at_ms, first, last))
 
     def pop_due(self, now_ms: int) -> list[Timer]:

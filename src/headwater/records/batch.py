@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from headwater.model.ids import LeaderEpoch, Offset
 from headwater.model.replica import Buffer
 
 MAGIC: Final = 2
@@ -93,9 +94,9 @@ class UnknownCodec(InvalidBatch):
 class BatchHeader(NamedTuple):
     """The fields as drawn above, in wire order."""
 
-    base_offset: int
+    base_offset: Offset
     batch_length: int
-    partition_leader_epoch: int
+    partition_leader_epoch: LeaderEpoch
     magic: int
     crc: int
     attributes: int
@@ -108,7 +109,7 @@ class BatchHeader(NamedTuple):
     record_count: int
 
     @property
-    def last_offset(self) -> int:
+    def last_offset(self) -> Offset:
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -229,7 +230,7 @@ def validate(buf: Buffer) -> BatchHeader:
     return header
 
 
-def stamp(buf: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+def stamp(buf: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
     """Assign the offset and the leader epoch, in place. The CRC does not cover them and stays right."""
     _INT64.pack_into(buf, position, base_offset)
     _INT32.pack_into(buf, position + _LEADER_EPOCH_AT, leader_epoch)

@@ -2,8 +2,8 @@
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
+from headwater.model.ids import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import (
     HEADER,
@@ -21,7 +21,6 @@ from headwater.records.batch import (
 from headwater.records.compression import compress
 from headwater.records.record import Record, write_record
 
-NO_LEADER_EPOCH: Final = -1
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 
@@ -29,13 +28,13 @@ _LENGTH_AT = 8
 def build_batch(
     records: Sequence[Record],
     *,
-    base_offset: int = 0,
+    base_offset: Offset = FIRST_OFFSET,
     timestamp: int = NO_TIMESTAMP,
     compression: int = Codec.NONE,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
-    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    partition_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     attributes: int = 0,
 ) -> bytearray:
     """One batch with offsets counted from `base_offset`, whatever offsets the records have. `timestamp` is for records

@@ -21,7 +21,7 @@ longer, readers need them.
 from hashlib import blake2b
 from typing import Final
 
-from headwater.model.ids import Offset
+from headwater.model.ids import FIRST_OFFSET, NO_OFFSET, Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import (
     CODEC_MASK,
@@ -50,9 +50,9 @@ class OffsetMap:
 
     def __init__(self, max_entries: int) -> None:
         assert max_entries > 0, "without an entry no pass gets anywhere"
-        self._offsets: dict[bytes, int] = {}
+        self._offsets: dict[bytes, Offset] = {}
         self.max_entries = max_entries
-        self.latest_offset = -1
+        self.latest_offset = NO_OFFSET
         """Every record up to here is in the map."""
         self.unread_batches = 0
         """Batches met in this pass that could not be read, and stay as they are."""
@@ -60,7 +60,7 @@ class OffsetMap:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def add(self, key: bytes, offset: int) -> bool:
+    def add(self, key: bytes, offset: Offset) -> bool:
         """Note a record's offset, in the order of the log; False if the map has no room for its key."""
         name = key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest()
         if name not in self._offsets and len(self._offsets) >= self.max_entries:
@@ -68,10 +68,10 @@ class OffsetMap:
         self._offsets[name] = offset
         return True
 
-    def get(self, key: bytes) -> int:
-        """The last offset of the key, or -1."""
+    def get(self, key: bytes) -> Offset:
+        """The last offset of the key, or NO_OFFSET."""
         return self._offsets.get(
-            key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest(), -1
+            key if len(key) < DIGEST_BYTES else blake2b(key, digest_size=DIGEST_BYTES).digest(), NO_OFFSET
         )
 
 
@@ -82,7 +82,7 @@ def scan_batch(
     max_output_bytes: int = MAX_OUTPUT_BYTES,
     max_ratio: int = MAX_RATIO,
     *,
-    start: Offset = 0,
+    start: Offset = FIRST_OFFSET,
     is_aborted: bool = False,
 ) -> bool:
     """Note the keys of the next batch of the log. False when the map is full: the scan ends here.

@@ -19,8 +19,9 @@ that are left before anything is made of it, so hostile bytes cost no more than 
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, CorruptBatch
 from headwater.records.compression import (
@@ -29,8 +30,6 @@ from headwater.records.compression import (
     CorruptCompression,
     decompress,
 )
-
-UNASSIGNED: Final = -1
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -52,7 +51,7 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Headers = ()
     timestamp: int = NO_TIMESTAMP
-    offset: int = UNASSIGNED
+    offset: Offset = NO_OFFSET
 
 
 def records(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from headwater.model.cluster import Reassignment
-from headwater.model.ids import NodeId, PartitionId, StoreId
+from headwater.model.ids import LeaderEpoch, NodeId, PartitionId, StoreId
 from headwater.model.segments import Head, SealedSegment
 
 
@@ -22,7 +22,7 @@ class MoveLeader:
 
     @property
     def new_head(self) -> Head:
-        return replace(self.head, leader=self.to_node, epoch=self.head.epoch + 1)
+        return replace(self.head, leader=self.to_node, epoch=LeaderEpoch(self.head.epoch + 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from headwater.model.ids import Offset, SegmentId, StoreId
+from headwater.model.ids import NO_OFFSET, Offset, SegmentId, StoreId
 from headwater.model.replica import Buffer
 from headwater.model.segments import OpenSegment, SealedSegment
 from headwater.replication.ack_tracker import AckTracker
@@ -40,8 +40,8 @@ class _Sender:
     """Everything below was given to it; while nothing is on its way, it has acknowledged that."""
     since: float | None = None
     """When the append that is on its way left; None if there is none."""
-    lac: Offset = -1
-    may_hold: Offset = -1
+    lac: Offset = NO_OFFSET
+    may_hold: Offset = NO_OFFSET
     """Appends got no answer: what is below this the replica may hold, though it has not acknowledged it."""
     has_failed: bool = False
     """Its last append was not acknowledged."""

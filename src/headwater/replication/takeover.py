@@ -55,7 +55,7 @@ class _Planting:
 def next_epoch(head: Head) -> LeaderEpoch:
     """The epoch that the head's leader begins: the epoch it was given or, if it has led in that epoch before and starts
     again, the one after it."""
-    return head.epoch if head.open is None or head.open.epoch < head.epoch else head.epoch + 1
+    return head.epoch if head.open is None or head.open.epoch < head.epoch else LeaderEpoch(head.epoch + 1)
 
 
 def _is_never_lost(store: StoreId) -> bool:

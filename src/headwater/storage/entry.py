@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from headwater.model.ids import SegmentId
+from headwater.model.ids import FIRST_OFFSET, Offset, SegmentId
 from headwater.model.replica import Buffer
 
 MAGIC: Final = b"HWJ1"
@@ -65,9 +65,9 @@ class JournalEntry(NamedTuple):
     kind: int
     segment: SegmentId = NO_SEGMENT
     instance: int = 0
-    first: int = 0
-    end: int = 0
-    lac: int = 0
+    first: Offset = FIRST_OFFSET
+    end: Offset = FIRST_OFFSET
+    lac: Offset = FIRST_OFFSET
     position: int = 0
     max_timestamp: int = 0
     payload: Sequence[Buffer] = ()

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from headwater.model.ids import Offset
+from headwater.model.ids import FIRST_OFFSET, Offset
 from headwater.model.replica import Buffer, CorruptReplica, OutOfSequence, SealedReplica
 from headwater.records.batch import CorruptBatch, parse_header
 from headwater.storage.batches import Batch, skim, walk
@@ -270,7 +270,7 @@ def _seek_past(view: memoryview, position: int, stop: int, limit: Offset) -> int
 def _cut(view: memoryview, start: int, stop: int, max_bytes: int) -> tuple[int, Offset]:
     """Where the last batch ends that ends within max_bytes, or the first batch if none does; and the offset there."""
     position = start
-    next_offset = 0
+    next_offset = FIRST_OFFSET
     while position < stop:
         base, length, last_delta = _STEP.unpack_from(view, position)
         after = position + _LENGTH_END + length

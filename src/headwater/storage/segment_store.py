@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headwater.logs.events import log_event
-from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
+from headwater.model.ids import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset, SegmentId, StoreId
 from headwater.model.replica import (
     AppendTooLarge,
     Buffer,
@@ -160,8 +160,8 @@ class SegmentStore:
                 segment=segment,
                 instance=self._open_store.checkpoints.next_instance(),
                 partition="",
-                base=0,
-                epoch=-1,
+                base=FIRST_OFFSET,
+                epoch=NO_LEADER_EPOCH,
                 header=b"",
                 durability=Durability.SYNC,
             )

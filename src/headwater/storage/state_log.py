@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.model.ids import SegmentId
+from headwater.model.ids import Offset, SegmentId
 from headwater.model.replica import Buffer
 from headwater.storage.entry import (
     EntryKind,
@@ -167,8 +167,8 @@ def _to_entry(checkpoint: Checkpoint) -> JournalEntry:
     return JournalEntry(
         EntryKind.CHECKPOINT,
         instance=checkpoint.next_instance,
-        first=checkpoint.first_generation,
-        end=checkpoint.first_group,
+        first=Offset(checkpoint.first_generation),
+        end=Offset(checkpoint.first_group),
         payload=(checkpoint.boot_id.encode(),) if checkpoint.boot_id else (),
     )
 

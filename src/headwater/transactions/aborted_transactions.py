@@ -16,8 +16,9 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from headwater.model.ids import Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import BatchHeader
 
@@ -25,13 +26,16 @@ ENTRY_BYTES: Final = 32
 _COLUMNS: Final = 4
 _BLOCK: Final = 64
 
+_Offsets: TypeAlias = "array[Any]"
+"""An array holds numbers, whatever they mean."""
+
 
 class Aborted(NamedTuple):
     producer_id: int
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     """Of the marker."""
-    stable_offset: int
+    stable_offset: Offset
     """No transaction that ends later begins below."""
 
 
@@ -44,10 +48,10 @@ class AbortedTransactions:
 
     def __init__(self, entries: Iterable[Aborted] = ()) -> None:
         self._producer_ids = array("q")
-        self._firsts = array("q")
-        self._lasts = array("q")
-        self._stables = array("q")
-        self._earliest = array("q")
+        self._firsts: _Offsets = array("q")
+        self._lasts: _Offsets = array("q")
+        self._stables: _Offsets = array("q")
+        self._earliest: _Offsets = array("q")
         """The smallest of the first offsets in each block of entries."""
         for entry in entries:
             self.add(entry)
@@ -74,23 +78,23 @@ class AbortedTransactions:
             column.extend(added[start:])
         self._summarise(count)
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: Offset) -> None:
         """Take back those whose marker is at or past `offset`."""
         start = bisect_left(self._lasts, offset)
         for column in self._columns():
             del column[start:]
         self._summarise(start)
 
-    def from_offset(self, offset: int) -> "AbortedTransactions":
+    def from_offset(self, offset: Offset) -> "AbortedTransactions":
         """Those whose marker is at or past `offset`; the same object if that is all of them."""
         start = bisect_left(self._lasts, offset)
         return self._slice(start, len(self)) if start else self
 
-    def below(self, offset: int) -> "AbortedTransactions":
+    def below(self, offset: Offset) -> "AbortedTransactions":
         """Those whose marker is below `offset`."""
         return self._slice(0, bisect_left(self._lasts, offset))
 
-    def overlapping(self, first: int, end: int) -> list[Aborted]:
+    def overlapping(self, first: Offset, end: Offset) -> list[Aborted]:
         """Those of which something may lie in [first, end), by their markers."""
         lasts, firsts, stables = self._lasts, self._firsts, self._stables
         found: list[Aborted] = []
@@ -111,7 +115,7 @@ class AbortedTransactions:
             index = block_end
         return found
 
-    def count_from(self, offset: int) -> int:
+    def count_from(self, offset: Offset) -> int:
         """How many markers are at or past `offset`."""
         return len(self) - bisect_left(self._lasts, offset)
 
@@ -163,7 +167,7 @@ class AbortedTransactions:
 
 def aborted_batches(aborted: Iterable[Aborted]) -> Callable[[BatchHeader], bool]:
     """A function that tells whether a batch of records belongs to one of these transactions, given by their markers."""
-    spans: dict[int, tuple[list[int], list[int]]] = {}
+    spans: dict[int, tuple[list[Offset], list[Offset]]] = {}
     for producer_id, first, last, _ in aborted:
         firsts, lasts = spans.setdefault(producer_id, ([], []))
         firsts.append(first)

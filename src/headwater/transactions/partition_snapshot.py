@@ -22,10 +22,11 @@ from collections.abc import Mapping
 
 from crc32c import crc32c
 
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import NO_SEQUENCE
 from headwater.transactions.aborted_transactions import ENTRY_BYTES, AbortedTransactions, MalformedEntries
-from headwater.transactions.producer import KEPT_BATCHES, NO_EPOCH, NO_OFFSET, ProducerState, StoredBatch
+from headwater.transactions.producer import KEPT_BATCHES, NO_EPOCH, ProducerState, StoredBatch
 
 _VERSION = 2
 _VERSION_WITHOUT_TRANSACTIONS = 1
@@ -119,7 +120,7 @@ def _read_producers(data: Buffer, position: int, count: int, layout: struct.Stru
     if count > (len(data) - position) // layout.size:
         raise CorruptSnapshot(f"{count} producers in {len(data) - position} bytes")
     producers: dict[int, ProducerState] = {}
-    starts: set[int] = set()
+    starts: set[Offset] = set()
     try:
         for _ in range(count):
             producer_id, producer, position = _read_producer(data, position, layout)

@@ -13,13 +13,12 @@ All of it costs the same for each batch, however many transactions there are.
 from typing import Final
 
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import Offset
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.model.replica import Buffer
 from headwater.records.batch import NO_TIMESTAMP, BatchHeader
 from headwater.records.control import EndMarker, read_marker
 from headwater.transactions import partition_snapshot
 from headwater.transactions.aborted_transactions import Aborted, AbortedTransactions
-from headwater.transactions.producer import NO_OFFSET
 from headwater.transactions.producer_state import ProducerStates
 from headwater.transactions.unstable_transactions import UnstableTransactions
 

@@ -5,12 +5,12 @@ A change makes a new one, so that a change is taken back by putting the old one 
 
 from typing import Final, NamedTuple
 
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.records.batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from headwater.records.control import EndMarker
 
 KEPT_BATCHES: Final = 5
 """Clients have at most five requests in flight per connection when they are idempotent."""
-NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 
 _SEQUENCES = 1 << 31
@@ -19,8 +19,8 @@ _SEQUENCES = 1 << 31
 class StoredBatch(NamedTuple):
     base_sequence: int
     last_sequence: int
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     timestamp: int
 
 
@@ -33,9 +33,9 @@ class ProducerState(NamedTuple):
     seen_at_ms: int = NO_TIMESTAMP
     coordinator_epoch: int = NO_EPOCH
     """Of the coordinator that wrote the last marker."""
-    transaction_start: int = NO_OFFSET
+    transaction_start: Offset = NO_OFFSET
     """The first offset of the transaction that is open."""
-    marker_offset: int = NO_OFFSET
+    marker_offset: Offset = NO_OFFSET
     """Of the last marker. Not in snapshots: it is asked for while the marker is on its way to the disk."""
     batches: tuple[StoredBatch, ...] = ()
     """The last ones of this epoch."""

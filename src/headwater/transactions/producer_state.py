@@ -25,11 +25,11 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader
 from headwater.records.control import EndMarker
 from headwater.transactions.producer import (
     NO_EPOCH,
-    NO_OFFSET,
     ProducerState,
     follows,
     last_sequence_of,
@@ -49,8 +49,8 @@ ACCEPT: Final = Accept.ACCEPT
 class Duplicate:
     """The batch is here already, at these offsets. It may not be acknowledged before it is committed."""
 
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     timestamp: int
 
 
@@ -58,7 +58,7 @@ class Duplicate:
 class EndedBefore:
     """There is no transaction that the marker could end, and no producer that it would fence."""
 
-    marker_offset: int
+    marker_offset: Offset
     """Where the last marker is; NO_OFFSET if that was long ago."""
 
 
@@ -69,13 +69,13 @@ class ProducerDescription:
     last_sequence: int
     last_timestamp: int
     coordinator_epoch: int = NO_EPOCH
-    current_txn_start_offset: int = NO_OFFSET
+    current_txn_start_offset: Offset = NO_OFFSET
 
 
 class _Before(NamedTuple):
     """What a batch or marker replaced: the producer before it, or None."""
 
-    last_offset: int
+    last_offset: Offset
     producer_id: int
     producer: ProducerState | None
 
@@ -185,7 +185,7 @@ class ProducerStates:
         self._open_count += begins
         return begins
 
-    def end(self, header: BatchHeader, marker: EndMarker, now_ms: int = NO_TIMESTAMP) -> int:
+    def end(self, header: BatchHeader, marker: EndMarker, now_ms: int = NO_TIMESTAMP) -> Offset:
         """Remember a marker that is in the log; say where the transaction began that it ended, or NO_OFFSET."""
         before = self._producers.get(header.producer_id)
         if before is None:
@@ -194,7 +194,7 @@ class ProducerStates:
         self._put(header.producer_id, (before or ProducerState(header.producer_epoch)).ended(header, marker, now_ms))
         return before.transaction_start if before is not None else NO_OFFSET
 
-    def commit(self, offset: int) -> None:
+    def commit(self, offset: Offset) -> None:
         """Everything below `offset` is committed and will not be taken back."""
         befores = self._befores
         if befores:
@@ -205,7 +205,7 @@ class ProducerStates:
         if offset > self._committed:
             self._committed = offset
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: Offset) -> None:
         """Forget what was appended at or past `offset`: it could not be stored, and will be sent again."""
         assert offset >= self._committed, f"what is committed, up to {self._committed}, is not taken back"
         befores = self._befores
@@ -226,7 +226,7 @@ class ProducerStates:
 
     # Telling
 
-    def at(self, offset: int) -> Mapping[int, ProducerState]:
+    def at(self, offset: Offset) -> Mapping[int, ProducerState]:
         """All producers as if only the batches below `offset` had been appended, those heard of for longest first."""
         assert offset >= self._committed, f"what was before {self._committed} is not remembered"
         if not self._befores or self._befores[-1].last_offset < offset:
@@ -240,11 +240,11 @@ class ProducerStates:
                 producers[producer_id] = producer
         return producers
 
-    def open_starts(self) -> list[int]:
+    def open_starts(self) -> list[Offset]:
         """Where the open transactions begin, in no order."""
         return [producer.transaction_start for producer in self._producers.values() if producer.is_open]
 
-    def last_offsets(self) -> dict[int, int]:
+    def last_offsets(self) -> dict[int, Offset]:
         """The last offset of each producer's last batch: compaction keeps that batch, so that recovery from a
         compacted log still knows the sequence."""
         return {
@@ -276,7 +276,7 @@ class ProducerStates:
                 "Abort this one, and try again when others have ended.",
             )
 
-    def _make_room(self, last_offset: int) -> None:
+    def _make_room(self, last_offset: Offset) -> None:
         """For a producer that comes with the batch that ends there."""
         if len(self._producers) >= self._max_producers:
             forgotten = self._forget_oldest()

@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from headwater.model.errors import ErrorCode
+from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset
 from headwater.model.replica import Buffer
 from headwater.wire.codec import Cursor, MalformedRequest, write_uvarint
 from headwater.wire.messages import RequestHeader, response_start
@@ -37,10 +38,10 @@ _EPOCH_END = struct.Struct(">iq")
 @dataclass(slots=True)
 class FetchPartition:
     index: int
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
+    current_leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: Offset
     max_bytes: int
 
 
@@ -75,15 +76,15 @@ class FetchRequest:
 class FetchPartitionResult:
     index: int
     error_code: ErrorCode = ErrorCode.NONE
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
+    high_watermark: Offset = NO_OFFSET
+    last_stable_offset: Offset = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
     records: list[Buffer] = field(default_factory=list)
     size_bytes: int = 0
-    aborted: list[tuple[int, int]] | None = None
+    aborted: list[tuple[int, Offset]] | None = None
     """(producer id, first offset) of aborted transactions, for read_committed."""
-    diverging_epoch: tuple[int, int] | None = None
-    current_leader: tuple[int, int] | None = None
+    diverging_epoch: tuple[LeaderEpoch, Offset] | None = None
+    current_leader: tuple[NodeId, LeaderEpoch] | None = None
 
 
 @dataclass(slots=True)
@@ -149,13 +150,13 @@ def _read_topic(cursor: Cursor, version: int) -> FetchTopic:
             partition = FetchPartition(*values)
         elif version >= 9:
             index, leader_epoch, offset, log_start, max_bytes = values
-            partition = FetchPartition(index, leader_epoch, offset, -1, log_start, max_bytes)
+            partition = FetchPartition(index, leader_epoch, offset, NO_LEADER_EPOCH, log_start, max_bytes)
         elif version >= 5:
             index, offset, log_start, max_bytes = values
-            partition = FetchPartition(index, -1, offset, -1, log_start, max_bytes)
+            partition = FetchPartition(index, NO_LEADER_EPOCH, offset, NO_LEADER_EPOCH, log_start, max_bytes)
         else:
             index, offset, max_bytes = values
-            partition = FetchPartition(index, -1, offset, -1, -1, max_bytes)
+            partition = FetchPartition(index, NO_LEADER_EPOCH, offset, NO_LEADER_EPOCH, NO_OFFSET, max_bytes)
         if version >= _FLEXIBLE:
             cursor.skip_tags()
         partitions.append(partition)

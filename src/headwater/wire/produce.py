@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from headwater.model.errors import ErrorCode
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.wire.codec import Cursor, check_null
 from headwater.wire.messages import RequestHeader, response_start
 from headwater.wire.primitives import array_length, nullable_string, string, write_array_length, write_string
@@ -52,9 +53,9 @@ class ProduceRequest:
 class ProducePartitionResult:
     index: int
     error_code: ErrorCode = ErrorCode.NONE
-    base_offset: int = -1
+    base_offset: Offset = NO_OFFSET
     log_append_time_ms: int = -1
-    log_start_offset: int = -1
+    log_start_offset: Offset = NO_OFFSET
     record_errors: list[tuple[int, str]] = field(default_factory=list)
     error_message: str | None = None
 

@@ -7,7 +7,7 @@ membership fills it from the metadata; on a standalone node it has that node alo
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headwater.model.cluster import Node, Role, StoreRecord, StoreState
+from headwater.model.cluster import NO_CONTROLLER, Node, Role, StoreRecord, StoreState
 from headwater.model.ids import NodeId, SegmentId, StoreId
 from headwater.model.segments import Head
 from headwater.peers.messages import PeerAddress
@@ -20,7 +20,7 @@ class ClusterNodes:
     nodes: Mapping[NodeId, Node] = field(default_factory=dict)
     """Those that are alive, by what the metadata says. This one counts as alive in any case."""
     stores: Mapping[StoreId, StoreRecord] = field(default_factory=dict)
-    controller_id: NodeId = -1
+    controller_id: NodeId = NO_CONTROLLER
     controller_epoch: int = 0
     """How many elections there were until it was elected; 0 for a node that is alone."""
     own_space: Callable[[], tuple[int, int]] = lambda: (1, 1)

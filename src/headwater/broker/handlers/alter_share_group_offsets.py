@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import Offset
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ async def _check(broker: "Broker", request: Message) -> None:
             raise
 
 
-async def _alter(broker: "Broker", group_id: str, name: str, index: int, offset: int) -> Message:
+async def _alter(broker: "Broker", group_id: str, name: str, index: int, offset: Offset) -> Message:
     answer = Message(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
     try:
         await broker.share_admin.reset(group_id, broker.catalog.topic(name).partition_id(index), offset)

@@ -15,6 +15,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.events import CommittedOffset
 from headwater.groups.offset_table import FoundOffset
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET
 from headwater.wire.messages import Message
 from headwater.wire.schema import NULL_UUID
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 API = Api(key=9, name="OffsetFetch", min_version=1, max_version=10)
 
 FIRST_WITH_TOPIC_IDS = 10
-NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
+NOTHING = CommittedOffset(offset=NO_OFFSET, leader_epoch=NO_LEADER_EPOCH, metadata="", commit_timestamp_ms=-1)
 
 
 async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:

@@ -23,7 +23,7 @@ from headwater.broker.log.node_ports import NodePorts
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import MAX_SEGMENTS_PER_CHANGE, SegmentsChanged
 from headwater.logs.events import log_event
-from headwater.model.ids import LeaderEpoch, Offset
+from headwater.model.ids import FIRST_OFFSET, LeaderEpoch, Offset
 from headwater.model.replica import Buffer, CorruptReplica, NoSpace, StoreError
 from headwater.model.segments import SealedSegment
 from headwater.records.batch import BatchHeader, headers, parse_header, split
@@ -177,7 +177,7 @@ class Compaction:
         self, chunk: Buffer, is_aborted: Callable[[BatchHeader], bool], is_whole: bool
     ) -> tuple[list[Buffer], Offset]:
         kept: list[Buffer] = []
-        end = 0
+        end = FIRST_OFFSET
         retention_ms = self._partition.config.delete_retention_ms
         with_records = self._with_records
         for header, batch in split(chunk):

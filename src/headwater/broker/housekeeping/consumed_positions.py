@@ -18,6 +18,7 @@ from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.errors import RequestError
 from headwater.model.group_position import GroupPosition
+from headwater.model.ids import FIRST_OFFSET
 
 POSITIONS_AT_ONCE = 1_000
 """Positions that are collected before others may work: about a millisecond."""
@@ -78,5 +79,5 @@ class ConsumedPositions:
             found = self._catalog.find(settings.topic)
             for index in range(found.partition_count if found is not None else 0):
                 if index not in partitions_of.get(group_id, ()):
-                    ranges.add(settings.topic, index, ConsumedPosition(0, settings.retention_ms))
+                    ranges.add(settings.topic, index, ConsumedPosition(FIRST_OFFSET, settings.retention_ms))
         return ranges

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headwater.broker.settings.topic_config import TopicConfig
 from headwater.metadata.keys import SealedSegment
-from headwater.model.ids import Offset, SegmentId
+from headwater.model.ids import FIRST_OFFSET, Offset, SegmentId
 
 UNLIMITED = -1
 CONSUMED = "consumed"
@@ -97,7 +97,7 @@ def _consumed(sealed: Sequence[SealedSegment], subscriptions: Sequence[ConsumedP
 
 def _slowest(subscriptions: Sequence[ConsumedPosition]) -> Offset:
     """Without subscriptions, nothing was consumed."""
-    return min((subscription.position for subscription in subscriptions), default=0)
+    return min((subscription.position for subscription in subscriptions), default=FIRST_OFFSET)
 
 
 def _surplus(sealed: Sequence[SealedSegment], open_bytes: int, retention_bytes: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
-from headwater.model.ids import Offset
+from headwater.model.ids import NO_OFFSET, Offset
 
 VALID_S: Final = 1.0
 """How long an answer holds. Long enough for the reader's next fetch."""
@@ -31,7 +31,7 @@ class LeadCheck:
         self._confirm = confirm
         self._resign = resign
         self._is_asking = False
-        self._offset: Offset = -1
+        self._offset = NO_OFFSET
         self._until_s = 0.0
 
     def is_past_the_end(self, offset: Offset) -> bool:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from headwater.broker.log.segment_chain import EpochStart
-from headwater.model.ids import LeaderEpoch, Offset
+from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
-UNDEFINED: tuple[LeaderEpoch, Offset] = (-1, -1)
+UNDEFINED: tuple[LeaderEpoch, Offset] = (NO_LEADER_EPOCH, NO_OFFSET)
 
 
 def end_of_epoch(

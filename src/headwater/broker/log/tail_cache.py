@@ -8,7 +8,7 @@ so that little data cannot hold much memory.
 from bisect import bisect_right
 from collections import deque
 
-from headwater.model.ids import Offset
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.model.replica import Buffer
 
 MAX_BATCHES = 200_000
@@ -91,7 +91,7 @@ class Tail:
         self._bases: list[Offset] = []
         self._batches: list[Buffer] = []
         self._first = 0
-        self._end: Offset = -1
+        self._end = NO_OFFSET
 
     def __len__(self) -> int:
         """Batches that it holds."""

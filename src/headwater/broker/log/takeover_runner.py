@@ -19,7 +19,7 @@ from headwater.broker.log.segment_reader import SegmentReader
 from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Is, Operation, Put, Unavailable, Unknown
-from headwater.model.ids import Offset, PartitionId, SegmentId
+from headwater.model.ids import FIRST_OFFSET, Offset, PartitionId, SegmentId
 from headwater.model.replica import Buffer, Durability, Store, StoreError, StoreFailed
 from headwater.model.segments import Head, SealedSegment
 from headwater.records.batch import split
@@ -67,7 +67,7 @@ class TakeoverRun:
         self._rules = rules
         self._machine = Takeover(head, rules, ports.choose, ports.new_segment_id, ports.is_lost)
         self._transactions = PartitionTransactions()
-        self._header = self._transactions.snapshot(head.start, 0)
+        self._header = self._transactions.snapshot(head.start, FIRST_OFFSET)
         self._source: Store | None = None
         self._own_instance: int | None = None
         """Of the old segment's replica in this node's store, when it was fenced."""
@@ -180,7 +180,7 @@ class TakeoverRun:
         goes on."""
         old, committed = replay.segment, replay.committed
         transactions = PartitionTransactions.restore(header)
-        aborted_from = old.base if committed > old.base else 0
+        aborted_from = old.base if committed > old.base else FIRST_OFFSET
         at_committed = None
         tail_bytes, max_timestamp = 0, -1
         offset = old.base

@@ -19,7 +19,7 @@ from headwater.broker.log.partition import Partition
 from headwater.broker.topics.topic import Topic
 from headwater.metadata import keys
 from headwater.metadata.store import KV
-from headwater.model.ids import NodeId, StoreId
+from headwater.model.ids import NodeId, Offset, StoreId
 from headwater.model.segments import Head, OpenSegment, SealedSegment
 
 MAX_SHOWN = 5_000
@@ -109,8 +109,8 @@ def _sealed(index: int, segment: SealedSegment, node_of: NodeOf) -> dict[str, An
 
 def _description(
     index: int,
-    start: int,
-    end: int | None,
+    start: Offset,
+    end: Offset | None,
     size_bytes: int | None,
     state: str,
     stores: Sequence[StoreId],

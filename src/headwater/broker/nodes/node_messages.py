@@ -246,7 +246,7 @@ def claim(of: ShareKey, epoch: LeaderEpoch) -> bytes:
 
 
 def read_claim(body: ByteReader) -> tuple[ShareKey, LeaderEpoch]:
-    of, epoch = read_key(body), body.int32()
+    of, epoch = read_key(body), LeaderEpoch(body.int32())
     body.check_end()
     return of, epoch
 
@@ -260,7 +260,7 @@ def read_claims(body: ByteReader) -> tuple[int, dict[PartitionId, LeaderEpoch]]:
     leaders = {}
     for _ in _read_count(body, _PARTITION.size + _INT.size):
         partition_id = read_partition(body)
-        leaders[partition_id] = body.int32()
+        leaders[partition_id] = LeaderEpoch(body.int32())
     body.check_end()
     return index, leaders
 

@@ -21,7 +21,7 @@ from headwater.broker.validation.schema_gate import SchemaGate, SchemaQueuePosit
 from headwater.broker.validation.schema_rules import check_schemas
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId
+from headwater.model.ids import NO_OFFSET, PartitionId
 from headwater.records.batch import BatchHeader, CorruptBatch, InvalidBatch, parse_header
 from headwater.transport.connection import Answer, CloseConnection, Pieces
 from headwater.wire.messages import RequestHeader
@@ -319,8 +319,8 @@ class Producing:
 def _fail(result: ProducePartitionResult, error: RequestError) -> None:
     result.error_code = error.code
     result.error_message = error.message
-    result.base_offset = -1
+    result.base_offset = NO_OFFSET
     result.log_append_time_ms = -1
-    result.log_start_offset = -1
+    result.log_start_offset = NO_OFFSET
     if isinstance(error, InvalidRecords):
         result.record_errors = error.records

@@ -31,7 +31,7 @@ from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import Offset, PartitionId
+from headwater.model.ids import FIRST_OFFSET, Offset, PartitionId
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.queues.events import DeadLetterReason
 from headwater.queues.outcomes import DeadLetter
@@ -145,8 +145,8 @@ class DeadLetters:
         for index in range(topic.partition_count if topic is not None else 0):
             assert topic is not None, "no topic has no partitions"
             partition = topic.partition_id(index)
-            _, end, _ = await self._partitions.read(partition, 0, 1)
-            offset = max(end - SCAN_RECORDS, 0)
+            _, end, _ = await self._partitions.read(partition, FIRST_OFFSET, 1)
+            offset = max(end - SCAN_RECORDS, FIRST_OFFSET)
             while offset < end:
                 batches = split((await self._partitions.read(partition, offset, READ_BYTES)).batches)
                 if not batches:
@@ -233,5 +233,5 @@ def _offsets_from(origin: dict[str, bytes], letters: Iterator[Record]) -> set[Of
         headers = dict(record.headers)
         offset = headers.get(PREFIX + "offset") or b""
         if offset.isdigit() and all(headers.get(name) == value for name, value in origin.items()):
-            found.add(int(offset))
+            found.add(Offset(int(offset)))
     return found

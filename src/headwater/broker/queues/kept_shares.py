@@ -22,13 +22,12 @@ from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateEntry, 
 from headwater.broker.queues.state_keys import MAX_CHANGES, Kind, StateKey
 from headwater.broker.queues.state_keys import decode as decode_key
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import LeaderEpoch, PartitionId, TopicId
+from headwater.model.ids import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, PartitionId, TopicId
 from headwater.queues.event_bytes import decode as decode_event
 from headwater.queues.event_bytes import encode as encode_event
 from headwater.queues.share_state import ShareState
 from headwater.records.record import Record
 
-NO_EPOCH: LeaderEpoch = -1
 _EPOCH = struct.Struct(">i")
 
 
@@ -55,7 +54,7 @@ class _KeptShare:
     __slots__ = ("changes", "epoch", "old_slots", "slots", "snapshot", "snapshot_is_old", "ticket")
 
     def __init__(self) -> None:
-        self.epoch = NO_EPOCH
+        self.epoch = NO_LEADER_EPOCH
         self.ticket = 0
         self.snapshot = b""
         self.changes: list[bytes] = []
@@ -78,7 +77,7 @@ class _KeptShare:
 
     def whole(self) -> bytes | None:
         """A snapshot that includes the changes; None if the snapshot or a change cannot be read."""
-        state = ShareState(0, is_key_ordered=False)
+        state = ShareState(FIRST_OFFSET, is_key_ordered=False)
         try:
             for value in (self.snapshot, *self.changes) if self.snapshot else ():
                 state.apply(decode_event(value))
@@ -115,8 +114,8 @@ class KeptShares:
         records: list[Record] = []
         states = []
         for key, kept in self._shares.items():
-            epoch = leaders.get(key.partition, NO_EPOCH)
-            if kept.snapshot and epoch >= kept.epoch and epoch != NO_EPOCH:
+            epoch = leaders.get(key.partition, NO_LEADER_EPOCH)
+            if kept.snapshot and epoch >= kept.epoch and epoch != NO_LEADER_EPOCH:
                 records += self._claim(key, kept, epoch)
                 states.append((key, kept.claimed))
         return records, states

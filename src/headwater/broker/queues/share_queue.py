@@ -22,7 +22,7 @@ from headwater.broker.log.partition import Partition, Watcher
 from headwater.broker.nodes.node_messages import ShareKey
 from headwater.broker.queues.batch_terms import BatchTerms
 from headwater.broker.queues.state_writer import StateWriter
-from headwater.model.ids import Offset
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.model.replica import Buffer
 from headwater.queues.fair_lending import FairLending
 from headwater.queues.log_read import CandidateBatch, LogRead
@@ -325,7 +325,7 @@ class ShareQueue:
         """The batches to choose from. Neighbours without anything special are one, as far as they would be taken
         together anyway: small batches then cost no more than large ones."""
         candidates: list[CandidateBatch] = []
-        plain_first, plain_next = 0, -1
+        plain_first = plain_next = NO_OFFSET
         is_aborted = aborted_batches(span.aborted)
         for header, batch in span.batches:
             if header.is_control or (span.aborted and is_aborted(header)):

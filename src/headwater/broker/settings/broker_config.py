@@ -33,6 +33,7 @@ from headwater.groups.settings import MigrationPolicy
 from headwater.model.cluster import Role
 from headwater.model.config_key import MAX_LONG
 from headwater.model.errors import RequestError
+from headwater.model.ids import NodeId
 from headwater.model.replica import Durability
 from headwater.replication.controller import ControllerRules
 from headwater.replication.effects import Rules
@@ -45,7 +46,9 @@ MAX_FILE_BYTES = MIB
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    node_id: int = setting.count(1, "This broker's number in its cluster.", kafka="node.id", fixed=True)
+    node_id: NodeId = setting.count(  # noqa: RUF009 (a field)
+        1, "This broker's number in its cluster.", kafka="node.id", fixed=True
+    )
     data_dir: Path = field(
         default=Path("headwater-data"),
         metadata=described("Where everything is kept.", setting.path, kafka="log.dirs", fixed=True),

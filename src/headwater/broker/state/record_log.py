@@ -18,6 +18,7 @@ from headwater.broker.log.partition import Partition
 from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import RequestError
+from headwater.model.ids import Offset
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.records.batch import BatchHeader, CorruptBatch, parse_header, split
 from headwater.records.build import build_batch, chunked
@@ -160,7 +161,7 @@ class RecordLog:
         except CorruptBatch as error:
             self._log_unreadable(header.base_offset, error)
 
-    def _log_unreadable(self, offset: int, error: Exception) -> None:
+    def _log_unreadable(self, offset: Offset, error: Exception) -> None:
         log_event("state_unreadable", logging.WARNING, topic=self.partition.topic_name, offset=offset, error=error)
 
 

@@ -20,7 +20,7 @@ from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Condition, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import NodeId, PartitionId, TopicId
+from headwater.model.ids import FIRST_OFFSET, LeaderEpoch, NodeId, PartitionId, TopicId
 from headwater.model.segments import Head
 from headwater.replication.effects import Rules
 
@@ -232,7 +232,7 @@ class TopicChanges:
         """Only while the topic has this version: partitions that another node has added meanwhile have heads that
         tell where their records are."""
         heads = [
-            (PartitionId(topic.topic_id, first + place), Head(leader, 0, 0, None))
+            (PartitionId(topic.topic_id, first + place), Head(leader, LeaderEpoch(0), FIRST_OFFSET, None))
             for place, leader in enumerate(leaders)
         ]
         put: list[tuple[PartitionId, Head, int]] = []

@@ -18,7 +18,7 @@ from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import Offset, TopicId
+from headwater.model.ids import FIRST_OFFSET, Offset, TopicId
 from headwater.model.replica import StoreError, StoreFailed
 from headwater.records.batch import BatchHeader, CorruptBatch, split
 from headwater.records.compression import DecompressedTooLarge
@@ -49,7 +49,7 @@ class SchemaFollower:
         self._spawn = spawn
         self.registry = Registry()
         self._topic_id: TopicId | None = None
-        self._offset: Offset = 0
+        self._offset = FIRST_OFFSET
         self._open: dict[int, list[Event]] = {}
         """By producer: what its transaction wrote."""
         self._reading = asyncio.Lock()
@@ -90,7 +90,7 @@ class SchemaFollower:
     async def _read_to_end(self) -> None:
         topic = await self._topic()
         if (topic.topic_id if topic is not None else None) != self._topic_id:
-            self.registry, self._offset, self._open = Registry(), 0, {}
+            self.registry, self._offset, self._open = Registry(), FIRST_OFFSET, {}
             self._topic_id = topic.topic_id if topic is not None else None
         if topic is None:
             return

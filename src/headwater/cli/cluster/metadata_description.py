@@ -14,12 +14,11 @@ from headwater.cli.cluster.description import (
 from headwater.cli.output import CommandFailed
 from headwater.metadata import keys
 from headwater.metadata.store import MetaStore
-from headwater.model.cluster import Node, StoreRecord, StoreState, TopicRecord
+from headwater.model.cluster import NO_CONTROLLER, Node, StoreRecord, StoreState, TopicRecord
 from headwater.model.ids import NodeId, PartitionId, StoreId, TopicId
 from headwater.model.segments import Head, SealedSegment
 from headwater.replication.cluster_view import is_recovering
 
-NO_CONTROLLER = -1
 BEING_TAKEN_OVER = "being taken over"
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headwater.model.ids import FIRST_OFFSET, NO_LEADER_EPOCH
 from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.sink.columns import Columns, Rows, rows_of
 from headwater.pipelines.sink.destinations import Destinations
@@ -27,7 +28,7 @@ from headwater.records.batch import (
     parse_header,
     seal_crc,
 )
-from headwater.records.build import NO_LEADER_EPOCH, assemble
+from headwater.records.build import assemble
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 """What is packed at once: enough rows for the batches of many partitions, few enough for a cache and for 31 bits."""
@@ -148,7 +149,7 @@ def _batch_bounds(ends_bytes: Integers, start: int, end: int, batch_bytes: int) 
 
 def _header(record_count: int, base_timestamp: int, max_timestamp: int, codec: int) -> BatchHeader:
     return BatchHeader(
-        base_offset=0,
+        base_offset=FIRST_OFFSET,
         batch_length=0,
         partition_leader_epoch=NO_LEADER_EPOCH,
         magic=MAGIC,

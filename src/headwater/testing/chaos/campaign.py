@@ -174,7 +174,8 @@ def _network(held: contextlib.ExitStack, report: Report) -> Network | None:
 def _disks(held: contextlib.ExitStack, directory: Path, report: Report) -> dict[NodeId, Disk]:
     try:
         return {
-            node: held.enter_context(mounted(directory / f"disk{node}", DISK_BYTES)) for node in range(1, NODES + 1)
+            node: held.enter_context(mounted(directory / f"disk{node}", DISK_BYTES))
+            for node in map(NodeId, range(1, NODES + 1))
         }
     except NoDisk as error:
         report.skipped.append(f"full disks: {error}")

@@ -75,10 +75,10 @@ class Pause(ClusterFault):
         return frozenset({f"{'etcd' if isinstance(self.processes, EtcdProcess) else 'node'} {self.number}"})
 
     def begin(self) -> None:
-        self.processes.pause(self.number)
+        self.processes.pause(NodeId(self.number))
 
     def end(self) -> bool:
-        self.processes.resume(self.number)
+        self.processes.resume(NodeId(self.number))
         return True
 
 

@@ -50,7 +50,7 @@ class ProcessCluster:
         self._network = network
         self._data_dirs = dict(data_dirs or {})
         self._config = {**TEST_DEFAULTS, **config}
-        self._ports = dict(zip(range(1, nodes + 1), free_ports(nodes), strict=True))
+        self._ports = dict(zip(map(NodeId, range(1, nodes + 1)), free_ports(nodes), strict=True))
         self._processes: dict[NodeId, BrokerProcess] = {}
         self._paused: set[NodeId] = set()
         self._etcd: EtcdProcess | None = None
@@ -58,7 +58,7 @@ class ProcessCluster:
     @staticmethod
     def hosts(nodes: int, etcd_members: int) -> list[str]:
         """The hosts that a network must have for a cluster of this size."""
-        return [ProcessCluster.host(node) for node in range(1, nodes + 1)] + [
+        return [ProcessCluster.host(NodeId(node)) for node in range(1, nodes + 1)] + [
             EtcdProcess.host(member) for member in range(etcd_members)
         ]
 

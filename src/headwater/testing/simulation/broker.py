@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from headwater.model.ids import Offset, SegmentId, StoreId, segment_id
+from headwater.model.ids import FIRST_OFFSET, LeaderEpoch, NodeId, Offset, SegmentId, StoreId, segment_id
 from headwater.model.replica import Buffer
 from headwater.model.segments import Head
 from headwater.replication.effects import (
@@ -54,7 +54,7 @@ class SimulatedBroker(Process):
         membership: SimulatedMembership,
         invariants: Invariants,
         swarm: Swarm,
-        node: int,
+        node: NodeId,
     ) -> None:
         super().__init__(f"broker{node}", node)
         self.world = world
@@ -69,7 +69,7 @@ class SimulatedBroker(Process):
         self.is_writing_head = False
         self._invariants = invariants
         self._swarm = swarm
-        self._epoch = 0
+        self._epoch = LeaderEpoch(0)
         self._term = 0
         self._armed: float | None = None
         self._errands = Errands(self)
@@ -182,7 +182,7 @@ class SimulatedBroker(Process):
 
     def _reset(self) -> None:
         self._term += 1
-        self._epoch = 0
+        self._epoch = LeaderEpoch(0)
         self.leader = None
         self.takeover = None
         self._armed = None
@@ -193,7 +193,7 @@ class SimulatedBroker(Process):
         self._uncommitted: deque[Buffer] = deque()
         self._committed: deque[Buffer] = deque(maxlen=KEPT_BATCHES)
         self.tail: list[Buffer] = []
-        self._exposed: Offset = 0
+        self._exposed = FIRST_OFFSET
         self._rolled_from: SegmentId | None = None
         """The last segment that was full."""
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headwater.model.ids import Offset
 from headwater.model.segments import SealedSegment
 from headwater.testing.simulation.broker import SimulatedBroker
 from headwater.testing.simulation.invariants import Invariants
@@ -26,7 +27,7 @@ class SimulatedProducer(Process):
         swarm: Swarm,
         number: int,
     ) -> None:
-        super().__init__(f"producer{number}", -1)
+        super().__init__(f"producer{number}")
         self._world = world
         self._network = network
         self._brokers = brokers
@@ -55,7 +56,7 @@ class SimulatedProducer(Process):
 
         def answered(answer: Any) -> None:
             if isinstance(answer, int):
-                self._invariants.acked(self._number, sequence, answer)
+                self._invariants.acked(self._number, sequence, Offset(answer))
                 self._world.counts["acknowledged"] += 1
                 self._in_flight -= 1
                 return
@@ -82,7 +83,7 @@ class SimulatedReader(Process):
         invariants: Invariants,
         swarm: Swarm,
     ) -> None:
-        super().__init__("reader", -1)
+        super().__init__("reader")
         self._world = world
         self._network = network
         self._metadata = metadata

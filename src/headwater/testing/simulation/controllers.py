@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.model.cluster import TopicRecord
+from headwater.model.ids import LeaderEpoch, NodeId
 from headwater.model.segments import Head
 from headwater.replication.actions import Action, Copy, DropReplicas, MoveLeader, SealedAction
 from headwater.replication.cluster_view import ClusterView, Versioned
@@ -23,7 +24,7 @@ class Mover(Process):
     """Moves the lead to any broker, dead or alive, for no reason: a wrong guess must cost an election, nothing else."""
 
     def __init__(self, world: World, network: SimulatedNetwork, metadata: SimulatedMetadata, brokers: int) -> None:
-        super().__init__("mover", -1)
+        super().__init__("mover")
         self._world = world
         self._network = network
         self._metadata = metadata
@@ -44,7 +45,9 @@ class Mover(Process):
         if isinstance(item, Lost):
             return
         head: Head = item.value
-        moved = replace(head, leader=self._world.random.randrange(self._brokers), epoch=head.epoch + 1)
+        moved = replace(
+            head, leader=NodeId(self._world.random.randrange(self._brokers)), epoch=LeaderEpoch(head.epoch + 1)
+        )
         self._call(self._metadata.txn, ([(HEAD, item.version)], [(HEAD, moved)]), _ignore)
 
     def _call(self, handler: Callable[..., None], arguments: tuple[Any, ...], answer: Callable[[Any], None]) -> None:
@@ -64,7 +67,7 @@ class SimulatedController(Process):
         swarm: Swarm,
         number: int,
     ) -> None:
-        super().__init__(f"controller{number}", -1)
+        super().__init__(f"controller{number}")
         self._world = world
         self._network = network
         self._metadata = metadata

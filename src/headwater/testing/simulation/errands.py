@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headwater.model.ids import StoreId
+from headwater.model.ids import Offset, StoreId
 from headwater.model.replica import Buffer, Fenced, NoSpace, ReplicaState
 from headwater.replication.effects import Append, Create, Effect, Fence, Plant, Refusal, Replay
 from headwater.testing.simulation.batches import Producers, decode, span
@@ -58,7 +58,7 @@ class Errands:
         if leader is None:
             return
         if isinstance(answer, int):
-            return self._broker.run(leader.acknowledged(effect.store, effect.segment, answer, now))
+            return self._broker.run(leader.acknowledged(effect.store, effect.segment, Offset(answer), now))
         refusal = _refusal(answer)
         self._world.note(self._broker.name, "append refused", effect.store, refusal.value)
         if isinstance(answer, Lost) and self._world.chance(0.3):

@@ -19,7 +19,7 @@ groups, which it does not have: tests with real clients show them.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
+from headwater.model.ids import FIRST_OFFSET, LeaderEpoch, Offset, SegmentId, StoreId
 from headwater.model.replica import Buffer, ReplicaState
 from headwater.model.segments import Head, OpenSegment, SealedSegment
 from headwater.testing.simulation.batches import SimulatedBatch, decode, span
@@ -38,7 +38,7 @@ class InvariantViolated(Exception):
 
 class Invariants:
     def __init__(self, min_insync: int) -> None:
-        self.exposed_end: Offset = 0
+        self.exposed_end = FIRST_OFFSET
         """The largest high watermark that any leader ever had."""
         self.acks: dict[tuple[int, int], Offset] = {}
         self._min_insync = min_insync
@@ -46,7 +46,7 @@ class Invariants:
         self._bases: dict[tuple[int, int], Offset] = {}
         self._written: dict[tuple[SegmentId, Offset], Buffer] = {}
         self._epoch_starts: dict[LeaderEpoch, Offset] = {}
-        self._head_epoch: LeaderEpoch = 0
+        self._head_epoch = LeaderEpoch(0)
         self._seen: dict[str, int] = {}
         """Versions of the keys that were checked."""
         self._metadata: SimulatedMetadata | None = None
@@ -65,7 +65,7 @@ class Invariants:
 
     def acknowledged(self, replica: "SimulatedReplica", value: Any) -> None:
         promised = replica.base if replica.promised_end is None else replica.promised_end
-        replica.promised_end = max(promised, min(value, replica.end) if isinstance(value, int) else promised)
+        replica.promised_end = max(promised, min(Offset(value), replica.end) if isinstance(value, int) else promised)
         replica.is_fence_promised = replica.is_fence_promised or isinstance(value, ReplicaState)
 
     def survived(self, store: "SimulatedStore", before: "Iterable[SimulatedReplica]") -> None:
@@ -92,7 +92,7 @@ class Invariants:
         """A leader's high watermark has moved over these batches."""
         if len(replicas) < self._min_insync:
             raise InvariantViolated("I12", f"{who} commits on {replicas}")
-        end = 0
+        end = FIRST_OFFSET
         for batch in batches:
             end = self._see(who, batch)
         if end > self.exposed_end:

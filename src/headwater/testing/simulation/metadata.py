@@ -36,7 +36,7 @@ Operations: TypeAlias = Sequence[tuple[str, Any]]
 
 class SimulatedMetadata(Process):
     def __init__(self, world: World, network: SimulatedNetwork, changed: Callable[[], None], swarm: Swarm) -> None:
-        super().__init__("metadata", -1)
+        super().__init__("metadata")
         self.items: dict[str, Item] = {}
         self._world = world
         self._network = network

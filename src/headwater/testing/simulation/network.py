@@ -8,8 +8,9 @@ certainly had no effect; or with NO_ANSWER, after a time-out or a reset, when it
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from headwater.model.ids import NodeId
 from headwater.model.replica import NoSpace
 from headwater.testing.simulation.world import World
 
@@ -21,14 +22,17 @@ class Lost(enum.Enum):
 
 Reply: TypeAlias = Callable[[Any], None]
 
+ON_ITS_OWN: Final = NodeId(-1)
+"""A process that shares its node with no other."""
+
 
 class Process:
     """Something that can be called and can crash. Each life has a number: what belongs to an earlier one is void."""
 
-    def __init__(self, name: str, node: int) -> None:
+    def __init__(self, name: str, node: NodeId = ON_ITS_OWN) -> None:
         self.name = name
         self.node = node
-        """Calls between processes of one node do not touch the network; -1 is a node for itself."""
+        """Calls between processes of one node do not touch the network."""
         self.is_up = True
         self.life = 0
         self.calls: dict[_Call, None] = {}

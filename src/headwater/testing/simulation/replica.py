@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headwater.model.ids import LeaderEpoch, Offset, SegmentId
+from headwater.model.ids import FIRST_OFFSET, LeaderEpoch, Offset, SegmentId
 from headwater.model.replica import Buffer, ReplicaState
 from headwater.testing.simulation.batches import BATCH_BYTES, span
 
@@ -16,8 +16,8 @@ class SimulatedReplica:
     header: bytes
     instance: int
     entries: list[Buffer] = field(default_factory=list)
-    end: Offset = 0
-    lac: Offset = 0
+    end: Offset = FIRST_OFFSET
+    lac: Offset = FIRST_OFFSET
     is_fenced: bool = False
     in_doubt: bool = False
     is_sealed: bool = False
@@ -25,7 +25,7 @@ class SimulatedReplica:
     """Its bytes do not match their checksum, which the next read finds."""
     is_durable: bool = False
     durable_entries: int = 0
-    durable_lac: Offset = 0
+    durable_lac: Offset = FIRST_OFFSET
     is_fence_durable: bool = False
     replaced: "SimulatedReplica | None" = None
     """What a copy that is not durable yet stands in for: a crash brings it back."""

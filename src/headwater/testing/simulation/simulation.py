@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from headwater.model.ids import FIRST_OFFSET, LeaderEpoch, NodeId
 from headwater.model.segments import Head
 from headwater.testing.simulation.broker import SimulatedBroker
 from headwater.testing.simulation.clients import SimulatedProducer, SimulatedReader
@@ -41,7 +42,9 @@ class Simulation:
         self.network = network = SimulatedNetwork(world, swarm.conditions)
         self.invariants = invariants = Invariants(swarm.rules.min_insync)
         self.metadata = metadata = SimulatedMetadata(world, network, invariants.metadata_changed, swarm)
-        self.stores = [SimulatedStore(world, network, invariants, node, swarm.sync_s) for node in range(swarm.stores)]
+        self.stores = [
+            SimulatedStore(world, network, invariants, NodeId(node), swarm.sync_s) for node in range(swarm.stores)
+        ]
         self.membership = membership = SimulatedMembership(network, metadata, self.stores)
         for store in self.stores:
             store.stores = membership.by_id
@@ -54,7 +57,7 @@ class Simulation:
                 membership=membership,
                 invariants=invariants,
                 swarm=swarm,
-                node=node,
+                node=NodeId(node),
             )
             for node in range(swarm.brokers)
         ]
@@ -102,7 +105,7 @@ class Simulation:
         return SimulationOutcome(self.seed, self.world.counts, self.world.now)
 
     def _start(self) -> None:
-        self.metadata.apply([(HEAD, 0)], [(HEAD, Head(0, 1, 0, None))])
+        self.metadata.apply([(HEAD, 0)], [(HEAD, Head(NodeId(0), LeaderEpoch(1), FIRST_OFFSET, None))])
         self.mover.start(self.swarm.move_every_s)
         for broker in self.brokers:
             broker.start()

@@ -7,7 +7,7 @@ keeps what is durable and, of each replica, any prefix of the rest; what is torn
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.model.ids import LeaderEpoch, Offset, SegmentId, StoreId
+from headwater.model.ids import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, SegmentId, StoreId
 from headwater.model.replica import (
     Buffer,
     CorruptReplica,
@@ -32,7 +32,7 @@ _PARTITION = str(PARTITION)
 
 class SimulatedStore(Process):
     def __init__(
-        self, world: World, network: SimulatedNetwork, invariants: Invariants, node: int, sync_s: float
+        self, world: World, network: SimulatedNetwork, invariants: Invariants, node: NodeId, sync_s: float
     ) -> None:
         super().__init__(f"store{node}", node)
         self.generation = 0
@@ -122,7 +122,7 @@ class SimulatedStore(Process):
             return reply(WrongStore())
         replica = self.replicas.get(segment)
         if replica is None:
-            replica = self._new_replica(segment, 0, -1, b"", partition="")
+            replica = self._new_replica(segment, FIRST_OFFSET, NO_LEADER_EPOCH, b"", partition="")
             replica.in_doubt = True
         replica.is_fenced = True
         self._flush(replica, reply, replica)
