@@ -11,7 +11,7 @@ from headwater.model import ids
 ROOT = Path(__file__).parents[2]
 
 CALLS = """
-from headwater.model.ids import LeaderEpoch, NodeId, Offset, OffsetRange
+from headwater.model.ids import LeaderEpoch, NodeId, Offset, Offsets
 
 
 def read_from(offset: Offset) -> None: ...
@@ -41,7 +41,7 @@ read_from(max(offset, offset + 1))
 read_from(offset - offset)  # wrong
 wait_for(offset - offset)
 wait_for(offset)
-for each in OffsetRange(offset, offset + 2):
+for each in Offsets(offset, offset + 2):
     read_from(each)
 """
 

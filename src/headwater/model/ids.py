@@ -2,6 +2,12 @@
 
 Topic names are never keys. A partition is (topic id, index), so that a topic deleted and created again
 under one name cannot be taken for the old one.
+
+Offsets, leader epochs and node ids are numbers at run time, and three types for mypy in `src`: none passes for
+another, and a plain number passes for none of them. A number becomes one where it enters, from bytes or a constant.
+The types end where clients begin: the commands, the gateway, the pipelines, the oracles of tests, `group_lag` and
+`position` count with plain numbers, as which each of the three passes. The fields of a `wire.codec.Message` have no
+types at all.
 """
 
 import uuid
@@ -10,13 +16,13 @@ from dataclasses import dataclass
 from typing import Final, NewType, TypeAlias, overload
 
 IDS_ARE_NUMBERS = True
-"""What the interpreter takes them for, and what tests may write. The type checker knows better: see pyproject.toml."""
+"""Also for the type checker of tests (tests/mypy.toml); that of `src` takes this for false (pyproject.toml)."""
 
 if IDS_ARE_NUMBERS:
     Offset: TypeAlias = int
     LeaderEpoch: TypeAlias = int
     NodeId: TypeAlias = int
-    OffsetRange: TypeAlias = range
+    Offsets: TypeAlias = range
 else:
     LeaderEpoch = NewType("LeaderEpoch", int)
     NodeId = NewType("NodeId", int)
@@ -34,7 +40,7 @@ else:
         def __sub__(self, other: int, /) -> int:
             return int(self) - other
 
-    class OffsetRange:
+    class Offsets:
         """A `range` of offsets."""
 
         def __init__(self, start: Offset, stop: Offset, /) -> None:

@@ -11,7 +11,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from headwater.model.ids import Offset, OffsetRange
+from headwater.model.ids import Offset, Offsets
 from headwater.queues.events import DeadLetterReason, RangeState, ShareStateChanged, StateRange
 from headwater.queues.in_flight import NEVER_DELIVERED, RESOLVED, RecordState, RecordStatus, Run
 from headwater.queues.log_read import CandidateBatch, DeliveryTerms, LogRead
@@ -119,7 +119,7 @@ class Acquiring:
     def _take_blocked(self, first: Offset, last: Offset, status: RecordStatus) -> bool:
         key_order = self._state.key_order
         assert key_order is not None, "records are blocked by their key only"
-        for offset in OffsetRange(first, last + 1):
+        for offset in Offsets(first, last + 1):
             key = self._state.key_of(offset)
             assert key is not None, "what is blocked has a key"
             if not key_order.may_take(key, offset, self._member_id):

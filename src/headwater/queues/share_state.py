@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from headwater.model.ids import Offset, OffsetRange
+from headwater.model.ids import Offset, Offsets
 from headwater.queues.events import (
     RangeState,
     ShareEvent,
@@ -239,7 +239,7 @@ class ShareState:
         if not self._known:
             return []
         if last - first < len(self._known):
-            return [offset for offset in OffsetRange(first, last + 1) if offset in self._known]
+            return [offset for offset in Offsets(first, last + 1) if offset in self._known]
         return sorted(offset for offset in self._known if first <= offset <= last)
 
     def _watch_expiry(self, offset: Offset, expires_at_ms: int) -> None:

@@ -167,6 +167,7 @@ def _to_entry(checkpoint: Checkpoint) -> JournalEntry:
     return JournalEntry(
         EntryKind.CHECKPOINT,
         instance=checkpoint.next_instance,
+        # Where other entries have offsets, a checkpoint has where the journal begins.
         first=Offset(checkpoint.first_generation),
         end=Offset(checkpoint.first_group),
         payload=(checkpoint.boot_id.encode(),) if checkpoint.boot_id else (),

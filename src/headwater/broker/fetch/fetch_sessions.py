@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import TopicId
+from headwater.model.ids import Offset, TopicId
 from headwater.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 MAX_SESSIONS = 1_000
@@ -29,7 +29,7 @@ TopicName: TypeAlias = "tuple[str | None, TopicId | None]"
 class SessionPartition:
     topic: TopicName
     asked: FetchPartition
-    said: tuple[int, int] | None = None
+    said: tuple[Offset, Offset] | None = None
     """High watermark and log start of the last answer that named this partition."""
 
     def is_news(self, result: FetchPartitionResult) -> bool:

@@ -14,6 +14,8 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.offset_search import find_max_timestamp, find_timestamp
 from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+from headwater.records.batch import NO_TIMESTAMP
 from headwater.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -76,17 +78,19 @@ async def _answer(
     return result
 
 
-async def _search(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
+async def _search(partition: Partition, timestamp: int, isolation_level: int) -> tuple[Offset, int, LeaderEpoch]:
     """(offset, timestamp, leader epoch), each -1 if there is none."""
     end = partition.last_stable_offset if isolation_level else partition.high_watermark
     if timestamp == LATEST:
-        return end, -1, partition.leader_epoch
+        return end, NO_TIMESTAMP, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return partition.log_start, -1, partition.epoch_at(partition.log_start)
+        return partition.log_start, NO_TIMESTAMP, partition.epoch_at(partition.log_start)
     if timestamp == MAX_TIMESTAMP:
         found = await find_max_timestamp(partition, end)
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         found = None
     else:
         found = await find_timestamp(partition, timestamp, end)
-    return (found.offset, found.timestamp, found.leader_epoch) if found is not None else (-1, -1, -1)
+    if found is None:
+        return NO_OFFSET, NO_TIMESTAMP, NO_LEADER_EPOCH
+    return found.offset, found.timestamp, found.leader_epoch

@@ -7,7 +7,7 @@ read again whenever one of its records is delivered again.
 
 from collections.abc import Sequence
 
-from headwater.model.ids import OffsetRange
+from headwater.model.ids import Offsets
 from headwater.model.replica import Buffer
 from headwater.queues.delivery_terms import may_have_delivery_headers, terms_reader
 from headwater.queues.log_read import DeliveryTerms, TermsReader
@@ -48,4 +48,4 @@ class BatchTerms:
         try:
             return self._read(records(batch, header))
         except (CorruptBatch, DecompressedTooLarge):
-            return [DeliveryTerms(offset) for offset in OffsetRange(header.base_offset, header.last_offset + 1)]
+            return [DeliveryTerms(offset) for offset in Offsets(header.base_offset, header.last_offset + 1)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
+from headwater.model.ids import Offset
 from headwater.replication import garbage, takeover
 from headwater.replication.ack_tracker import AckTracker
 from headwater.replication.copies import CopyLedger, CopyState
@@ -90,7 +91,7 @@ def no_fence(fence: Wrapper, store: SimulatedStore, reply: Any, store_id: Any, s
 
 @_mutant(SimulatedStore, "_flushed", "a fence is kept in memory only")
 def volatile_fence(
-    flushed: Wrapper, store: SimulatedStore, life: int, replica: Any, count: int, lac: int, *rest: Any, **named: Any
+    flushed: Wrapper, store: SimulatedStore, life: int, replica: Any, count: int, lac: Offset, *rest: Any, **named: Any
 ) -> None:
     was_durable = replica.is_fence_durable
     flushed(store, life, replica, count, lac, *rest, **named)
@@ -155,7 +156,7 @@ def quorum_ack_one_recover(advance: Wrapper, tracker: Any) -> bool:
 @_mutant(
     AckTracker, "freeze", "the old segment commits past the point at which it is about to be sealed", theme="network"
 )
-def no_freeze(freeze: Wrapper, tracker: AckTracker) -> int:
+def no_freeze(freeze: Wrapper, tracker: AckTracker) -> Offset:
     return tracker.high_watermark
 
 

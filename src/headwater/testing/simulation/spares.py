@@ -1,6 +1,6 @@
 """Which replicas may be destroyed, so that every segment still has a sound one."""
 
-from headwater.model.ids import SegmentId
+from headwater.model.ids import Offset, SegmentId
 from headwater.model.segments import Head, SealedSegment
 from headwater.testing.simulation.invariants import Invariants
 from headwater.testing.simulation.membership import SimulatedMembership
@@ -44,7 +44,7 @@ class Spares:
         ]
         return self._min_insync > 1 and len(equals) > 1
 
-    def _is_sound(self, store: SimulatedStore, store_id: str, segment: SegmentId, end: int) -> bool:
+    def _is_sound(self, store: SimulatedStore, store_id: str, segment: SegmentId, end: Offset) -> bool:
         replica: SimulatedReplica | None = store.replicas.get(segment)
         if store.store_id != store_id or replica is None or replica.in_doubt or replica.is_damaged:
             return False
