@@ -146,7 +146,7 @@ def test_a_tail_that_somebody_else_has_cut_off_ends_the_takeover(tmp_path: Path)
 def test_sealed_segments_of_a_later_leader_end_the_takeover(tmp_path: Path) -> None:
     async def run() -> None:
         async with partition(tmp_path) as (store, metadata, head, version):
-            with pytest.raises(Deposed, match="changed by somebody else"):
+            with pytest.raises(Deposed, match="changed by another node"):
                 await takeover(store, ChangedBehindOurBack(metadata), head, version).run()
 
     asyncio.run(run())
