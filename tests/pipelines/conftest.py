@@ -24,8 +24,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         patch.setenv("HEADWATER_CLASS_CACHE", "off")  # nothing is left behind in the home directory
         patch.setenv("HEADWATER_CACHE", str(scratch / "cache"))
         # A JVM that lives for a minute does not get back what its second compiler costs.
-        options = f"-Dderby.stream.error.file={scratch / 'derby.log'} -XX:TieredStopAtLevel=1"
-        settings = spark_settings(nobody, "local[2]", {"spark.driver.extraJavaOptions": options})
+        options = f"-Dderby.stream.error.file={scratch / 'derby.log'} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        confs = {
+            "spark.driver.extraJavaOptions": options,
+            # Small data: compiling code for each query costs more than it saves.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        }
+        settings = spark_settings(nobody, "local[2]", confs)
         try:
             with spark_session(settings, Path(__file__).parents[2]) as (session, _):
                 yield session

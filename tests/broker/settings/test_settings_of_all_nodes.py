@@ -126,7 +126,7 @@ async def test_a_topic_setting_holds_where_the_topic_is_led(tmp_path: Path) -> N
 @on_loop
 async def test_changes_of_a_topic_through_two_nodes_are_both_made(tmp_path: Path) -> None:
     async with prepared_nodes(tmp_path) as (one, two), client_of(one) as here, client_of(two) as there:
-        with deaf(two), patch.object(one.catalog, "_announce", None):
+        with deaf(two), patch.object(one.catalog.changes, "_announce", None):
             assert await alter(here, TOPIC_RESOURCE, "t", retention_ms="1000000") == ErrorCode.NONE
             assert await alter(there, TOPIC_RESOURCE, "t", max_message_bytes="2000") == ErrorCode.NONE
             assert await described(here, TOPIC_RESOURCE, "t", "retention.ms") == "1000000"
