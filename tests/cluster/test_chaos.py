@@ -10,7 +10,7 @@ from headwater.testing.processes.etcd_process import find_etcd
 from tests.support.effort import IS_LONG, amount
 
 SEED = 20261116
-FAULTS = amount(30, 8)
+FAULTS = amount(30, 6)
 PACE = 0.2
 
 

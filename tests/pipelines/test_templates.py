@@ -234,6 +234,7 @@ def test_changes_become_the_table_that_they_came_from(run: Run, headwater: Broke
     assert sorted(found) == sorted(table.values())
 
 
+@only_long
 def test_notifications_go_to_the_channels_that_people_chose(run: Run, headwater: Broker) -> None:
     requests, said = data.notifications(seed=5), data.preferences(seed=6)
     bootstrap = headwater.bootstrap
@@ -331,6 +332,7 @@ def test_late_and_doubled_ticks_make_exact_candles(run: Run, headwater: Broker, 
     assert len(expected) >= 12 and any(candle[-1] for candle in expected)
 
 
+@only_long
 def test_a_topic_is_filtered_enriched_and_keyed_anew(run: Run, headwater: Broker, tmp_path: Path) -> None:
     orders = data.orders(seed=9)
     customers = {f"c{n}": (f"name {n}", ("DE", "FR", "JP")[n % 3], "gold" if n % 4 else "basic") for n in range(20)}

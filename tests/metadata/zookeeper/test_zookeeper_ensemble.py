@@ -139,6 +139,7 @@ def test_a_session_and_a_watch_outlive_the_server_they_were_with(zookeeper: Zook
     asyncio.run(scenario())
 
 
+@only_long
 def test_a_paused_follower_delays_its_client_and_loses_it_nothing(zookeeper: ZookeeperProcess) -> None:
     async def scenario() -> None:
         leader = await asyncio.to_thread(zookeeper.leader)
