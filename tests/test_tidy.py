@@ -9,6 +9,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src/headwater"
@@ -34,30 +35,35 @@ VAGUE_FILES = {"utils.py", "common.py", "misc.py", "helpers.py"}
 RIDDLE = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
 UNFINISHED = re.compile(r"\bhasattr\(self\b")
 
-FILES = {
-    str(path.relative_to(PACKAGE)): path.read_text()
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if not path.name.endswith("_pb2.py")
-}
-NODES = [
-    (name, node)
-    for name, text in FILES.items()
-    for node in ast.walk(ast.parse(text))
-    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Call)
-]
+
+@cache
+def files() -> dict[str, str]:
+    """The text of each module. Read by the tests and not with this one: every worker of the suite imports it."""
+    paths = (path for path in sorted(PACKAGE.rglob("*.py")) if not path.name.endswith("_pb2.py"))
+    return {str(path.relative_to(PACKAGE)): path.read_text() for path in paths}
+
+
+@cache
+def nodes() -> list[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Call]]:
+    return [
+        (name, node)
+        for name, text in files().items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Call)
+    ]
 
 
 def test_files_are_small() -> None:
-    large = {name for name, text in FILES.items() if text.count("\n") > MAX_FILE_LINES}
+    large = {name for name, text in files().items() if text.count("\n") > MAX_FILE_LINES}
     excepted(large, LARGE_FILES)
 
 
 def test_functions_are_short() -> None:
     long = {
         f"{name}:{node.name}"
-        for name, node in NODES
+        for name, node in nodes()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and lines_of_code(node, FILES[name]) > MAX_FUNCTION_LINES
+        and lines_of_code(node, files()[name]) > MAX_FUNCTION_LINES
     }
     excepted(long, LONG_FUNCTIONS)
 
@@ -67,7 +73,7 @@ def test_a_class_says_what_it_is() -> None:
 
 
 def test_a_file_says_what_it_is() -> None:
-    assert [name for name in FILES if Path(name).name in VAGUE_FILES] == []
+    assert [name for name in files() if Path(name).name in VAGUE_FILES] == []
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
@@ -79,11 +85,11 @@ def test_a_public_class_name_has_one_meaning() -> None:
 
 
 def test_objects_are_finished_when_they_are_made() -> None:
-    assert [name for name, text in FILES.items() if UNFINISHED.search(text)] == []
+    assert [name for name, text in files().items() if UNFINISHED.search(text)] == []
 
 
 def test_docstrings_and_comments_name_their_subject() -> None:
-    candidates = {name: text for name, text in FILES.items() if RIDDLE.search(text)}
+    candidates = {name: text for name, text in files().items() if RIDDLE.search(text)}
     riddled = [name for name, text in candidates.items() if any(RIDDLE.search(each) for each in prose(text))]
     assert riddled == []
 
@@ -92,7 +98,7 @@ def test_pauses_have_names() -> None:
     """A pause with a bare number hides why it is that long. Those of the harness for tests are left alone."""
     unnamed = [
         f"{name}:{node.lineno}"
-        for name, node in NODES
+        for name, node in nodes()
         if isinstance(node, ast.Call) and is_pause(node) and not name.startswith("testing/")
     ]
     assert unnamed == []
@@ -105,7 +111,7 @@ def excepted(found: Iterable[str], exceptions: Mapping[str, str]) -> None:
 
 
 def classes() -> Iterator[tuple[str, str]]:
-    for name, node in NODES:
+    for name, node in nodes():
         if isinstance(node, ast.ClassDef):
             yield name, node.name
 
