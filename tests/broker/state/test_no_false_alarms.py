@@ -24,6 +24,7 @@ from tests.broker.queues.share_members import REJECT, Member, on_loop
 from tests.broker.transactions.raw_producers import ID, Producer
 from tests.support.eventually import until
 from tests.support.local_broker import running
+from tests.support.log_lines import own_lines, own_records
 
 PARTITIONS = 4
 
@@ -47,8 +48,7 @@ def slow_leads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def alarms(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Warnings, and whatever is called a failure."""
-    ours = (record for record in caplog.records if record.name.startswith("headwater"))
-    lines = [(record.levelno, record.getMessage()) for record in ours]
+    lines = [(record.levelno, record.getMessage()) for record in own_records(caplog)]
     return [line for level, line in lines if level >= logging.WARNING or re.match(r"\w+(_failed|_not_\w+) ", line)]
 
 
@@ -143,5 +143,5 @@ async def test_a_start_leaves_no_orphans_of_partitions_where_nothing_was_written
             assert broker.catalog.topic(OFFSETS_TOPIC).partition_count > PARTITIONS
             chains = [partition.register.chain for partition in broker.catalog.partitions()]
             assert {each.segment for each in broker.store.replicas()} == {each.id for chain in chains for each in chain}
-    assert [line for line in caplog.messages if line.startswith("orphan")] == []
+    assert [line for line in own_lines(caplog) if line.startswith("orphan")] == []
     assert alarms(caplog) == []
