@@ -5,14 +5,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from bench import maven
 from confluent_kafka import Consumer, TopicPartition
 
 from headwater.testing.processes.cluster import ProcessCluster
 from tests.clients.every_client import CLIENTS
 from tests.clients.judged import BROKER_ASSIGNS, Client, Member, Record, Refused
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import OFFSETS, coordinated, coordinator, killed, name_kept_by, new_topic
 from tests.support.effort import in_long
 from tests.support.eventually import eventually
@@ -29,17 +27,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     with coordinated(directory, retention_check_interval_ms=RETAIN_EVERY_MS) as cluster:
         commit(cluster, "the first", new_topic(cluster), 0)
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def java(cluster: ProcessCluster) -> Iterator[JavaClient]:
-    try:
-        class_path = judge_class_path()
-    except maven.JarsUnavailable as reason:
-        pytest.skip(f"Java's client is not judged: {reason}")
-    client = JavaClient(cluster.bootstrap, class_path)
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from bench import maven
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -18,7 +17,6 @@ from headwater.wire.codec import Message
 from tests.clients.judged import Record
 from tests.clients.share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Worker, configure
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import (
     OFFSETS,
     SHARES,
@@ -59,17 +57,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 @pytest.fixture(autouse=True)
 def in_turns(cluster: ProcessCluster) -> None:
     lead_in_turns(cluster, OFFSETS, SHARES)
-
-
-@pytest.fixture(scope="module")
-def java(cluster: ProcessCluster) -> Iterator[JavaClient]:
-    try:
-        class_path = judge_class_path()
-    except maven.JarsUnavailable as reason:
-        pytest.skip(f"Java's client is not judged: {reason}")
-    client = JavaClient(cluster.bootstrap, class_path)
-    yield client
-    client.close()
 
 
 @pytest.fixture(params=["confluent", in_long("java")])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bench import maven
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.processes.cluster import ProcessCluster
@@ -14,7 +13,6 @@ from tests.clients.every_transactor import TRANSACTORS
 from tests.clients.judged import Record, Refused
 from tests.clients.transacting import END, READ_COMMITTED, Place, Transactor, read_to_the_end, sent
 from tests.clients.with_confluent import ConfluentClient
-from tests.clients.with_java import JavaClient, judge_class_path
 from tests.cluster.coordinated import OFFSETS, TRANSACTIONS, coordinated, coordinator, killed, name_kept_by, new_topic
 from tests.support.effort import in_long
 from tests.support.eventually import eventually
@@ -41,17 +39,6 @@ def _first_transaction(cluster: ProcessCluster) -> None:
     producer.commit()
     producer.close()
     transactor.close()
-
-
-@pytest.fixture(scope="module")
-def java(cluster: ProcessCluster) -> Iterator[JavaClient]:
-    try:
-        class_path = judge_class_path()
-    except maven.JarsUnavailable as reason:
-        pytest.skip(f"Java's client is not judged: {reason}")
-    client = JavaClient(cluster.bootstrap, class_path)
-    yield client
-    client.close()
 
 
 @pytest.fixture(params=["java", "confluent", in_long("aiokafka")])
