@@ -1,5 +1,6 @@
 """A metadata store that can be cut off, stores that only remember, and what it takes to run shells against them."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,9 @@ class CuttableMetaStore:
         self._inner = inner
         self.is_cut = False
         self.answers_to_lose = 0
+        self.may_read = asyncio.Event()
+        """Cleared, many keys at once are read only when it is set again."""
+        self.may_read.set()
         self.reads = self.lists = 0
         """How often keys were read, one or many at once, and how often all below a prefix."""
         self.transactions: list[tuple[Sequence[Condition], Sequence[Operation]]] = []
@@ -45,6 +49,7 @@ class CuttableMetaStore:
     async def get_many(self, keys: Sequence[str]) -> list[KV | None]:
         self._check()
         self.reads += 1
+        await self.may_read.wait()
         return await self._inner.get_many(keys)
 
     async def list(self, prefix: str) -> list[KV]:

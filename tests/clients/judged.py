@@ -19,6 +19,8 @@ READ_TIMEOUT_S = 60.0
 ADMIN_TIMEOUT_S = 60.0
 HEARTBEAT_INTERVAL_MS = 200
 SESSION_TIMEOUT_MS = 6_000
+STATIC_SESSION_TIMEOUT_MS = 200_000
+"""Of static members: longer than a test waits, so one that is seen to be back came back before its session ended."""
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """The clients' own size limit, above the broker's, so that the broker is the judge of what is too large."""
 
@@ -44,6 +46,11 @@ EVERY_ABILITY = frozenset(
     }
 )
 EVERY_CODEC: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def session_timeout_ms(instance_id: str | None) -> int:
+    """Of a member of a classic group."""
+    return SESSION_TIMEOUT_MS if instance_id is None else STATIC_SESSION_TIMEOUT_MS
 
 
 class ErrorCode:

@@ -1,6 +1,5 @@
 """Consumer groups as the clients live them: share, rebalance, commit, resume."""
 
-import time
 import uuid
 
 from tests.clients.every_client import every_client, every_client_and
@@ -10,7 +9,7 @@ from tests.clients.group_reading import (
     assert_each_once_and_in_order,
     feed,
 )
-from tests.clients.judged import SESSION_TIMEOUT_MS, Client, NewTopic
+from tests.clients.judged import Client, NewTopic
 
 
 def new_group() -> str:
@@ -87,11 +86,9 @@ def test_a_static_member_returns_to_its_share_without_a_rebalance(
         reading.until(lambda: True)
         assert reading.shares() == shares[:1], "the others keep theirs while it is away"
         feed(confluent, topic, 10, 10)
-        started_s = time.monotonic()
         reading.members.append(client.member(topic, group, instance_id="second"))
         reading.until_received(20 * PARTITIONS)
         assert reading.shares() == shares
-        assert time.monotonic() - started_s < SESSION_TIMEOUT_MS / 1000, "it came back before its session ended"
         assert_each_once_and_in_order(reading.received, 20)
     finally:
         reading.close()

@@ -21,12 +21,12 @@ from tests.clients.judged import (
     MAX_REQUEST_BYTES,
     PRODUCE_TIMEOUT_S,
     READ_TIMEOUT_S,
-    SESSION_TIMEOUT_MS,
     ClusterView,
     GroupView,
     Received,
     Record,
     Refused,
+    session_timeout_ms,
 )
 
 T = TypeVar("T")
@@ -125,6 +125,7 @@ class AiokafkaClient:
                 auto_offset_reset="earliest",
                 partition_assignment_strategy=(STRATEGIES[strategy],),
                 group_instance_id=instance_id,
+                session_timeout_ms=session_timeout_ms(instance_id),
             )
             await consumer.start()
             return consumer
@@ -249,7 +250,6 @@ class AiokafkaClient:
             bootstrap_servers=self._bootstrap,
             enable_auto_commit=False,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
             fetch_max_wait_ms=100,
             **extra,
         )

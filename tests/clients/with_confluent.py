@@ -32,13 +32,13 @@ from tests.clients.judged import (
     MAX_REQUEST_BYTES,
     PRODUCE_TIMEOUT_S,
     READ_TIMEOUT_S,
-    SESSION_TIMEOUT_MS,
     ClusterView,
     ErrorCode,
     GroupView,
     Received,
     Record,
     Refused,
+    session_timeout_ms,
 )
 
 
@@ -145,7 +145,7 @@ class ConfluentClient:
             extra |= {
                 "partition.assignment.strategy": strategy,
                 "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
+                "session.timeout.ms": session_timeout_ms(instance_id),
             }
         if instance_id is not None:
             extra["group.instance.id"] = instance_id

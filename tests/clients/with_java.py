@@ -18,12 +18,12 @@ from tests.clients.judged import (
     HEARTBEAT_INTERVAL_MS,
     MAX_REQUEST_BYTES,
     READ_TIMEOUT_S,
-    SESSION_TIMEOUT_MS,
     ClusterView,
     GroupView,
     Received,
     Record,
     Refused,
+    session_timeout_ms,
 )
 
 SOURCES = Path(__file__).parent / "java"
@@ -156,7 +156,7 @@ class JavaClient:
             strategy=strategy,
             instanceId=instance_id,
             heartbeatMs=HEARTBEAT_INTERVAL_MS,
-            sessionMs=SESSION_TIMEOUT_MS,
+            sessionMs=session_timeout_ms(instance_id),
         )
         return JavaMember(self, name)
 

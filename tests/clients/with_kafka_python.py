@@ -24,13 +24,13 @@ from tests.clients.judged import (
     MAX_REQUEST_BYTES,
     PRODUCE_TIMEOUT_S,
     READ_TIMEOUT_S,
-    SESSION_TIMEOUT_MS,
     ClusterView,
     ErrorCode,
     GroupView,
     Received,
     Record,
     Refused,
+    session_timeout_ms,
 )
 from tests.support.eventually import eventually
 
@@ -159,6 +159,7 @@ class KafkaPythonClient:
             auto_offset_reset="earliest",
             partition_assignment_strategy=[STRATEGIES[strategy]],
             group_instance_id=instance_id,
+            session_timeout_ms=session_timeout_ms(instance_id),
         )
         return KafkaPythonMember(consumer, topic)
 
@@ -238,7 +239,6 @@ class KafkaPythonClient:
             group_id=group,
             enable_auto_commit=False,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
             fetch_max_wait_ms=100,
             **extra,
         )
