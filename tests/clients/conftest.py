@@ -15,6 +15,7 @@ from bench import maven
 from tests.clients.every_client import CLIENTS
 from tests.clients.every_transactor import TRANSACTORS
 from tests.clients.judged import OTHER_BROKER, Client, NewTopic
+from tests.clients.opening import Opening
 from tests.clients.transacting import Transactor
 from tests.clients.with_confluent import ConfluentClient
 from tests.clients.with_java import judge_class_path
@@ -33,14 +34,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
-    if OTHER_BROKER:
-        yield OTHER_BROKER
-        return
-    from headwater.testing import Broker
+def lasting() -> set[str]:
+    """Addresses of brokers that live as long as the tests do."""
+    return set()
 
-    with Broker(subprocess=True) as broker:
-        yield broker.bootstrap
+
+@pytest.fixture(scope="session")
+def bootstrap(lasting: set[str]) -> Iterator[str]:
+    with ExitStack() as closing:
+        if OTHER_BROKER:
+            address = OTHER_BROKER
+        else:
+            from headwater.testing import Broker
+
+            address = closing.enter_context(Broker(subprocess=True)).bootstrap
+        lasting.add(address)
+        yield address
 
 
 @pytest.fixture(scope="session")
@@ -73,21 +82,31 @@ def java_class_path() -> str:
 
 
 @pytest.fixture(scope="session")
-def open_client(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], Client]]:
-    """Opens a client by name for a bootstrap address, once for each pair, and closes all at the end."""
-    opened: dict[tuple[str, str], Client] = {}
-    with ExitStack() as closing:
+def open_lasting_client(request: pytest.FixtureRequest) -> Iterator[Opening[Client]]:
+    """Opens a client by name for the broker of all tests, and closes it at the end."""
+    with Opening(_client_opener(request)) as opening:
+        yield opening
 
-        def open_one(name: str, bootstrap: str) -> Client:
-            if name == "kcat" and shutil.which("kcat") is None:
-                pytest.skip("kcat is not installed (apt-get install kcat)")
-            if (name, bootstrap) not in opened:
-                extra = (request.getfixturevalue("java_class_path"),) if name == "java" else ()
-                client = opened[name, bootstrap] = CLIENTS[name](bootstrap, *extra)
-                closing.callback(client.close)
-            return opened[name, bootstrap]
 
-        yield open_one
+@pytest.fixture(scope="module")
+def open_client(
+    request: pytest.FixtureRequest, lasting: set[str], open_lasting_client: Opening[Client]
+) -> Iterator[Callable[[str, str], Client]]:
+    """Opens a client by name for a bootstrap address, once for each pair. Clients of a broker that a module started end
+    with the module: a client whose broker is gone looks for it for ever, beside the tests that follow."""
+    with Opening(_client_opener(request)) as opening:
+        yield lambda name, address: (open_lasting_client if address in lasting else opening)(name, address)
+
+
+def _client_opener(request: pytest.FixtureRequest) -> Callable[[str, str], Client]:
+    def open_one(name: str, bootstrap: str) -> Client:
+        if name == "kcat" and shutil.which("kcat") is None:
+            pytest.skip("kcat is not installed (apt-get install kcat)")
+        extra = (request.getfixturevalue("java_class_path"),) if name == "java" else ()
+        client: Client = CLIENTS[name](bootstrap, *extra)
+        return client
+
+    return open_one
 
 
 @pytest.fixture
@@ -96,19 +115,27 @@ def client(request: pytest.FixtureRequest, bootstrap: str, open_client: Callable
 
 
 @pytest.fixture(scope="session")
-def open_transactor(open_client: Callable[[str, str], Client]) -> Iterator[Callable[[str, str], Transactor]]:
+def open_lasting_transactor(open_lasting_client: Opening[Client]) -> Iterator[Opening[Transactor]]:
+    with Opening(_transactor_opener(open_lasting_client)) as opening:
+        yield opening
+
+
+@pytest.fixture(scope="module")
+def open_transactor(
+    lasting: set[str], open_client: Callable[[str, str], Client], open_lasting_transactor: Opening[Transactor]
+) -> Iterator[Callable[[str, str], Transactor]]:
     """Opens what a client knows of transactions, by its name and a bootstrap address."""
-    opened: dict[tuple[str, str], Transactor] = {}
-    with ExitStack() as closing:
+    with Opening(_transactor_opener(open_client)) as opening:
+        yield lambda name, address: (open_lasting_transactor if address in lasting else opening)(name, address)
 
-        def open_one(name: str, bootstrap: str) -> Transactor:
-            if (name, bootstrap) not in opened:
-                given = open_client(name, bootstrap) if name == "java" else bootstrap  # one JVM serves both
-                transactor = opened[name, bootstrap] = TRANSACTORS[name](given)
-                closing.callback(transactor.close)
-            return opened[name, bootstrap]
 
-        yield open_one
+def _transactor_opener(open_client: Callable[[str, str], Client]) -> Callable[[str, str], Transactor]:
+    def open_one(name: str, bootstrap: str) -> Transactor:
+        given = open_client(name, bootstrap) if name == "java" else bootstrap  # one JVM serves both
+        transactor: Transactor = TRANSACTORS[name](given)
+        return transactor
+
+    return open_one
 
 
 @pytest.fixture
@@ -119,9 +146,9 @@ def transactor(
 
 
 @pytest.fixture(scope="session")
-def confluent(bootstrap: str, open_client: Callable[[str, str], Client]) -> Client:
+def confluent(bootstrap: str, open_lasting_client: Opening[Client]) -> Client:
     """The client that prepares and cross-checks, whichever client is judged."""
-    client = open_client(ConfluentClient.name, bootstrap)
+    client = open_lasting_client(ConfluentClient.name, bootstrap)
     assert isinstance(client, ConfluentClient)
     return client
 

@@ -73,6 +73,7 @@ class ConfluentClient:
 
     def close(self) -> None:
         self._producers.clear()
+        del self._admin
 
     def produce(
         self, topic: str, records: Sequence[Record], acks: str = "all", codec: str = "none", idempotent: bool = False
