@@ -307,11 +307,15 @@ class Worker:
 
     def _commit(self, offsets: list[TopicPartition]) -> None:
         deadline_s = time.monotonic() + TIMEOUT_S
+        refusals: Counter[str] = Counter()
         while time.monotonic() < deadline_s:
             try:
                 committed = self._consumer.commit(offsets=offsets, asynchronous=False)
-            except KafkaException:  # the epoch moved on between the commit and the answer to a heartbeat
+            except KafkaException as error:  # the epoch moved on between the commit and the answer to a heartbeat
+                refusals[str(error)] += 1
                 continue
-            if not any(each.error for each in committed or ()):
+            errors = [str(each.error) for each in committed or () if each.error]
+            if not errors:
                 return
-        raise TimeoutError(f"not committed: {offsets}")
+            refusals.update(errors)
+        raise TimeoutError(f"not committed: {offsets}, {refusals}")
