@@ -291,6 +291,8 @@ class Worker:
                 assert partition is not None and offset is not None
                 self.handled.append((partition, offset))
                 self._next[partition] = offset + 1
+        # Before it closes: on a busy machine the commits of a closing member were refused until its session ended.
+        self._commit_and_forget(set(self._next))
         self._consumer.close()
 
     def _gained(self, _: Any, partitions: list[TopicPartition]) -> None:
@@ -298,12 +300,12 @@ class Worker:
 
     def _lost(self, _: Any, partitions: list[TopicPartition]) -> None:
         lost = {each.partition for each in partitions}
-        offsets = [
-            TopicPartition(self._topic, index, self._next.pop(index)) for index in sorted(lost) if index in self._next
-        ]
-        if offsets:
-            self._commit(offsets)
+        self._commit_and_forget(lost & self._next.keys())
         self.assigned -= lost
+
+    def _commit_and_forget(self, partitions: set[int]) -> None:
+        if partitions:
+            self._commit([TopicPartition(self._topic, index, self._next.pop(index)) for index in sorted(partitions)])
 
     def _commit(self, offsets: list[TopicPartition]) -> None:
         deadline_s = time.monotonic() + TIMEOUT_S
