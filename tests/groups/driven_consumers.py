@@ -35,7 +35,8 @@ def partitions(topic: str, *indexes: int) -> Assignment:
 
 @dataclass
 class Consumer:
-    """What a client knows. `owned` is what it reads; it gives up and takes when it is told."""
+    """What a client knows. `owned` is what it reads; it gives up and takes when it is told. Its application may be
+    slow: then `taking` is what will be owned, whatever is told meanwhile."""
 
     member_id: str
     instance_id: str | None = None
@@ -45,6 +46,12 @@ class Consumer:
     epoch: int = 0
     owned: Assignment = field(default_factory=dict)
     told: Assignment | None = None
+    taking: Assignment | None = None
+    owes_ack: bool = False
+    """It says once what it owned before it began to take."""
+
+    def forget(self) -> None:
+        self.owned, self.told, self.taking = {}, None, None
 
     def indexes(self, topic: str = "orders") -> set[int]:
         return set(self.owned.get(topic_id(topic), frozenset()))
@@ -72,7 +79,7 @@ class DrivenConsumers:
 
     def join(self, consumer: Consumer) -> None:
         """From nothing: what the client read before is lost to it."""
-        consumer.owned, consumer.told = {}, None
+        consumer.forget()
         answer = self.beat(
             consumer.member_id,
             0,
@@ -86,6 +93,8 @@ class DrivenConsumers:
         self._learned(consumer, answer)
 
     def heartbeat(self, consumer: Consumer, says_owned: bool = True, **fields: Any) -> ConsumerAnswer:
+        if consumer.taking is not None:
+            says_owned, consumer.owes_ack = says_owned and consumer.owes_ack, False
         answer = self.beat(
             consumer.member_id,
             consumer.epoch,
@@ -98,7 +107,8 @@ class DrivenConsumers:
 
     def leave(self, consumer: Consumer, epoch: int = -1) -> None:
         self.beat(consumer.member_id, epoch, instance_id=consumer.instance_id)
-        consumer.epoch, consumer.owned, consumer.told = 0, {}, None
+        consumer.epoch = 0
+        consumer.forget()
 
     def commit(self, consumer: Consumer, epoch: int, offset: int = 1) -> ErrorCode:
         request = CommitRequest(
@@ -119,8 +129,15 @@ class DrivenConsumers:
 
     # What clients do
 
+    def begin_to_take(self, consumer: Consumer) -> None:
+        """The application is asked to stop and begin to read."""
+        if consumer.told is not None and consumer.taking is None:
+            consumer.taking, consumer.told, consumer.owes_ack = consumer.told, None, True
+
     def apply_told(self, consumer: Consumer) -> None:
         """Stop to read what was taken, begin to read what was given."""
+        if consumer.taking is not None:
+            consumer.owned, consumer.taking = consumer.taking, None
         if consumer.told is not None:
             consumer.owned, consumer.told = consumer.told, None
 

@@ -416,3 +416,20 @@ def test_the_kinds_of_groups_are_told_apart() -> None:
     assert (listed.kind, listed.protocol_type, listed.state.value) == ("consumer", "consumer", "Stable")
     assert group.shard.described(GROUP).state.value == "Dead"
     assert refusal(lambda: group.shard.described_consumer("other")) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_member_that_is_slow_to_take_its_partitions_does_not_share_them_with_the_next_one() -> None:
+    """Its acknowledgement of the assignment before says that it owns nothing, while its application begins to read."""
+    group = DrivenConsumers(orders=4)
+    slow, other = Consumer("slow"), Consumer("other")
+    group.join(slow)
+    group.begin_to_take(slow)
+    group.join(other)
+    for _ in range(3):
+        group.heartbeat(slow)
+        group.heartbeat(other)
+        group.apply_told(other)
+    assert not other.indexes()
+    group.apply_told(slow)
+    group.converge(slow, other)
+    assert sorted(slow.indexes() | other.indexes()) == [0, 1, 2, 3] and len(slow.indexes()) == 2

@@ -62,6 +62,19 @@ class ConsumerGroups(RuleBasedStateMachine):
             self.lost(index)
 
     @rule(index=consumers)
+    def heartbeat_while_taking(self, index: int) -> None:
+        """What comes next finds its application still at it."""
+        if self.is_in[index]:
+            self.group.begin_to_take(self.consumers[index])
+            self.heartbeat(index, True, False)
+
+    @rule(index=consumers)
+    def take(self, index: int) -> None:
+        consumer = self.consumers[index]
+        if consumer.taking is not None:
+            consumer.owned, consumer.taking = consumer.taking, None
+
+    @rule(index=consumers)
     def heartbeat_whose_answer_is_lost(self, index: int) -> None:
         consumer = self.consumers[index]
         if not self.is_in[index]:
@@ -200,7 +213,8 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     def lost(self, index: int) -> None:
         consumer = self.consumers[index]
-        consumer.owned, consumer.told, consumer.epoch = {}, None, 0
+        consumer.epoch = 0
+        consumer.forget()
         self.is_in[index] = False
 
     def lost_classic(self, index: int) -> None:

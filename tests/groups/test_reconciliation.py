@@ -52,9 +52,19 @@ def test_what_is_too_much_is_given_up_before_anything_is_taken() -> None:
     assert done.assigned == partitions("t", 1, 2) and not done.revoking
 
 
-def test_a_member_that_says_it_has_nothing_has_nothing_to_give_up() -> None:
-    after = reconcile(current(1, partitions("t", 0, 1)), 2, partitions("t", 1), {}, NONE_FREE)
+def test_a_member_that_joins_with_nothing_has_nothing_to_give_up() -> None:
+    after = reconcile(current(1, partitions("t", 0, 1)), 2, partitions("t", 1), {}, NONE_FREE, joins=True)
     assert (after.epoch, after.state, after.assigned) == (2, MemberState.STABLE, partitions("t", 1))
+
+
+def test_a_member_that_has_not_begun_to_read_what_it_was_given_is_asked_to_give_it_up() -> None:
+    """It says what it owned before: librdkafka does so when an acknowledgement was due as the assignment came."""
+    asked = reconcile(current(1, partitions("t", 0, 1)), 2, partitions("t", 0), {}, ALL_FREE)
+    assert (asked.epoch, asked.state) == (1, MemberState.UNREVOKED_PARTITIONS)
+    assert asked.assigned == partitions("t", 0) and asked.revoking == partitions("t", 1)
+    assert reconcile(asked, 2, partitions("t", 0), partitions("t", 0, 1), ALL_FREE) is asked, "now it reads both"
+    done = reconcile(asked, 2, partitions("t", 0), partitions("t", 0), ALL_FREE)
+    assert (done.epoch, done.state) == (2, MemberState.STABLE)
 
 
 def test_a_target_that_moves_while_a_member_gives_up_is_met_afterwards() -> None:

@@ -76,7 +76,7 @@ class ConsumerGroup:
         member = _described(self.group_id, request, before)
         held = self.stored.current(request.member_id)
         self.membership.update(member, before, now, out)
-        current = self.membership.reconcile(member, request.owned, now, out)
+        current = self.membership.reconcile(member, request.owned, now, out, joins=request.epoch == JOIN_EPOCH)
         tells_all = (
             request.epoch == JOIN_EPOCH
             or request.is_full

@@ -53,7 +53,7 @@ class ClassicMembers:
         self._given_out.pop(member.member_id, None)
         self._membership.update(member, before, now, out)
         owned = with_ids(subscription.owned, self._membership.topics)
-        current = self._membership.reconcile(member, owned, now, out)
+        current = self._membership.reconcile(member, owned, now, out, joins=True)
         self._membership.unwatch(ConsumerTimer.REJOIN, member.member_id)
         self._membership.watch(ConsumerTimer.SYNC, member, member.rebalance_timeout_ms, now)
         out.reply(to, JoinAnswer(ErrorCode.NONE, member.member_id, current.epoch, CONSUMER_PROTOCOL_TYPE, protocol))

@@ -110,7 +110,7 @@ class ConsumerMembership:
         self._advance(before is None or _subscription(before) != _subscription(member), out)
 
     def reconcile(
-        self, member: ConsumerMemberStored, owned: Assignment | None, now: Moment, out: GroupEffects
+        self, member: ConsumerMemberStored, owned: Assignment | None, now: Moment, out: GroupEffects, *, joins: bool
     ) -> CurrentStored:
         """Move the member one step towards its target, and begin its session anew."""
         member_id = member.member_id
@@ -119,7 +119,9 @@ class ConsumerMembership:
             return self.stored.owner(topic_id, index) in (None, member_id)
 
         before = self.stored.current(member_id)
-        current = reconcile(before, self.stored.target_epoch, self.stored.target(member_id), owned, is_free)
+        current = reconcile(
+            before, self.stored.target_epoch, self.stored.target(member_id), owned, is_free, joins=joins
+        )
         if current != before:
             self.log(current, out)
             self._watch_revocation(member, current, now)

@@ -10,6 +10,8 @@
 
 - A partition is assigned only when no other member has it or has still to give it up: no two own one at once.
 - The epoch of the target is reached only after everything was given up that the target does not contain.
+- A partition that a member was given is given up when the member says so after it was asked to. A member that says
+  before that it owns less may not have begun to read what it was given last: it will.
 """
 
 from collections.abc import Callable
@@ -26,15 +28,18 @@ def reconcile(
     target: Assignment,
     owned: Assignment | None,
     is_free: Callable[[TopicId, int], bool],
+    *,
+    joins: bool = False,
 ) -> CurrentStored:
-    """The member's state after a request. `owned` is what it says it has; None if it did not say."""
+    """The member's state after a request. `owned` is what it says it has; None if it did not say. A member that joins
+    has done all that it was told before, so that what it does not own is given up."""
     if current.state is MemberState.STABLE and current.epoch == target_epoch:
         return current
     if current.state is MemberState.UNREVOKED_PARTITIONS and _holds(owned, current.revoking):
         return current
     kept = intersection(current.assigned, target)
     revoking = difference(current.assigned, target)
-    if revoking and _holds(owned, revoking):
+    if revoking and (not joins or _holds(owned, revoking)):
         return replace(
             current,
             state=MemberState.UNREVOKED_PARTITIONS,
