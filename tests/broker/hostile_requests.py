@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import Struct, StructField
 
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

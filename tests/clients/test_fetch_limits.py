@@ -11,7 +11,7 @@ from headwater.records.batch import split
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Wire
 from tests.support.eventually import eventually

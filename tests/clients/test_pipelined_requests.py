@@ -10,7 +10,7 @@ import pytest
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Code, Wire
 from tests.support.eventually import eventually

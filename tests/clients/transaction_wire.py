@@ -12,7 +12,7 @@ from typing import Any
 from headwater.records.batch import split
 from headwater.records.build import build_batch
 from headwater.records.record import Record, records
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.clients.transacting import Place
 from tests.support.eventually import eventually
 from tests.support.wire import WireClient

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headwater.model.ids import NodeId
 from headwater.testing.processes.cluster import ProcessCluster
 from headwater.testing.processes.etcd_process import find_etcd
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.support.eventually import eventually
 from tests.support.wire import ask
 

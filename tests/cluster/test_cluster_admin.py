@@ -10,7 +10,7 @@ from kafka.admin import KafkaAdminClient
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.cluster.small_cluster import SEGMENT_BYTES, SmallCluster, filling
 from tests.support.wire import ask
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from headwater.model.ids import NodeId, PartitionId
 from headwater.testing.processes.cluster import ProcessCluster
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.clients.judged import Record
 from tests.clients.share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Worker, configure
 from tests.clients.with_confluent import ConfluentClient

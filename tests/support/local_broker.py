@@ -14,7 +14,7 @@ from headwater.records.record import Record, records
 from headwater.storage.options import StoreOptions
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.support.wire import AsyncWireClient
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22

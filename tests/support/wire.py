@@ -10,8 +10,10 @@ from collections import deque
 from typing import Any, Self
 
 from headwater.testing.broker import Broker
-from headwater.wire.codec import Cursor, Message, struct_reader
-from headwater.wire.messages import API_VERSIONS
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.codec import struct_reader
+from headwater.wire.cursor import Cursor
+from headwater.wire.message import Message
 from headwater.wire.requests import write_request
 from headwater.wire.schema import response_schema
 
@@ -108,7 +110,7 @@ def response(data: bytes, api_key: int, version: int, waiting: deque[int]) -> Me
         continue
     schema = response_schema(api_key, version)
     cursor = Cursor(data, 4)
-    if schema.is_flexible and api_key != API_VERSIONS:
+    if schema.is_flexible and api_key != ApiKey.API_VERSIONS:
         cursor.skip_tags()
     message = struct_reader(schema, schema)(cursor)
     assert cursor.position == len(data), "a response has no bytes left over"

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.wire.codec import Message, struct_writer
+from headwater.wire.codec import struct_writer
+from headwater.wire.message import Message
 from headwater.wire.schema import Struct, StructField, request_schema
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}

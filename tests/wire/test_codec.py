@@ -12,7 +12,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from headwater.broker.dispatch import load_handlers
-from headwater.wire.codec import MAX_ELEMENTS, Cursor, MalformedRequest, Message, struct_reader, struct_writer
+from headwater.wire.codec import struct_reader, struct_writer
+from headwater.wire.cursor import MAX_ELEMENTS, Cursor, MalformedRequest
+from headwater.wire.message import Message
 from headwater.wire.messages import read_body, read_header, request_reader, write_response
 from headwater.wire.schema import Struct, StructField, newest_version, request_schema, response_schema
 

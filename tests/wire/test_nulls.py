@@ -9,7 +9,8 @@ import pytest
 from headwater.broker.api import Api
 from headwater.broker.dispatch import load_handlers
 from headwater.wire import fetch, produce
-from headwater.wire.codec import MalformedRequest, Message
+from headwater.wire.cursor import MalformedRequest
+from headwater.wire.message import Message
 from headwater.wire.messages import read_body, read_header
 from headwater.wire.schema import StructField, request_schema
 from tests.wire.hostile_messages import UNKNOWN_TWICE, body, doubled_tags, good_message, null_bodies, places

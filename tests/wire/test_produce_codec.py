@@ -14,7 +14,9 @@ from kio.serial import entity_reader
 
 from headwater.model.errors import ErrorCode
 from headwater.wire import fetch, produce
-from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
+from headwater.wire.codec import struct_reader, struct_writer
+from headwater.wire.cursor import Cursor, MalformedRequest
+from headwater.wire.message import Message
 from headwater.wire.messages import read_header
 from headwater.wire.schema import request_schema, response_schema
 

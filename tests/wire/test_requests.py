@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.wire import requests
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from headwater.wire.messages import read_body, read_header, write_response
 from headwater.wire.requests import MalformedResponse, read_response, write_request
 

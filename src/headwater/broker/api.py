@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from headwater.transport.connection import Connection
-from headwater.wire.messages import Message, RequestHeader
+from headwater.wire.message import Message
+from headwater.wire.messages import RequestHeader
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,10 @@ from headwater.broker import handlers
 from headwater.broker.api import Api, RequestContext, api_ranges
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
-from headwater.wire.codec import MalformedRequest
-from headwater.wire.messages import API_VERSIONS, Message, RequestHeader, read_body, read_header, write_response
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.cursor import MalformedRequest
+from headwater.wire.message import Message
+from headwater.wire.messages import RequestHeader, read_body, read_header, write_response
 from headwater.wire.schema import response_schema
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Dispatcher:
             raise CloseConnection(f"API {header.api_key} is not supported")
         api = entry.api
         if not api.min_version <= header.api_version <= api.max_version:
-            if api.key != API_VERSIONS:
+            if api.key != ApiKey.API_VERSIONS:
                 raise CloseConnection(f"{api.name} version {header.api_version} is not supported")
             # KIP-511: a client that asks too high is told in version 0 what there is.
             header = RequestHeader(api.key, 0, header.correlation_id, header.client_id, len(frame))

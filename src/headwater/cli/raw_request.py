@@ -11,7 +11,7 @@ from headwater.cli.output import CommandFailed
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from headwater.wire.codec import Message
+    from headwater.wire.message import Message
 
 CORRELATION_ID = 1
 CLIENT_ID = "headwater-cli"
@@ -26,7 +26,7 @@ class BrokerDidNotAnswer(CommandFailed):
 
 def ask(broker: Address, api_key: int, version: int, **fields: Any) -> "Message":
     """Send one request to one broker. Raises BrokerDidNotAnswer."""
-    from headwater.wire.codec import Message
+    from headwater.wire.message import Message
     from headwater.wire.requests import MalformedResponse, read_response, write_request
 
     request = write_request(api_key, version, CORRELATION_ID, CLIENT_ID, Message(**fields))
@@ -81,7 +81,7 @@ def _explanation(code: int, reason: str | None, subject: str) -> tuple[str, str]
 
 def message(**fields: object) -> object:
     """A struct within a request."""
-    from headwater.wire.codec import Message
+    from headwater.wire.message import Message
 
     return Message(**fields)
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset
 from headwater.model.replica import Buffer
-from headwater.wire.codec import Cursor, MalformedRequest, write_uvarint
+from headwater.wire.codec import write_uvarint
+from headwater.wire.cursor import Cursor, MalformedRequest
 from headwater.wire.messages import RequestHeader, response_start
 from headwater.wire.primitives import array_length, string, write_array_length, write_string
 

@@ -9,10 +9,15 @@ Tags are there where the body is flexible; the response of ApiVersions never has
 import struct
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
-from headwater.wire.codec import Cursor, MalformedRequest, Message, struct_reader, struct_writer
-from headwater.wire.messages import API_VERSIONS, is_flexible
-from headwater.wire.schema import newest_version, request_schema, response_schema
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.codec import struct_reader, struct_writer
+from headwater.wire.cursor import Cursor, MalformedRequest
+from headwater.wire.message import Message, Request
+from headwater.wire.message_classes import response_class
+from headwater.wire.messages import is_flexible
+from headwater.wire.schema import request_schema, response_schema
 
 MAX_RESPONSE_ELEMENTS = 5_000_000
 """More than a server takes in a request: the metadata of a large cluster has ten array elements for each partition."""
@@ -25,8 +30,9 @@ class MalformedResponse(Exception):
     """The bytes are not the response to the request that was sent."""
 
 
-def write_request(api_key: int, api_version: int, correlation_id: int, client_id: str, request: Message) -> bytearray:
+def write_request(request: Request[Any], api_version: int, correlation_id: int, client_id: str) -> bytearray:
     """The whole request, its length first."""
+    api_key = request.API_KEY
     name = client_id.encode()
     out = bytearray(_LENGTH.size)
     out += _HEADER.pack(api_key, api_version, correlation_id, len(name))
@@ -48,7 +54,7 @@ def read_response(
         (answered,) = _CORRELATION.unpack(cursor.take(_CORRELATION.size))
         if answered != correlation_id:
             raise MalformedResponse(f"the response to request {answered} came in place of that to {correlation_id}")
-        if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+        if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
             cursor.skip_tags()
         return _response_reader(api_key, api_version)(cursor)
     except (MalformedRequest, struct.error) as error:
@@ -57,5 +63,4 @@ def read_response(
 
 @cache
 def _response_reader(api_key: int, api_version: int) -> Callable[[Cursor], Message]:
-    newest = response_schema(api_key, newest_version(api_key))
-    return struct_reader(response_schema(api_key, api_version), newest)
+    return struct_reader(response_schema(api_key, api_version), response_class(api_key))

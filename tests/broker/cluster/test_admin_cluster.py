@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 LOG_DIRS, ELECT, CLUSTER, PRODUCERS, PARTITIONS = 35, 43, 60, 61, 75

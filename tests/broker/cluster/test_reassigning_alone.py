@@ -5,7 +5,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 REASSIGN, REASSIGNMENTS = 45, 46

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 COMMIT, FETCH_OFFSETS, METADATA, DESCRIBE, LIST, HEARTBEAT, DESCRIBE_CONSUMERS = 8, 9, 3, 15, 16, 68, 69

@@ -21,7 +21,7 @@ from headwater.broker.handlers import (
 )
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"

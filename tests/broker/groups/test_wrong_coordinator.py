@@ -11,7 +11,7 @@ from headwater.broker.groups.group_log import OFFSETS_TOPIC
 from headwater.broker.server import Broker
 from headwater.broker.transactions.transaction_coordinator import STATE_TOPIC
 from headwater.model.errors import ErrorCode
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
 from tests.support.eventually import until
 from tests.support.local_broker import Client

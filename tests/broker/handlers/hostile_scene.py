@@ -3,7 +3,7 @@
 from typing import Any
 
 from headwater.broker.server import Broker
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import StructField
 from tests.broker.queues.share_members import Member
 from tests.support.local_broker import Client, batch_of

@@ -10,7 +10,7 @@ from kafka import TopicPartition as PythonTopicPartition
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 DELETE_RECORDS, LEADER_EPOCH = 21, 23

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.eventually import eventually
 from tests.support.wire import ask
 

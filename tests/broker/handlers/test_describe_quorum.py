@@ -8,7 +8,7 @@ import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.broker.two_nodes import two_nodes
 from tests.support.eventually import until
 from tests.support.local_broker import Client, running

@@ -8,7 +8,7 @@ import pytest
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.local_broker import LIST_OFFSETS, batch_of, running
 
 

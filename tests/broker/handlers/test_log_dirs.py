@@ -9,7 +9,7 @@ from headwater.metadata.store import Is, Put
 from headwater.model.cluster import StoreState
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.broker.two_nodes import new_partition, two_nodes
 from tests.support.eventually import until
 from tests.support.local_broker import Client, running

@@ -16,7 +16,7 @@ from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.eventually import until
 from tests.support.local_broker import Client, batch_of, keyed, running
 

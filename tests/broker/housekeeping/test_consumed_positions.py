@@ -23,7 +23,7 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.group_position import GroupPosition
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.support.eventually import until
 from tests.support.local_broker import Client, batch_of, running
 

@@ -444,7 +444,7 @@ def test_timestamps_find_the_first_record_that_is_not_older(tmp_path: Path) -> N
 
 
 def _asked(topic: str) -> object:
-    from headwater.wire.messages import Message
+    from headwater.wire.message import Message
 
     return Message(topic=topic, partitions=[Message(partition=0, fetch_offset=0, partition_max_bytes=1000)])
 

@@ -11,7 +11,7 @@ from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import split
 from headwater.records.record import Record, records
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.support.eventually import until
 from tests.support.local_broker import Client
 

@@ -6,7 +6,7 @@ import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import (
     ACCEPT,

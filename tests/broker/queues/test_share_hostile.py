@@ -20,7 +20,7 @@ from headwater.broker.handlers import (
 )
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import request_schema
 from tests.broker.hostile_requests import error_codes, messages
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker

@@ -2,7 +2,7 @@
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 PRODUCE, METADATA, CREATE, INIT_PRODUCER, DESCRIBE, INCREMENTAL, HEARTBEAT = 0, 3, 19, 22, 32, 44, 68

@@ -13,7 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from headwater.broker.settings.topic_keys import TOPIC_KEYS
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74

@@ -11,7 +11,7 @@ from headwater.broker.settings.member_keys import BOUNDS, BROKER_DEFAULTS, MEMBE
 from headwater.groups.settings import ConsumerTimes
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.broker.queues.share_members import on_loop
 from tests.broker.settings.altered_settings import BROKER, DESCRIBE, INCREMENTAL, SET, alter, heartbeat_interval_ms
 from tests.broker.settings.shared_settings import opened

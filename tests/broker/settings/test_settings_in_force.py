@@ -9,7 +9,7 @@ from headwater.model.errors import ErrorCode
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.broker.settings.altered_settings import (
     CREATE,
     DESCRIBE,

@@ -14,7 +14,7 @@ from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.broker.queues.queue_brokers import produced
 from tests.broker.queues.share_members import Member, configure, on_loop
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.support.local_broker import Client, running
 
 FIND_COORDINATOR, CREATE_PARTITIONS, DELETE_TOPICS = 10, 37, 20

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headwater.records.batch import TRANSACTIONAL
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.support.local_broker import INIT_PRODUCER_ID, PRODUCE, Client, batch_of
 
 ADD_PARTITIONS, END = 24, 26

@@ -15,7 +15,7 @@ from headwater.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, Codec, parse
 from headwater.records.record import Record
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.partition_snapshot import read_aborted
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.broker.transactions.transactors import (
     Transactor,
     committed_values,

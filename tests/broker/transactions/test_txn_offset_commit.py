@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headwater.broker.handlers import txn_offset_commit
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.eventually import eventually
 from tests.support.wire import ask
 

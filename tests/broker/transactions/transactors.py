@@ -9,7 +9,7 @@ from headwater.records.batch import TRANSACTIONAL, parse_header, split
 from headwater.records.build import build_batch
 from headwater.records.control import read_marker
 from headwater.records.record import Record, records
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.support.eventually import until
 from tests.support.local_broker import FETCH, LIST_OFFSETS, Client
 

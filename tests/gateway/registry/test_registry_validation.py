@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Producer
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from tests.support.wire import ask
 
 VALIDATION = "headwater.schema.validation"

@@ -8,7 +8,7 @@ from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import NodeId
 from headwater.model.segments import Head
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 
 def describe_topic(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.transactions.partition_addition import PartitionAddition, replaced
 from headwater.model.errors import ErrorCode
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import AlterOperation, ResourceType, refuse_kind, replaced
 from headwater.broker.settings.topic_alterations import alter_each
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

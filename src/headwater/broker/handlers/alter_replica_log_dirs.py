@@ -10,7 +10,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -13,7 +13,7 @@ from headwater.groups.assignment import Assignment, of_partitions
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -10,7 +10,7 @@ from headwater.broker.settings.config_resources import describe_topic
 from headwater.broker.topics.topic import Topic
 from headwater.broker.topics.topic_plan import TopicPlan, assigned_plan
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

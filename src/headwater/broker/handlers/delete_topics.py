@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import NULL_UUID
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -20,7 +20,7 @@ from headwater.broker.settings.config_resources import (
 )
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -10,7 +10,7 @@ from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.groups.rebalance import GroupState
 from headwater.groups.views import DescribedMember
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

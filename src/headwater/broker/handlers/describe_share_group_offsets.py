@@ -11,7 +11,7 @@ from headwater.broker.nodes.node_messages import ShareOffset
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

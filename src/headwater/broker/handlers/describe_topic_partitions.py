@@ -13,7 +13,7 @@ from headwater.broker.authorized_operations import ON_TOPIC
 from headwater.broker.cluster.topic_description import describe_topic
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import NULL_UUID
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from headwater.groups.shard import check_group_id
 from headwater.model.cluster import Node
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -12,7 +12,7 @@ from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import JoinRequest
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

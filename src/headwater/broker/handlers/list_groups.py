@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -16,7 +16,7 @@ from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 from headwater.records.batch import NO_TIMESTAMP
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -8,7 +8,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.topic_patterns import TopicPattern
 from headwater.model.errors import ErrorCode
 from headwater.transactions.transaction import Transaction, TransactionState
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

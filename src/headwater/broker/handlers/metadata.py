@@ -11,7 +11,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from headwater.broker.cluster.topic_description import describe_topic
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import NULL_UUID
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from headwater.groups.events import CommittedOffset
 from headwater.groups.offset_table import FoundOffset
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import NULL_UUID
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from headwater.broker.log.leader_epochs import end_of_epoch
 from headwater.broker.log.segment_chain import EpochStart
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

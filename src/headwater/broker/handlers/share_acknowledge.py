@@ -12,7 +12,7 @@ from headwater.broker.queues.share_acknowledging import Acknowledging
 from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, check_names
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

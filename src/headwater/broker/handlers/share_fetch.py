@@ -15,7 +15,7 @@ from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, c
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcquireMode
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

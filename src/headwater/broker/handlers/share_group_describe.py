@@ -9,7 +9,7 @@ from headwater.groups.rebalance import GroupState
 from headwater.groups.share import ShareGroup, ShareMember
 from headwater.groups.share_assignor import NAME
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -8,7 +8,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_assignment import assigned_topics
 from headwater.groups.share import JOIN_EPOCH, ShareHeartbeat
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -8,7 +8,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.effects import SyncAnswer
 from headwater.groups.requests import SyncRequest
 from headwater.model.errors import RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -12,7 +12,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

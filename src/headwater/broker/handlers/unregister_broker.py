@@ -10,7 +10,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.cluster.node_removal import forget
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker

@@ -8,7 +8,7 @@ from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcknowledgedBatch, AcknowledgeType
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 Acknowledged: TypeAlias = "dict[PartitionId, ErrorCode | asyncio.Future[ErrorCode]]"
 

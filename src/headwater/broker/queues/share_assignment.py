@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from headwater.broker.topics.catalog import Catalog
 from headwater.model.ids import PartitionName
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 
 def assigned_topics(catalog: Catalog, assignment: Iterable[PartitionName]) -> list[Message]:

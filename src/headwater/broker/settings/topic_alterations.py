@@ -7,7 +7,7 @@ from headwater.broker.settings.config_resources import ResourceType
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.messages import Message
+from headwater.wire.message import Message
 
 
 async def alter_each(resources: Sequence[Message], alter: Callable[[Message], Awaitable[None]]) -> list[Message]:

@@ -12,7 +12,7 @@ from headwater.cli.log_dirs import disk_usage
 from headwater.cli.raw_request import BrokerDidNotAnswer, ask, message
 
 if TYPE_CHECKING:
-    from headwater.wire.codec import Message
+    from headwater.wire.message import Message
 
 METADATA, DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 3, 55, 60
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headwater.gateway.http.openapi import Operation, answer
 from headwater.gateway.kafka.admin import Admin, is_internal
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata, PartitionMetadata

@@ -23,7 +23,7 @@ from headwater.gateway.kafka.errors import ClusterUnavailable, InvalidRequest, K
 from headwater.gateway.kafka.librdkafka_errors import failure_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.model.ids import PartitionName
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 1
 DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1

@@ -12,7 +12,7 @@ from uuid import UUID
 from headwater.gateway.kafka.connection import KafkaConnection
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.model.errors import ErrorCode
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import NULL_UUID
 
 METADATA, FIND_COORDINATOR = 3, 10

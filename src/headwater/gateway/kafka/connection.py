@@ -9,7 +9,7 @@ import struct
 from typing import Any, Self, cast
 
 from headwater.gateway.kafka.errors import BrokerGone
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from headwater.wire.requests import MalformedResponse, read_response, write_request
 
 CLIENT_ID = "headwater-gateway"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from headwater.gateway.kafka.blocking import GROUP_SOURCE, GROUPS_AT_ONCE, GroupConfig
 from headwater.gateway.kafka.brokers import Brokers, RequestBackoff, check
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 32, 44, 74
 GROUP_RESOURCE = 32

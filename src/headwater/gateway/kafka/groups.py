@@ -12,7 +12,7 @@ from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.errors import group_not_found
 from headwater.gateway.kafka.librdkafka_errors import PASSING
 from headwater.model.ids import PartitionName
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 LIST_GROUPS, SHARE_GROUP_DESCRIBE, DESCRIBE_SHARE_GROUP_OFFSETS = 16, 77, 90
 SHARE = "share"

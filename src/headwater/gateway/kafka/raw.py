@@ -16,7 +16,7 @@ from headwater.gateway.kafka.errors import (
     GroupNotFound,
 )
 from headwater.gateway.kafka.librdkafka_errors import PASSING, UNREACHABLE
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 TIMEOUT_S = 10.0
 

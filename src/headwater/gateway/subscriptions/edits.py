@@ -32,7 +32,7 @@ from headwater.gateway.subscriptions.push_settings import ALL_KEYS, ORDER, PREFI
 from headwater.gateway.subscriptions.webhook_targets import RefusedTarget, check_url
 from headwater.model.errors import ErrorCode
 from headwater.model.position import Anchor, offset_in
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 ALTER_SHARE_GROUP_OFFSETS = 91
 TAKES_DEAD_LETTERS = "errors.deadletterqueue.group.enable"

@@ -19,7 +19,7 @@ from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.connection import KafkaConnection
 from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.model.errors import ErrorCode
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 SHARE_FETCH, SHARE_ACKNOWLEDGE, VERSION = 78, 79, 2
 RECORD_LIMIT = 1
