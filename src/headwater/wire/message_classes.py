@@ -5,22 +5,21 @@ from importlib import import_module
 from typing import Any
 
 from headwater.wire.api_keys import ApiKey
-from headwater.wire.message import Message, Request
 from headwater.wire.schema import UnknownMessage
 
 
 @cache
-def request_class(api_key: int) -> type[Request[Any]]:
+def request_class(api_key: int) -> type[Any]:
     """Raises UnknownMessage."""
     try:
         name = ApiKey(api_key).name.lower()
     except ValueError:
         raise UnknownMessage(f"there is no API {api_key}") from None
     module = import_module(f"headwater.wire.typed.{name}")
-    found: type[Request[Any]] = getattr(module, f"{name.title().replace('_', '')}Request")
+    found: type[Any] = getattr(module, f"{name.title().replace('_', '')}Request")
     return found
 
 
-def response_class(api_key: int) -> type[Message]:
-    found: type[Message] = request_class(api_key).RESPONSE
+def response_class(api_key: int) -> type[Any]:
+    found: type[Any] = request_class(api_key).RESPONSE
     return found

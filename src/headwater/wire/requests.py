@@ -14,7 +14,7 @@ from typing import Any
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.codec import struct_reader, struct_writer
 from headwater.wire.cursor import Cursor, MalformedRequest
-from headwater.wire.message import Message, Request
+from headwater.wire.message import Request, ResponseT
 from headwater.wire.message_classes import response_class
 from headwater.wire.messages import is_flexible
 from headwater.wire.schema import request_schema, response_schema
@@ -45,9 +45,13 @@ def write_request(request: Request[Any], api_version: int, correlation_id: int, 
 
 
 def read_response(
-    frame: bytes | bytearray | memoryview, api_key: int, api_version: int, correlation_id: int
-) -> Message:
+    frame: bytes | bytearray | memoryview,
+    request_class: type[Request[ResponseT]],
+    api_version: int,
+    correlation_id: int,
+) -> ResponseT:
     """The response in a frame. Raises MalformedResponse if it is not the response to that request."""
+    api_key = request_class.API_KEY
     cursor = Cursor(frame)
     cursor.elements_left = MAX_RESPONSE_ELEMENTS
     try:
@@ -56,11 +60,12 @@ def read_response(
             raise MalformedResponse(f"the response to request {answered} came in place of that to {correlation_id}")
         if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
             cursor.skip_tags()
-        return _response_reader(api_key, api_version)(cursor)
+        response: ResponseT = _response_reader(api_key, api_version)(cursor)
+        return response
     except (MalformedRequest, struct.error) as error:
         raise MalformedResponse(f"response of API {api_key} in version {api_version}: {error}") from None
 
 
 @cache
-def _response_reader(api_key: int, api_version: int) -> Callable[[Cursor], Message]:
+def _response_reader(api_key: int, api_version: int) -> Callable[[Cursor], Any]:
     return struct_reader(response_schema(api_key, api_version), response_class(api_key))
