@@ -40,9 +40,9 @@ _FIXED = {
 
 
 @cache
-def struct_reader(schema: Struct, message_class: type[Any]) -> Callable[[Cursor], Any]:
+def struct_reader(schema: Struct, message_class: Any) -> Callable[[Cursor], Any]:
     """A reader for the struct of one version, which becomes a message of the class of all versions."""
-    structs: Mapping[str, type[Any]] = message_class.STRUCTS
+    structs: Mapping[str, Any] = message_class.STRUCTS
     plain = [
         (field.name, _field_reader(field, structs.get(field.name), schema.is_flexible))
         for field in schema.fields
@@ -92,7 +92,7 @@ def _read_tags(cursor: Cursor, tagged: dict[int | None, tuple[str, Read]], value
             raise MalformedRequest(f"tagged field {tag} is not {size} bytes long")
 
 
-def _field_reader(field: StructField, message_class: type[Any] | None, is_flexible: bool) -> Read:
+def _field_reader(field: StructField, message_class: Any, is_flexible: bool) -> Read:
     if isinstance(field.type, Struct):
         assert message_class is not None, f"{field.name} has a class for its structs"
         read_struct = struct_reader(field.type, message_class)

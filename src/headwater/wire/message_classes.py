@@ -9,17 +9,15 @@ from headwater.wire.schema import UnknownMessage
 
 
 @cache
-def request_class(api_key: int) -> type[Any]:
+def request_class(api_key: int) -> Any:
     """Raises UnknownMessage."""
     try:
         name = ApiKey(api_key).name.lower()
     except ValueError:
         raise UnknownMessage(f"there is no API {api_key}") from None
     module = import_module(f"headwater.wire.typed.{name}")
-    found: type[Any] = getattr(module, f"{name.title().replace('_', '')}Request")
-    return found
+    return getattr(module, f"{name.title().replace('_', '')}Request")
 
 
-def response_class(api_key: int) -> type[Any]:
-    found: type[Any] = request_class(api_key).RESPONSE
-    return found
+def response_class(api_key: int) -> Any:
+    return request_class(api_key).RESPONSE
