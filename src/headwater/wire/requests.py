@@ -14,7 +14,7 @@ from typing import Any
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.codec import struct_reader, struct_writer
 from headwater.wire.cursor import Cursor, MalformedRequest
-from headwater.wire.message import Request, ResponseT
+from headwater.wire.message import Records, Request, ResponseT
 from headwater.wire.message_classes import response_class
 from headwater.wire.messages import is_flexible
 from headwater.wire.schema import request_schema, response_schema
@@ -45,10 +45,10 @@ def write_request(request: Request[Any], api_version: int, correlation_id: int, 
 
 
 def read_response(
-    frame: bytes | bytearray | memoryview,
+    frame: Records,
     request_class: type[Request[ResponseT]],
     api_version: int,
-    correlation_id: int,
+    number: int,
 ) -> ResponseT:
     """The response in a frame. Raises MalformedResponse if it is not the response to that request."""
     api_key = request_class.API_KEY
@@ -56,14 +56,21 @@ def read_response(
     cursor.elements_left = MAX_RESPONSE_ELEMENTS
     try:
         (answered,) = _CORRELATION.unpack(cursor.take(_CORRELATION.size))
-        if answered != correlation_id:
-            raise MalformedResponse(f"the response to request {answered} came in place of that to {correlation_id}")
+        if answered != number:
+            raise MalformedResponse(f"the response to request {answered} came in place of that to {number}")
         if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
             cursor.skip_tags()
         response: ResponseT = _response_reader(api_key, api_version)(cursor)
         return response
     except (MalformedRequest, struct.error) as error:
         raise MalformedResponse(f"response of API {api_key} in version {api_version}: {error}") from None
+
+
+def correlation_id(frame: Records) -> int:
+    """Of the request that a frame answers. Raises MalformedResponse."""
+    if len(frame) < _CORRELATION.size:
+        raise MalformedResponse(f"a response of {len(frame)} bytes")
+    return int(_CORRELATION.unpack_from(frame)[0])
 
 
 @cache
