@@ -2,6 +2,7 @@
 connections of their own (`dial`). Everything raises ClientError."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import TypeVar
 
@@ -25,7 +26,7 @@ class AsyncioCluster:
         self._settings = settings
         self._view = ClusterView(bootstrap)
         self._connections: dict[BrokerAddress, AsyncioConnection] = {}
-        self._dialling = asyncio.Lock()
+        self._dialling: defaultdict[BrokerAddress, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(self, request: Request[ResponseT]) -> ResponseT:
         """Ask one broker after another, until one answers."""
@@ -44,7 +45,7 @@ class AsyncioCluster:
         return await self.ask_at(await self._node(node_id), request)
 
     async def ask_coordinator(self, of: Coordinated, request: Request[ResponseT]) -> ResponseT:
-        """One try, as far as errors inside of the response are concerned."""
+        """One try, as far as errors inside of responses are concerned."""
         return await self.ask_at(await self.coordinator(of), request)
 
     async def answer(self, question: Question[AnswerT]) -> AnswerT:
@@ -56,15 +57,17 @@ class AsyncioCluster:
     async def answer_at(self, address: BrokerAddress, question: Question[AnswerT]) -> AnswerT:
         return question.read(await self.ask_at(address, question.request))
 
+    async def answer_everywhere(self, question: Question[AnswerT]) -> list[AnswerT]:
+        """From every broker that the cluster names now, by node."""
+        return [await self.answer_at(address, question) for address in await self.brokers()]
+
     async def dial(self, node_id: int) -> AsyncioConnection:
         """A connection of one's own."""
         return await AsyncioConnection.open(await self._node(node_id), self._settings)
 
     async def coordinator(self, of: Coordinated) -> BrokerAddress:
-        async def find() -> BrokerAddress:
-            return self._view.learn_coordinator(of, await self.ask(coordinator_request(of)))
-
-        return await retried(find)
+        """As the cluster says now. Raises CoordinatorUnknown as well, after one try."""
+        return self._view.learn_coordinator(of, await self.ask(coordinator_request(of)))
 
     async def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicView]:
         """Those of the named topics that exist, or all."""
@@ -96,7 +99,7 @@ class AsyncioCluster:
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
-        async with self._dialling:
+        async with self._dialling[address]:
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:
                 connection = self._connections[address] = await AsyncioConnection.open(address, self._settings)
@@ -111,13 +114,24 @@ async def retried(
     final: Container[int] = (),
 ) -> T:
     """The result of a call that is repeated while it fails for a reason that passes (`retry.passes`)."""
+
+    def may_pass(error: Exception) -> bool:
+        return isinstance(error, ClientError) and passes(error, also=also, final=final)
+
+    return await repeated(call, may_pass, patience_s=patience_s)
+
+
+async def repeated(
+    call: Callable[[], Awaitable[T]], may_pass: Callable[[Exception], bool], *, patience_s: float = PATIENCE_S
+) -> T:
+    """The result of a call that is repeated, with pauses, while it raises what may pass."""
     loop = asyncio.get_running_loop()
     backoff = Backoff(loop.time(), patience_s)
     while True:
         try:
             return await call()
-        except ClientError as error:
+        except Exception as error:
             pause_s = backoff.next_pause_s(loop.time())
-            if pause_s is None or not passes(error, also=also, final=final):
+            if pause_s is None or not may_pass(error):
                 raise
         await asyncio.sleep(pause_s)

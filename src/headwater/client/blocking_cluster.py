@@ -48,6 +48,10 @@ class BlockingCluster:
     def answer_at(self, address: BrokerAddress, question: Question[AnswerT]) -> AnswerT:
         return question.read(self.ask_at(address, question.request))
 
+    def answer_everywhere(self, question: Question[AnswerT]) -> list[AnswerT]:
+        """From every broker that the cluster names now, by node."""
+        return [self.answer_at(address, question) for address in self.brokers()]
+
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicView]:
         """Those of the named topics that exist, or all, as of now."""
         asked = None if names is None else list(names)

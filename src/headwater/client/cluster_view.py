@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from headwater.client.address import BrokerAddress
-from headwater.client.errors import check
+from headwater.client.errors import CoordinatorUnknown, check
 from headwater.model.errors import ErrorCode
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -75,9 +75,10 @@ class ClusterView:
         return None if view is None else self.nodes.get(view.leaders.get(partition, -1))
 
     def learn_coordinator(self, of: Coordinated, response: FindCoordinatorResponse) -> BrokerAddress:
-        """Raises BrokerRefused."""
+        """Raises CoordinatorUnknown."""
         found = response.coordinators[0] if response.coordinators else response
-        check(found.error_code, found.error_message, f"The coordinator of {of.name}")
+        if found.error_code:
+            raise CoordinatorUnknown(found.error_code, found.error_message, f"The coordinator of {of.name}")
         address = self.coordinators[of] = BrokerAddress(found.host, found.port)
         return address
 

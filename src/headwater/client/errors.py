@@ -31,6 +31,10 @@ class BrokerRefused(ClientError):
         return ErrorCode.is_retriable_number(self.code)
 
 
+class CoordinatorUnknown(BrokerRefused):
+    """The cluster does not say which broker coordinates a group or a transactional id, perhaps not yet."""
+
+
 def check(code: int, reason: str | None, subject: str) -> None:
     """Raises BrokerRefused unless the code is 0."""
     if code:

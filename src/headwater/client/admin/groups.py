@@ -1,6 +1,6 @@
-"""Groups of every kind: which there are, who their members are, where queues begin."""
+"""Groups of every kind: which there are, who their members are, where queues begin, and deleting them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headwater.client.cluster_view import GROUP, Coordinated
@@ -13,6 +13,7 @@ from headwater.wire.typed.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
 )
+from headwater.wire.typed.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from headwater.wire.typed.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -39,7 +40,7 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareMember:
+class GroupMember:
     member_id: str
     client_id: str
     host: str
@@ -59,12 +60,27 @@ def list_groups() -> Question[list[GroupListing]]:
     return question(ListGroupsRequest(), read)
 
 
-def share_members(group: str) -> Question[list[ShareMember]]:
-    def read(response: ShareGroupDescribeResponse) -> list[ShareMember]:
+def merged(listings: Iterable[Iterable[GroupListing]]) -> dict[str, GroupListing]:
+    """The groups that all brokers coordinate, by name."""
+    return {group.name: group for listing in listings for group in listing}
+
+
+def delete_group(group: str) -> Question[None]:
+    """With its positions; its settings stay. The code is NON_EMPTY_GROUP while it has members."""
+
+    def read(response: DeleteGroupsResponse) -> None:
+        for result in response.results:
+            check(result.error_code, None, f"Group {group}")
+
+    return question(DeleteGroupsRequest(groups_names=[group]), read, Coordinated(GROUP, group))
+
+
+def share_members(group: str) -> Question[list[GroupMember]]:
+    def read(response: ShareGroupDescribeResponse) -> list[GroupMember]:
         (described,) = response.groups
         check(described.error_code, described.error_message, f"Group {group}")
         return [
-            ShareMember(
+            GroupMember(
                 member.member_id,
                 member.client_id,
                 member.client_host,

@@ -9,6 +9,7 @@ A letter goes to its original topic and partition, or to another topic by its ke
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater.gateway.kafka.blocking import POLL_S, REQUEST_TIMEOUT_S, poll_some
+from headwater.client.librdkafka import POLL_S, REQUEST_TIMEOUT_S, poll_some
 from headwater.gateway.redrive import cluster
 from headwater.gateway.redrive.cluster import Settings
 from headwater.gateway.redrive.dead_letter import (
@@ -47,7 +48,7 @@ MAX_SILENCE_S = 60.0
 class Redrive:
     """One run. `on_progress` is called after each batch; when `is_stopping` tells so, it ends with the next one.
 
-    Raises RedriveFailed, also when it is made, and KafkaException."""
+    Raises RedriveFailed, also when it is made, KafkaException and ClientError."""
 
     def __init__(
         self,
@@ -89,9 +90,10 @@ class Redrive:
         if options.to is not None:
             self._check_target(options.to)
         self._ends = cluster.end_offsets(client, options.topic, self._partitions[options.topic])
-        self._others = other_runs(client, options.topic, self._group)
-        if options.expression and not options.is_dry_run:
-            cluster.name_filter(client, self._group, options.expression)
+        with closing(cluster.open_cluster(self._settings)) as own_client:
+            self._others = other_runs(client, own_client, options.topic, self._group)
+            if options.expression and not options.is_dry_run:
+                cluster.name_filter(own_client, self._group, options.expression)
         consumer = Consumer({**self._settings, **_consumer_config(self._group)})
         producer = Producer({**self._settings, **_PRODUCER_CONFIG})
         try:

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater.gateway.kafka.blocking import REQUEST_TIMEOUT_S, committed_positions, poll_some
+from headwater.client.blocking_cluster import BlockingCluster
+from headwater.client.librdkafka import REQUEST_TIMEOUT_S, committed_positions, poll_some
 from headwater.gateway.redrive.cluster import Settings, group_filters, group_names, is_end
 from headwater.gateway.redrive.dead_letter import REDRIVE_OF
 from headwater.records.filter import Filter, compile_filter
@@ -76,14 +77,15 @@ class OtherRun:
         return self.selects(letter.key(), tuple(letter.headers() or ()))
 
 
-def other_runs(client: AdminClient, topic: str, group: str) -> list[OtherRun]:
+def other_runs(client: AdminClient, cluster: BlockingCluster, topic: str, group: str) -> list[OtherRun]:
     """Runs on the same dead-letter topic with other filters."""
-    names = [name for name in group_names(client) if name != group and _is_run(name, topic)]
+    names = [name for name in group_names(cluster) if name != group and _is_run(name, topic)]
+    positions_of = committed_positions(client, names)
     found = []
-    for name, expression in group_filters(client, names).items():
+    for name, expression in group_filters(cluster, names).items():
         if group_of(topic, expression) != name:
             continue
-        committed = [position for position in committed_positions(client, name) if position.topic == topic]
+        committed = [position for position in positions_of[name] if position.topic == topic]
         positions = {position.partition: position.offset for position in committed}
         unfinished = {
             position.partition: each for position in committed if (each := Unfinished.parse(position.metadata))
