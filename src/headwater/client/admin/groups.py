@@ -60,7 +60,7 @@ def list_groups() -> Question[list[GroupListing]]:
     return question(ListGroupsRequest(), read)
 
 
-def merged(listings: Iterable[Iterable[GroupListing]]) -> dict[str, GroupListing]:
+def merged(listings: Iterable[list[GroupListing]]) -> dict[str, GroupListing]:
     """The groups that all brokers coordinate, by name."""
     return {group.name: group for listing in listings for group in listing}
 

@@ -16,8 +16,7 @@ from headwater.model.ids import PartitionName
 
 
 async def list_groups(admin: Admin) -> list[GroupListing]:
-    listings = await admin.answer_everywhere(groups.list_groups())
-    found = groups.merged(listings)
+    found = groups.merged(await admin.answer_everywhere(groups.list_groups()))
     return [found[name] for name in sorted(found)]
 
 
