@@ -43,7 +43,7 @@ def test_the_answer_says_what_it_is_about_and_what_can_be_done() -> None:
     assert (missing.status, missing.members) == (404, {"topic": "orders"})
     assert missing.detail == "There is no topic orders. POST /v1/topics makes one."
     assert problem_of(TopicExists("Topic orders exists already.")).detail.endswith("PATCH changes it.")
-    assert problem_of(ConnectionLost("no address is known")).detail == "The cluster does not answer: no address is known."
+    assert problem_of(ConnectionLost("nothing is known")).detail == "The cluster does not answer: nothing is known."
     assert problem_of(ClusterError("The cluster answered: no.", code="X")).members == {"code": "X"}
     assert problem_of(ClientBusy("10 records wait for the cluster.")).status == 429
 
