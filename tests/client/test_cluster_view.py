@@ -23,7 +23,7 @@ BILLING = Coordinated(GROUP, "billing")
 
 
 def partition(index: int, leader: int) -> MetadataResponsePartition:
-    return MetadataResponsePartition(partition_index=index, leader_id=leader)  # type: ignore[arg-type]
+    return MetadataResponsePartition(partition_index=index, leader_id=leader)
 
 
 def topic(name: str, *leaders: int, error_code: int = 0) -> MetadataResponseTopic:
@@ -33,8 +33,7 @@ def topic(name: str, *leaders: int, error_code: int = 0) -> MetadataResponseTopi
 
 def metadata(*topics: MetadataResponseTopic, brokers: tuple[BrokerAddress, ...] = (FIRST, SECOND)) -> MetadataResponse:
     nodes = [
-        MetadataResponseBroker(node_id=number, host=each.host, port=each.port)  # type: ignore[arg-type]
-        for number, each in enumerate(brokers)
+        MetadataResponseBroker(node_id=number, host=each.host, port=each.port) for number, each in enumerate(brokers)
     ]
     return MetadataResponse(brokers=nodes, topics=topics)
 

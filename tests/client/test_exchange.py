@@ -121,4 +121,4 @@ def test_records_are_a_view_of_the_frame_that_brought_them() -> None:
     partition = PartitionData(partition_index=0, records=b"batch")
     frame = answered(data, FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])]))
     records = sent.read(frame).responses[0].partitions[0].records
-    assert isinstance(records, memoryview) and records.obj is frame and records == b"batch"
+    assert isinstance(records, memoryview) and records.obj is frame and bytes(records) == b"batch"
