@@ -31,7 +31,16 @@ from headwater.gateway.redrive.dead_letter import (
 )
 from headwater.gateway.redrive.failures import BadFilter, BadTarget, ClusterSilent, OriginUnknown, RedriveFailed
 from headwater.gateway.redrive.originals import Originals
-from headwater.gateway.redrive.runs import CLEAN, ORIGIN, OtherRun, Sent, Unfinished, group_of, other_runs, sent_since
+from headwater.gateway.redrive.runs import (
+    CLEAN,
+    ORIGIN,
+    OtherRun,
+    SentLetters,
+    Unfinished,
+    group_of,
+    other_runs,
+    sent_since,
+)
 from headwater.gateway.redrive.tally import RedriveOptions, Tally
 from headwater.records.filter import Filter, FilterError, compile_filter
 
@@ -72,7 +81,7 @@ class Redrive:
         """Of the dead-letter partitions that are ours now."""
         self._unfinished: dict[int, Unfinished] = {}
         """Of those where a run did not end in order."""
-        self._sent: dict[str, Sent] = {}
+        self._sent: dict[str, SentLetters] = {}
         """By target, what such a run has sent."""
         self._originals = Originals(settings)
         self._failure: RedriveFailed | None = None
@@ -275,7 +284,7 @@ class Redrive:
         if topic == self._options.topic:
             raise BadTarget(f"{topic} is the dead-letter topic itself.")
 
-    def _sent_to(self, target: str) -> Sent:
+    def _sent_to(self, target: str) -> SentLetters:
         if target not in self._sent:
             since_ms = min(unfinished.since_ms for unfinished in self._unfinished.values())
             partitions = self._partitions.get(target, ())

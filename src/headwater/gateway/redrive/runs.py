@@ -95,7 +95,7 @@ def other_runs(client: AdminClient, cluster: BlockingCluster, topic: str, group:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentLetters:
     """Letters that a run before has sent, by partition and offset."""
 
     letters: set[tuple[int, int]]
@@ -103,28 +103,28 @@ class Sent:
     """Whether everything was looked at."""
 
 
-def sent_since(settings: Settings, topic: str, target: str, partitions: Collection[int], since_ms: int) -> Sent:
+def sent_since(settings: Settings, topic: str, target: str, partitions: Collection[int], since_ms: int) -> SentLetters:
     """The letters of `topic` that came to `target` at that time or later."""
     if not partitions:
-        return Sent(set())
+        return SentLetters(set())
     config = {"group.id": "headwater-redrive", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**settings, **config})
     try:
         times = [TopicPartition(target, index, max(since_ms - CLOCK_SLACK_MS, 0)) for index in partitions]
         starts = [start for start in consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S) if start.offset >= 0]
-        return _scan(consumer, starts, f"{topic}/") if starts else Sent(set())
+        return _scan(consumer, starts, f"{topic}/") if starts else SentLetters(set())
     finally:
         consumer.close()
 
 
-def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> Sent:
+def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> SentLetters:
     found: set[tuple[int, int]] = set()
     consumer.assign(starts)
     left, open_partitions = MAX_SCAN_RECORDS, {start.partition for start in starts}
     heard_s = time.monotonic()
     while open_partitions:
         if left <= 0 or time.monotonic() - heard_s > SCAN_WAIT_S:
-            return Sent(found, is_complete=False)
+            return SentLetters(found, is_complete=False)
         for message in poll_some(consumer, SCAN_AT_ONCE):
             heard_s = time.monotonic()
             error = message.error()
@@ -133,7 +133,7 @@ def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> Sent
                 found |= _letters(message, prefix)
             elif is_end(error):
                 open_partitions.discard(message.partition())
-    return Sent(found)
+    return SentLetters(found)
 
 
 def _letters(message: Message, prefix: str) -> set[tuple[int, int]]:
