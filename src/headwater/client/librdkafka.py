@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headwater.model.errors import ErrorCode
 from headwater.model.ids import PartitionName
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ def ask_offsets(
     """The offsets, and what the partitions said that have none to tell. A topic that was just made has no leader
     yet, and a leader that just went has no successor: such partitions are asked again for a while."""
     from confluent_kafka import KafkaError, KafkaException
+
+    from headwater.model.errors import ErrorCode
 
     absent = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
     leaderless = (KafkaError._NOENT, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
