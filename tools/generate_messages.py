@@ -3,7 +3,8 @@
 
 Each API is a module with one class for each struct of its request and response. A class has the fields of all versions:
 those of the newest in their order, then those that only older versions have. A field may be None where one version
-allows it, or where a nested struct is missing in one version.
+allows it, or where a nested struct is missing in one version. A field that is left out has the default of the newest
+version; but for "" where that is null and an older version has no null there: so it can be written in each.
 """
 
 import dataclasses
@@ -20,8 +21,8 @@ from kio.schema.types import BrokerId
 from kio.static.constants import EntityType
 
 WIRE = Path(__file__).parent.parent / "src" / "headwater" / "wire"
-TYPED = WIRE / "typed"
-API_KEYS = WIRE / "api_keys.py"
+TYPED = "typed"
+API_KEYS = "api_keys.py"
 
 PYTHON_TYPES = {
     "bool": "bool",
@@ -68,9 +69,10 @@ def module_source(api_key: int, name: str) -> str:
     imports = [
         line
         for line, is_used in (
+            ("from __future__ import annotations\n\n", True),
             ("from collections.abc import Sequence\n", "Sequence[" in body),
             ("from uuid import UUID\n", "UUID" in body.replace("NULL_UUID", "")),
-            ("\n", True),
+            ("\n", "Sequence[" in body or "UUID" in body),
             (_model_import(body), True),
             (f"from headwater.wire.message import {', '.join(_bases(body))}\n", True),
             ("from headwater.wire.schema import NULL_UUID\n", "NULL_UUID" in body),
@@ -171,6 +173,8 @@ def _field(name: str, versions: list[tuple[list[Any], Any]], count: int) -> Fiel
     default = _default_source(newest_type, newest_default, is_array, element)
     if default == "None":
         may_be_null = True
+        if newest_type == "string" and not all(shape[2] & NULLABLE for shape, _ in versions):
+            default = '""'
     return Field(name, annotation + " | None" * may_be_null, default, element if is_struct else None)
 
 
@@ -237,11 +241,17 @@ def api_keys_source() -> str:
     )
 
 
-if __name__ == "__main__":
-    shutil.rmtree(TYPED, ignore_errors=True)
-    TYPED.mkdir()
-    (TYPED / "__init__.py").touch()
+def write(wire: Path) -> None:
+    """Into a folder, still to be formatted."""
+    typed = wire / TYPED
+    shutil.rmtree(typed, ignore_errors=True)
+    typed.mkdir()
+    (typed / "__init__.py").touch()
     for number, api_name in sorted(api_key_map.items()):
-        (TYPED / f"{api_name}.py").write_text(module_source(number, api_name))
-    API_KEYS.write_text(api_keys_source())
-    sys.stdout.write(f"wrote {TYPED.name}/ and {API_KEYS.name}: {len(api_key_map)} APIs\n")
+        (typed / f"{api_name}.py").write_text(module_source(number, api_name))
+    (wire / API_KEYS).write_text(api_keys_source())
+
+
+if __name__ == "__main__":
+    write(WIRE)
+    sys.stdout.write(f"wrote {TYPED}/ and {API_KEYS}: {len(api_key_map)} APIs\n")
