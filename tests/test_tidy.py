@@ -25,6 +25,7 @@ LONG_FUNCTIONS = {
 }
 SHARED_CLASS_NAMES = {
     "Broker": "the server, and its face in tests: both are public",
+    "ClusterView": "what a client knows of a cluster, and what the machines of replication are given of it",
     "Node": "the record in the metadata, and the HTTP body of the same name in the OpenAPI document",
     "Request": "of Kafka's clients, and of nodes among each other: two protocols, which know nothing of one another",
     "Topic": "the broker's, and the HTTP body of the same name in the OpenAPI document",
