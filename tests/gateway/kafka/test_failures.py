@@ -18,11 +18,13 @@ from headwater.model.errors import ErrorCode
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code.is_retriable], ids=lambda code: code.name)
-def test_what_passes_may_be_tried_again_unless_the_topic_is_missing(code: ErrorCode) -> None:
+def test_what_passes_may_be_tried_again_unless_the_topic_is_missing_or_the_record_damaged(code: ErrorCode) -> None:
     of_librdkafka = failure_of(KafkaError(code), topic="orders")
     of_client = failure_of_client(BrokerRefused(code, None, "Group billing"))
     if code in MISSING_TOPIC:
         assert isinstance(of_librdkafka, TopicNotFound) and isinstance(of_client, ClusterUnavailable)
+    elif code == ErrorCode.CORRUPT_MESSAGE:
+        assert isinstance(of_librdkafka, InvalidRequest)
     else:
         assert isinstance(of_librdkafka, ClusterNotReady | ClusterUnavailable)
         assert isinstance(of_client, ClusterNotReady)

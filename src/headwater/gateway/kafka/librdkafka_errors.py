@@ -22,6 +22,10 @@ from headwater.model.errors import ErrorCode
 
 UNKNOWN_TOPIC: Final = frozenset({*MISSING_TOPIC, KafkaError._UNKNOWN_TOPIC})
 
+FINAL: Final = MISSING_TOPIC | {ErrorCode.CORRUPT_MESSAGE}
+"""Codes that Kafka's clients try again after, and HTTP does not: a topic that is missing, and a record that the broker
+still finds damaged when librdkafka has sent it again."""
+
 UNREACHABLE: Final = frozenset(
     (
         KafkaError._TRANSPORT,
@@ -38,7 +42,7 @@ UNREACHABLE: Final = frozenset(
         KafkaError._WAIT_CACHE,
         KafkaError.BROKER_NOT_AVAILABLE,  # tools alone are told so, in Kafka; here it is a node that stops
         KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,  # fatal for a producer, which is then replaced
-        *(code for code in ErrorCode if code.is_retriable and code not in MISSING_TOPIC),
+        *(code for code in ErrorCode if code.is_retriable and code not in FINAL),
     )
 )
 """No broker answers, or not now: a client may try again."""
