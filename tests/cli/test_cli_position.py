@@ -81,7 +81,7 @@ def test_a_list_leaves_out_what_nobody_can_tell(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_who_needs_the_offset_hears_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.gateway.kafka.blocking.REQUEST_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("headwater.client.librdkafka.REQUEST_TIMEOUT_S", 0.0)
     admin: Any = Admin({0: [4, 9], 1: [LEADERLESS]})
     with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
         offset_range(admin, PLACES)

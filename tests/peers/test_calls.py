@@ -16,7 +16,7 @@ from headwater.peers.messages import NO_STORE, Call, PeerAddress
 from headwater.peers.remote_node import RemoteNode
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import StoreServer
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 from tests.peers.peer_nodes import QUICK, SECRET, Counting, RawPeer, in_thread
 
 ECHO, REFUSE, GARBLE, WAIT = range(1, 5)

@@ -16,7 +16,7 @@ from headwater.peers.handshake import NONCE_BYTES, CallerSide
 from headwater.peers.messages import Call
 from headwater.peers.store_server import LIMITS, StoreServer
 from headwater.transport.server import ServerLimits
-from headwater.wire.codec import Cursor
+from headwater.wire.cursor import Cursor
 from tests.peers.peer_nodes import MIB, SECRET, Node, RawPeer, in_thread, node
 from tests.storage.storage_samples import batch, create, fill, run, segment
 from tests.support.eventually import a_while, until

@@ -9,7 +9,7 @@ from headwater.model.replica import Durability, ReplicaState, SealedReplica, Seg
 from headwater.peers import messages
 from headwater.peers.handshake import NONCE_BYTES, CallerSide, NoCommonVersion, StoreSide
 from headwater.peers.messages import ERRORS, REPLY_BYTES, Call, CreateCall, Donor, PeerAddress
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 UINT64 = st.integers(0, 2**64 - 1)

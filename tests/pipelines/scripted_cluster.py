@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import parse_header
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from headwater.wire.messages import read_body, read_header, write_response
 
 API_VERSIONS, FIND_COORDINATOR, METADATA, LIST_OFFSETS, FETCH = 18, 10, 3, 2, 1

@@ -20,7 +20,7 @@ from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption, RequestRefused, UnknownTopic
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.pipelines.scripted_cluster import (
     API_VERSIONS,
     FETCH,

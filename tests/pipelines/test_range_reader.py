@@ -19,7 +19,7 @@ from headwater.records.build import build_batch
 from headwater.records.control import EndMarker, build_marker
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.pipelines.scripted_cluster import FETCH, LIST_OFFSETS, Log, Misdeed, ScriptedCluster, running
 from tests.pipelines.topics import Topics, judged_topics, numbered
 

@@ -6,7 +6,7 @@ from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.cluster import ClusterClient, RetriableError
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.sink.coordinator import TRANSACTION, Coordinated, TransactionCoordinators
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.pipelines.scripted_cluster import FIND_COORDINATOR, METADATA, ScriptedCluster, running
 
 MINE = Coordinated(TRANSACTION, "mine")

@@ -18,7 +18,7 @@ from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from tests.pipelines.reading_back import read_back
 from tests.pipelines.scripted_cluster import METADATA, Log, Misdeed, ScriptedCluster, running
 from tests.pipelines.topics import Topics

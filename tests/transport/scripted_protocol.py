@@ -3,7 +3,7 @@
 import asyncio
 
 from headwater.transport.connection import Answer, Connection, Promise
-from headwater.wire.codec import MalformedRequest
+from headwater.wire.cursor import MalformedRequest
 
 
 class NoTraffic:

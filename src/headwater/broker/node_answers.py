@@ -22,7 +22,7 @@ from headwater.model.ids import Offset, PartitionId
 from headwater.records.batch import CorruptBatch, InvalidBatch, validate
 from headwater.records.byte_reader import ByteReader, MalformedBytes
 from headwater.transactions.effects import AddAnswer
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 
 ADMISSION_WAIT_S: Final = 0.2
 """How long an admission may wait for the end of the transaction before it. Those behind it wait, too."""

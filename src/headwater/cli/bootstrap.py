@@ -7,18 +7,16 @@ speaks HTTP, is known at once.
 import socket
 import struct
 from contextlib import suppress
-from typing import TypeAlias
 
 from headwater.cli.output import CommandFailed
+from headwater.client.address import BrokerAddress, InvalidAddress, parse_bootstrap
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 2.0
 """For the first bytes of an answer. A server that needs longer counts as a broker: the client has its own time-outs."""
 API_VERSIONS = 18
-CLIENT_ID = b"headwater-cli"
+CLIENT_ID = "headwater-cli"
 HTTP = b"HTTP/"
-
-Address: TypeAlias = tuple[str, int]
 
 
 class NoBroker(CommandFailed):
@@ -36,8 +34,14 @@ def check_bootstrap(bootstrap: str) -> None:
     raise not_kafka(bootstrap) if speaks_http else no_broker(bootstrap)
 
 
-def addresses(bootstrap: str) -> list[Address]:
-    return [_address(each.strip(), bootstrap) for each in bootstrap.split(",")]
+def addresses(bootstrap: str) -> tuple[BrokerAddress, ...]:
+    """Raises CommandFailed."""
+    try:
+        return parse_bootstrap(bootstrap)
+    except InvalidAddress:
+        raise CommandFailed(
+            f"--bootstrap {bootstrap!r} is not HOST:PORT.", "For example: 127.0.0.1:9092.", exit_code=2
+        ) from None
 
 
 def no_broker(bootstrap: str) -> NoBroker:
@@ -53,16 +57,10 @@ def not_kafka(bootstrap: str) -> CommandFailed:
     )
 
 
-def _address(text: str, bootstrap: str) -> Address:
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not port.isdecimal() or int(port) > 65535:
-        raise CommandFailed(f"--bootstrap {bootstrap!r} is not HOST:PORT.", "For example: 127.0.0.1:9092.", exit_code=2)
-    return host.strip("[]"), int(port)
-
-
-def _speaks_http(address: Address) -> bool:
+def _speaks_http(address: BrokerAddress) -> bool:
     """Raises OSError if nothing listens there. Some servers answer anything with HTTP, others only an HTTP request."""
-    body = struct.pack(">hhih", API_VERSIONS, 0, 0, len(CLIENT_ID)) + CLIENT_ID
+    # Packed here: the schemas of the protocol would take longer to load than the broker to answer.
+    body = struct.pack(">hhih", API_VERSIONS, 0, 0, len(CLIENT_ID)) + CLIENT_ID.encode()
     first = _first_bytes(address, struct.pack(">i", len(body)) + body)
     if first:
         return first.startswith(HTTP)
@@ -71,7 +69,7 @@ def _speaks_http(address: Address) -> bool:
     return False
 
 
-def _first_bytes(address: Address, question: bytes) -> bytes:
+def _first_bytes(address: BrokerAddress, question: bytes) -> bytes:
     """Of the answer; empty if the server does not answer or closes the connection."""
     with socket.create_connection(address, CONNECT_TIMEOUT_S) as connection:
         connection.settimeout(ANSWER_TIMEOUT_S)

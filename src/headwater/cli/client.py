@@ -1,16 +1,17 @@
-"""How the commands reach a broker: as a Kafka client, with failures turned into advice.
+"""How the commands reach a broker: as Kafka clients, with failures turned into advice.
 
-confluent-kafka is imported inside functions: help and `headwater serve` start without it.
+There are two: librdkafka's AdminClient, and our own client for requests that it has no call for. Both are imported
+inside functions: help and `headwater serve` start without them.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from headwater.cli.bootstrap import check_bootstrap, no_broker
+from headwater.cli.bootstrap import CLIENT_ID, CONNECT_TIMEOUT_S, addresses, check_bootstrap, no_broker
 from headwater.cli.output import CommandFailed, say
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient, TopicMetadata
+
+    from headwater.client.blocking_cluster import BlockingCluster
+    from headwater.client.errors import ClientError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 REQUEST_TIMEOUT_S = 15.0
@@ -33,17 +37,39 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
     """Of any confluent-kafka client. Raises CommandFailed if no broker listens at the address."""
     check_bootstrap(bootstrap)
-    quiet = {"log_level": 0, "client.id": "headwater-cli", "error_cb": _ignore}
+    quiet = {"log_level": 0, "client.id": CLIENT_ID, "error_cb": _ignore}
     return {"bootstrap.servers": bootstrap, **quiet, **more}
 
 
 @contextmanager
 def admin(bootstrap: str) -> "Iterator[AdminClient]":
+    """librdkafka's client. Raises CommandFailed for what it fails with."""
     from confluent_kafka.admin import AdminClient
 
     config = client_config(bootstrap)
     with kafka_problems(bootstrap):
         yield AdminClient(config)
+
+
+@contextmanager
+def cluster(bootstrap: str) -> "Iterator[BlockingCluster]":
+    """Our own client. Raises CommandFailed for what it fails with."""
+    check_bootstrap(bootstrap)
+    with client_problems(), closing(_open_cluster(bootstrap)) as opened:
+        yield opened
+
+
+@contextmanager
+def clients(bootstrap: str) -> "Iterator[Clients]":
+    with admin(bootstrap) as client, client_problems(), closing(_open_cluster(bootstrap)) as opened:
+        yield Clients(client, opened)
+
+
+class Clients(NamedTuple):
+    """For commands that need both."""
+
+    admin: "AdminClient"
+    cluster: "BlockingCluster"
 
 
 @contextmanager
@@ -55,6 +81,17 @@ def kafka_problems(bootstrap: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise explain(error.args[0], bootstrap) from error
+
+
+@contextmanager
+def client_problems() -> Iterator[None]:
+    """Raise an error of our own client as CommandFailed."""
+    from headwater.client.errors import ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        raise explain_refusal(error) from error
 
 
 def topic_metadata(client: Any, topic: str, bootstrap: str) -> "TopicMetadata":
@@ -110,6 +147,29 @@ def explain(
     return CommandFailed(f"{subject + ': ' if topic or group else ''}{reason.rstrip('.')} ({error.name()}).")
 
 
+def explain_refusal(error: "ClientError") -> CommandFailed:
+    """What happened to a request of our own, and what to do."""
+    from headwater.client.errors import BrokerRefused, CoordinatorUnknown
+    from headwater.model.errors import ErrorCode, error_name
+
+    if not isinstance(error, BrokerRefused):
+        return CommandFailed(f"The broker does not answer: {error}.", "Is it older than this command?")
+    code, subject = error.code, error.subject
+    if isinstance(error, CoordinatorUnknown):
+        return CommandFailed(f"{subject} is not known now (error {code}).", "Try it again.")
+    if code == ErrorCode.NON_EMPTY_GROUP:
+        return CommandFailed(f"{subject} has members that are running.", "Stop them first.")
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return CommandFailed(f"{subject} does not exist.", "`headwater group list` shows the existing groups.")
+    if code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return CommandFailed(f"{subject} does not exist.", "`headwater transaction list` shows the existing ids.")
+    if code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+        return CommandFailed(f"{subject} has no coordinator now.", "Try it again.")
+    if error.reason:
+        return CommandFailed(f"{error}.")
+    return CommandFailed(f"{subject}: the broker answers {error_name(code)}.")
+
+
 def say_deleted(noun: str, futures: "Mapping[str, Future[Any]]", bootstrap: str) -> None:
     """Say of each topic or group that it was deleted. Raises CommandFailed for the first that was not."""
     from confluent_kafka import KafkaException
@@ -152,6 +212,16 @@ def parse_assignments(pairs: list[str], option: str) -> dict[str, str]:
 
 def default_bootstrap() -> str:
     return os.environ.get("HEADWATER_BOOTSTRAP", DEFAULT_BOOTSTRAP)
+
+
+def _open_cluster(bootstrap: str) -> "BlockingCluster":
+    from headwater.client.blocking_cluster import BlockingCluster
+    from headwater.client.settings import ConnectionSettings
+
+    settings = ConnectionSettings(
+        client_id=CLIENT_ID, connect_timeout_s=CONNECT_TIMEOUT_S, request_timeout_s=REQUEST_TIMEOUT_S
+    )
+    return BlockingCluster(addresses(bootstrap), settings)
 
 
 def _ignore(_: object) -> None:

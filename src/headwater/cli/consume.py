@@ -30,7 +30,7 @@ from headwater.cli.output import CommandFailed, note
 from headwater.cli.position import HELP, offset_range, parse_position
 from headwater.cli.record_format import DEFAULT_FORMAT, Render, as_json, compile_format
 from headwater.cli.topic import chosen_partitions
-from headwater.gateway.kafka.blocking import poll_some
+from headwater.client.librdkafka import poll_some
 from headwater.model.position import Anchor, Position, offset_in
 
 if TYPE_CHECKING:

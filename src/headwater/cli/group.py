@@ -12,23 +12,28 @@ from headwater.cli.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     Bootstrap,
+    Clients,
     Json,
     admin,
+    clients,
+    cluster,
     explain,
     say_deleted,
     topic_metadata,
 )
 from headwater.cli.group_departures import DEFAULT_METRICS, read_departures
 from headwater.cli.group_lag import lag_fields, shown_lag
-from headwater.cli.group_requests import TOPIC, GroupListing, list_groups, no_such_group
+from headwater.cli.group_requests import TOPIC, group_configs, list_groups, no_such_group
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, known_offset_range, parse_position, resolve
 from headwater.cli.topic import chosen_partitions
-from headwater.gateway.kafka.blocking import committed_positions, group_configs
+from headwater.client.librdkafka import committed_positions
 from headwater.model.group_lag import PartitionLag, partition_lag, partitions_read, total
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+
+    from headwater.client.admin.groups import GroupListing
 
 app = typer.Typer(help="Look at consumer groups, and move them.", no_args_is_help=True, add_completion=False)
 
@@ -51,9 +56,9 @@ class PartitionProgress:
 @app.command("list")
 def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """List the groups. Groups of type share are queues: `headwater queue` shows more of them."""
-    with admin(bootstrap) as client:
+    with cluster(bootstrap) as client:
         groups = sorted(list_groups(client).values(), key=lambda group: group.name)
-    rows = [{"group": group.name, "state": group.state, "type": group.kind} for group in groups]
+    rows = [{"group": group.name, "state": group.state, "type": group.kind or "unknown"} for group in groups]
     if json:
         print_json(rows)
         return
@@ -63,9 +68,9 @@ def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
 @app.command()
 def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show a group's members, and how far it is in each partition."""
-    with admin(bootstrap) as client:
-        described = describe_group(client, group, bootstrap)
-        progress = progress_of(client, described)
+    with clients(bootstrap) as both:
+        described = describe_group(both, group, bootstrap)
+        progress = progress_of(both, described)
     members = [
         {
             "member": member.member_id,
@@ -156,8 +161,8 @@ def reset_offsets(
     from confluent_kafka import TopicPartition
 
     position = parse_position(to, time.time_ns() // 1_000_000)
-    with admin(bootstrap) as client:
-        groups = list_groups(client)
+    with clients(bootstrap) as (client, own_client):
+        groups = list_groups(own_client)
         _check_no_queue(groups.get(group))
         committed = _committed(client, group)
         topics = topic or sorted({name for name, _ in committed})
@@ -189,10 +194,10 @@ def reset_offsets(
 
 def _committed(client: "AdminClient", group: str) -> dict[tuple[str, int], int]:
     """Offsets by topic and partition."""
-    return {(each.topic, each.partition): each.offset for each in committed_positions(client, group)}
+    return {(each.topic, each.partition): each.offset for each in committed_positions(client, [group])[group]}
 
 
-def _check_no_queue(listed: GroupListing | None) -> None:
+def _check_no_queue(listed: "GroupListing | None") -> None:
     if listed is not None and listed.is_share:
         raise CommandFailed(
             f"Group {listed.name} is a queue, and has no committed offsets.",
@@ -200,23 +205,23 @@ def _check_no_queue(listed: GroupListing | None) -> None:
         )
 
 
-def describe_group(client: "AdminClient", group: str, bootstrap: str) -> Any:
+def describe_group(clients: Clients, group: str, bootstrap: str) -> Any:
     from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
-    (future,) = client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S).values()
+    (future,) = clients.admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S).values()
     try:
         described = future.result()
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-            raise no_such_group(client, group) from error
+            raise no_such_group(clients.cluster, group) from error
         raise explain(error.args[0], bootstrap, group=group) from error
     # Older versions of the API describe an unknown group as dead.
     if described.state == ConsumerGroupState.DEAD:
-        raise no_such_group(client, group)
+        raise no_such_group(clients.cluster, group)
     return described
 
 
-def progress_of(client: "AdminClient", described: Any) -> list[PartitionProgress]:
+def progress_of(clients: Clients, described: Any) -> list[PartitionProgress]:
     from confluent_kafka import TopicPartition
 
     owners = {
@@ -225,16 +230,16 @@ def progress_of(client: "AdminClient", described: Any) -> list[PartitionProgress
         for each in member.assignment.topic_partitions
     }
     group = described.group_id
-    committed = _committed(client, group)
-    existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    committed = _committed(clients.admin, group)
+    existing = clients.admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     read = partitions_read(
         committed,
         owners,
         {name: len(topic.partitions) for name, topic in existing.items()},
         is_simple=described.is_simple_consumer_group,
-        subscribed=group_configs(client, [group])[group].values.get(TOPIC, ""),
+        subscribed=group_configs(clients.cluster, [group])[group].values.get(TOPIC, ""),
     )
-    ranges = known_offset_range(client, [TopicPartition(*partition) for partition in read])
+    ranges = known_offset_range(clients.admin, [TopicPartition(*partition) for partition in read])
     lags = [
         partition_lag(partition, committed.get(partition), *ranges.get(partition, (None, None))) for partition in read
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headwater.cli.duration import duration_ms
 from headwater.cli.output import CommandFailed
-from headwater.gateway.kafka.blocking import ask_offsets, offsets_of
+from headwater.client.librdkafka import ask_offsets, offsets_of
 from headwater.model.position import ENDS, Anchor, Position, offset_in
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from headwater.cli.client import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
     Json,
-    admin,
     client_config,
+    client_problems,
+    clients,
     kafka_problems,
     topic_metadata,
 )
@@ -37,9 +38,9 @@ def list_queues(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List the queues."""
-    with admin(bootstrap) as client:
+    with clients(bootstrap) as both:
         if topic is not None:
-            topic_metadata(client, topic, bootstrap)
+            topic_metadata(both.admin, topic, bootstrap)
         rows = [
             {
                 "queue": status.name,
@@ -48,7 +49,7 @@ def list_queues(
                 **lag_fields(status.lag(each or None)),
                 "dead_letters": status.config.values.get(DEAD_LETTERS, ""),
             }
-            for status, each in readers(client, topic)
+            for status, each in readers(both, topic)
             if status.kind == QUEUE
         ]
     if json:
@@ -64,15 +65,15 @@ def list_queues(
 @app.command()
 def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show a queue's positions, what is left in it, its workers and its settings."""
-    with admin(bootstrap) as client:
-        status = subscription(client, name)
+    with clients(bootstrap) as both:
+        status = subscription(both, name)
         if status is not None and status.kind != QUEUE:
             raise CommandFailed(
                 f"{name} is a stream, not a queue.", f"`headwater subscription describe {name}` shows it."
             )
         if status is None:
             raise CommandFailed(f"Queue {name} does not exist.", "`headwater queue list` shows the existing queues.")
-        show_subscription(client, status, bootstrap, json=json)
+        show_subscription(both, status, bootstrap, json=json)
 
 
 @app.command()
@@ -99,7 +100,13 @@ def redrive(
 
     options = RedriveOptions(topic, to, filter, _rate_per_s(rate), limit, dry_run)
     settings = client_config(bootstrap)
-    with _redrive_problems(), kafka_problems(bootstrap), _progress() as on_progress, stop_signals() as is_stopping:
+    with (
+        _redrive_problems(),
+        kafka_problems(bootstrap),
+        client_problems(),
+        _progress() as on_progress,
+        stop_signals() as is_stopping,
+    ):
         tally = Redrive(options, settings, on_progress, is_stopping).run()
     if tally.may_repeat:
         note("Not all records that were sent before could be read: some may have been sent twice.")

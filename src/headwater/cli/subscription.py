@@ -14,8 +14,9 @@ from headwater.cli.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     Bootstrap,
+    Clients,
     Json,
-    admin,
+    clients,
     topic_metadata,
 )
 from headwater.cli.duration import HELP as DURATION_HELP
@@ -125,9 +126,9 @@ def create(
         dead_letter_topic=dead_letter,
         settings=_settings(topic, queue, retention, options),
     )
-    with admin(bootstrap) as client:
-        _create(client, new, bootstrap)
-        status = known(client, name)
+    with clients(bootstrap) as both:
+        _create(both, new, bootstrap)
+        status = known(both, name)
     if json:
         print_json(_as_json(status, []))
         return
@@ -141,9 +142,9 @@ def list_subscriptions(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List the subscriptions: groups of every kind, whether they were used or created."""
-    with admin(bootstrap) as client:
+    with clients(bootstrap) as both:
         if topic is not None:
-            topic_metadata(client, topic, bootstrap)
+            topic_metadata(both.admin, topic, bootstrap)
         rows = [
             {
                 "subscription": status.name,
@@ -153,7 +154,7 @@ def list_subscriptions(
                 **lag_fields(status.lag(each or None)),
                 "retention_ms": status.retention_ms if status.explicit_topic in ("", each) else 0,
             }
-            for status, each in readers(client, topic)
+            for status, each in readers(both, topic)
         ]
     if json:
         print_json(rows)
@@ -168,8 +169,8 @@ def list_subscriptions(
 @app.command()
 def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show a subscription's positions, its lag, its members and its settings."""
-    with admin(bootstrap) as client:
-        show_subscription(client, known(client, name), bootstrap, json=json)
+    with clients(bootstrap) as both:
+        show_subscription(both, known(both, name), bootstrap, json=json)
 
 
 @app.command()
@@ -193,10 +194,10 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete a subscription with its position. Records that the topic kept for it alone may be deleted."""
-    with admin(bootstrap) as client:
-        known(client, name)
+    with clients(bootstrap) as both:
+        known(both, name)
         confirm(f"Delete subscription {name} and its position?", yes)
-        delete_subscription(client, name, bootstrap)
+        delete_subscription(both.cluster, name)
     say(f"Deleted subscription {name}.")
 
 
@@ -215,31 +216,33 @@ def _settings(topic: str, is_queue: bool, retention: str | None, options: dict[s
     return settings
 
 
-def _create(client: "AdminClient", new: NewSubscription, bootstrap: str) -> None:
+def _create(clients: Clients, new: NewSubscription, bootstrap: str) -> None:
     """Raises CommandFailed if there is no such topic, or such a subscription already."""
     from confluent_kafka import TopicPartition
 
-    indexes = set(topic_metadata(client, new.topic, bootstrap).partitions)
-    existing = subscription(client, new.name)
+    indexes = set(topic_metadata(clients.admin, new.topic, bootstrap).partitions)
+    existing = subscription(clients, new.name)
     _check_is_new(existing, new.name, new.is_queue)
     if new.dead_letter_topic is not None:
-        _check_takes_letters(client, new.dead_letter_topic)
+        _check_takes_letters(clients.admin, new.dead_letter_topic)
     if existing is not None and not new.is_start_explicit:
         has_position = (each for each in existing.partitions if each.position is not None)
         indexes -= {each.partition for each in has_position if each.topic == new.topic}
-    offsets = resolve(client, [TopicPartition(new.topic, index) for index in sorted(indexes)], new.start)
+    offsets = resolve(clients.admin, [TopicPartition(new.topic, index) for index in sorted(indexes)], new.start)
     if new.is_queue:
         # The settings first: without them a queue that was never used does not exist.
-        alter_group_config(client, new.name, bootstrap, set=new.settings)
-        start_share_group(client, new.name, new.topic, {index: offset for (_, index), offset in offsets.items()})
+        alter_group_config(clients.cluster, new.name, set=new.settings)
+        start_share_group(
+            clients.cluster, new.name, new.topic, {index: offset for (_, index), offset in offsets.items()}
+        )
     else:
         # The position first: if the command fails in between, it can be repeated.
-        commit_offsets(client, new.name, offsets, bootstrap)
-        alter_group_config(client, new.name, bootstrap, set=new.settings)
+        commit_offsets(clients.admin, new.name, offsets, bootstrap)
+        alter_group_config(clients.cluster, new.name, set=new.settings)
 
 
-def known(client: "AdminClient", name: str) -> SubscriptionStatus:
-    status = subscription(client, name)
+def known(clients: Clients, name: str) -> SubscriptionStatus:
+    status = subscription(clients, name)
     if status is None:
         raise CommandFailed(
             f"Subscription {name} does not exist.", "`headwater subscription list` shows the existing ones."
@@ -247,8 +250,8 @@ def known(client: "AdminClient", name: str) -> SubscriptionStatus:
     return status
 
 
-def show_subscription(client: "AdminClient", status: SubscriptionStatus, bootstrap: str, *, json: bool) -> None:
-    members = _members(client, status, bootstrap)
+def show_subscription(clients: Clients, status: SubscriptionStatus, bootstrap: str, *, json: bool) -> None:
+    members = _members(clients, status, bootstrap)
     if json:
         print_json(_as_json(status, members))
         return
@@ -272,16 +275,16 @@ def show_subscription(client: "AdminClient", status: SubscriptionStatus, bootstr
 
 
 def _set_paused(name: str, is_paused: bool, bootstrap: str) -> None:
-    with admin(bootstrap) as client:
-        if known(client, name).kind != QUEUE:
+    with clients(bootstrap) as both:
+        if known(both, name).kind != QUEUE:
             raise CommandFailed(
                 f"{name} is a stream, and only queues can be paused.",
                 "A consumer of a stream does not say for which group it fetches: stop the consumers instead.",
             )
         if is_paused:
-            alter_group_config(client, name, bootstrap, set={KIND: QUEUE, PAUSED: "true"})
+            alter_group_config(both.cluster, name, set={KIND: QUEUE, PAUSED: "true"})
         else:
-            alter_group_config(client, name, bootstrap, delete=[PAUSED])
+            alter_group_config(both.cluster, name, delete=[PAUSED])
 
 
 def _check_is_new(status: SubscriptionStatus | None, name: str, queue: bool) -> None:
@@ -332,11 +335,11 @@ def _shown_retention(retention_ms: int) -> str:
     return format_duration(retention_ms) if retention_ms else "the topic's"
 
 
-def _members(client: "AdminClient", status: SubscriptionStatus, bootstrap: str) -> list[dict[str, object]]:
+def _members(clients: Clients, status: SubscriptionStatus, bootstrap: str) -> list[dict[str, object]]:
     if status.state == UNUSED:
         return []
     if status.kind == QUEUE:
-        return [asdict(member) for member in share_members(client, status.name)]
+        return share_members(clients.cluster, status.name)
     return [
         {
             "member": member.member_id,
@@ -344,5 +347,5 @@ def _members(client: "AdminClient", status: SubscriptionStatus, bootstrap: str) 
             "host": member.host,
             "partitions": len(member.assignment.topic_partitions),
         }
-        for member in describe_group(client, status.name, bootstrap).members
+        for member in describe_group(clients, status.name, bootstrap).members
     ]

@@ -4,26 +4,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from headwater.cli.client import REQUEST_TIMEOUT_S
+from headwater.cli.client import REQUEST_TIMEOUT_S, Clients
 from headwater.cli.group_requests import (
     KIND,
     OFFSET_RESET,
     PAUSED,
     RETENTION,
     TOPIC,
-    GroupListing,
     configured_groups,
+    group_configs,
     list_groups,
     share_assigned,
     share_offsets,
 )
 from headwater.cli.position import known_offset_range
-from headwater.gateway.kafka.blocking import GroupConfig, committed_positions, group_configs
+from headwater.client.librdkafka import committed_positions
 from headwater.model.group_lag import PartitionLag, TotalLag, partition_lag, partitions_read, total
 from headwater.model.ids import PartitionName
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+
+    from headwater.client.admin.configs import GroupConfig
+    from headwater.client.admin.groups import GroupListing
 
 STREAM, QUEUE = "stream", "queue"
 UNUSED = "unused"
@@ -36,7 +39,7 @@ class SubscriptionStatus:
     kind: str
     state: str
     """Of its group; `unused` if there is none yet."""
-    config: GroupConfig
+    config: "GroupConfig"
     partitions: list[PartitionLag] = field(default_factory=list)
     """Position and lag in each partition that it reads."""
 
@@ -75,30 +78,30 @@ class SubscriptionStatus:
         return total(each for each in self.partitions if topic in (None, each.topic))
 
 
-def all_subscriptions(client: "AdminClient") -> list[SubscriptionStatus]:
+def all_subscriptions(clients: Clients) -> list[SubscriptionStatus]:
     """Every group, and every explicit subscription, by name."""
-    groups = list_groups(client)
-    names = sorted(groups.keys() | set(configured_groups(client)))
-    return [status for status in _statuses(client, names, groups) if status.is_known]
+    groups = list_groups(clients.cluster)
+    names = sorted(groups.keys() | set(configured_groups(clients.cluster)))
+    return [status for status in _statuses(clients, names, groups) if status.is_known]
 
 
-def readers(client: "AdminClient", topic: str | None) -> Iterator[tuple[SubscriptionStatus, str]]:
+def readers(clients: Clients, topic: str | None) -> Iterator[tuple[SubscriptionStatus, str]]:
     """Each subscription with each topic that it reads, or with the given topic alone. A subscription that has read
     nothing yet comes with an empty topic."""
-    for status in all_subscriptions(client):
+    for status in all_subscriptions(clients):
         for each in status.topics or [""]:
             if topic in (None, each):
                 yield status, each
 
 
-def subscription(client: "AdminClient", name: str) -> SubscriptionStatus | None:
+def subscription(clients: Clients, name: str) -> SubscriptionStatus | None:
     """None if there is no such subscription."""
-    (status,) = _statuses(client, [name], list_groups(client))
+    (status,) = _statuses(clients, [name], list_groups(clients.cluster))
     return status if status.is_known else None
 
 
-def _statuses(client: "AdminClient", names: list[str], groups: dict[str, GroupListing]) -> list[SubscriptionStatus]:
-    configs = group_configs(client, names)
+def _statuses(clients: Clients, names: list[str], groups: "dict[str, GroupListing]") -> list[SubscriptionStatus]:
+    configs = group_configs(clients.cluster, names)
     statuses = []
     for name in names:
         config, group = configs[name], groups.get(name)
@@ -106,22 +109,22 @@ def _statuses(client: "AdminClient", names: list[str], groups: dict[str, GroupLi
         statuses.append(
             SubscriptionStatus(name, QUEUE if is_queue else STREAM, group.state if group else UNUSED, config)
         )
-    _add_partitions(client, [status for status in statuses if status.name in groups], groups)
+    _add_partitions(clients, [status for status in statuses if status.name in groups], groups)
     return statuses
 
 
-def _add_partitions(client: "AdminClient", statuses: list[SubscriptionStatus], groups: dict[str, GroupListing]) -> None:
+def _add_partitions(clients: Clients, statuses: list[SubscriptionStatus], groups: "dict[str, GroupListing]") -> None:
     """Fill in where each group is, with one request for the offsets of all partitions."""
-    topics = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    topics = clients.admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     counts = {name: len(topic.partitions) for name, topic in topics.items()}
-    assigned = _stream_assignments(client, [status.name for status in statuses if status.kind == STREAM])
+    assigned = _stream_assignments(clients.admin, [status.name for status in statuses if status.kind == STREAM])
     positions: dict[str, _Positions] = {}
     read: dict[str, list[PartitionName]] = {}
     for status in statuses:
         name = status.name
         if status.kind == QUEUE:
-            assigned[name] = share_assigned(client, name)
-        positions[name] = _positions(client, status)
+            assigned[name] = share_assigned(clients.cluster, name)
+        positions[name] = _positions(clients, status)
         read[name] = partitions_read(
             positions[name],
             assigned.get(name, set()),
@@ -129,7 +132,7 @@ def _add_partitions(client: "AdminClient", statuses: list[SubscriptionStatus], g
             is_simple=groups[name].is_simple,
             subscribed=status.explicit_topic,
         )
-    ranges = _ranges(client, {partition for partitions in read.values() for partition in partitions})
+    ranges = _ranges(clients.admin, {partition for partitions in read.values() for partition in partitions})
     for status in statuses:
         for partition in read[status.name]:
             position, lag = positions[status.name].get(partition, (None, None))
@@ -145,10 +148,10 @@ _Positions: TypeAlias = "dict[PartitionName, tuple[int, int | None]]"
 """By partition, the position and, if the broker knows it, the lag."""
 
 
-def _positions(client: "AdminClient", status: SubscriptionStatus) -> _Positions:
+def _positions(clients: Clients, status: SubscriptionStatus) -> _Positions:
     if status.kind == QUEUE:
-        return share_offsets(client, status.name)
-    committed = committed_positions(client, status.name)
+        return share_offsets(clients.cluster, status.name)
+    committed = committed_positions(clients.admin, [status.name])[status.name]
     return {(each.topic, each.partition): (each.offset, None) for each in committed}
 
 

@@ -10,8 +10,10 @@ from headwater.cli.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     Bootstrap,
+    Clients,
     Json,
     admin,
+    clients,
     explain,
     parse_assignments,
     say_deleted,
@@ -82,10 +84,10 @@ def list_topics(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List the topics with what they hold."""
-    with admin(bootstrap) as client:
-        cluster = client.list_topics(timeout=REQUEST_TIMEOUT_S)
-        topics = [topic for name, topic in sorted(cluster.topics.items()) if internal or not is_internal(name)]
-        summaries = _summaries(client, cluster, topics)
+    with clients(bootstrap) as both:
+        metadata = both.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+        topics = [topic for name, topic in sorted(metadata.topics.items()) if internal or not is_internal(name)]
+        summaries = _summaries(both, metadata, topics)
     totals = [
         (name, len(partitions), _total_offsets(partitions), _total_bytes(partitions))
         for name, partitions in summaries.items()
@@ -110,11 +112,11 @@ def describe(
     """Show a topic's partitions, offsets, sizes and settings.
 
     In a compacted topic the offsets have gaps: there are fewer records than offsets."""
-    with admin(bootstrap) as client:
-        metadata = topic_metadata(client, topic, bootstrap)
-        cluster = client.list_topics(timeout=REQUEST_TIMEOUT_S)
-        partitions = _summaries(client, cluster, [metadata])[topic]
-        config = topic_config(client, topic, everything=all_config)
+    with clients(bootstrap) as both:
+        described = topic_metadata(both.admin, topic, bootstrap)
+        metadata = both.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+        partitions = _summaries(both, metadata, [described])[topic]
+        config = topic_config(both.admin, topic, everything=all_config)
     if json:
         print_json({"topic": topic, "partitions": [asdict(partition) for partition in partitions], "config": config})
         return
@@ -226,16 +228,18 @@ def chosen_partitions(topic: "TopicMetadata", chosen: list[int]) -> list[int]:
 
 
 def _summaries(
-    client: "AdminClient", cluster: "ClusterMetadata", topics: "Iterable[TopicMetadata]"
+    clients: Clients, metadata: "ClusterMetadata", topics: "Iterable[TopicMetadata]"
 ) -> dict[str, list[PartitionSummary]]:
     from confluent_kafka import TopicPartition
 
     from headwater.cli.log_dirs import partition_sizes
+    from headwater.client.address import BrokerAddress
 
     topics = list(topics)
     partitions = [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
-    offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] = known_offset_range(client, partitions)
-    sizes = partition_sizes((broker.host, broker.port) for broker in cluster.brokers.values())
+    offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] = known_offset_range(clients.admin, partitions)
+    brokers = [BrokerAddress(broker.host, broker.port) for broker in metadata.brokers.values()]
+    sizes = partition_sizes(clients.cluster, brokers)
     return {
         topic.topic: [
             PartitionSummary(

@@ -3,22 +3,24 @@
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.client import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, Bootstrap, Json, admin
+from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, cluster
 from headwater.cli.duration import duration_option_ms
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.transaction_requests import (
     ANY_DURATION,
-    OpenTransaction,
     abort_transaction,
     describe_transaction,
     hanging_transactions,
     list_transactions,
     open_transactions,
 )
+
+if TYPE_CHECKING:
+    from headwater.client.admin.transactions import OpenTransaction
 
 app = typer.Typer(help="Look at transactions, and end one that is stuck.", no_args_is_help=True, add_completion=False)
 
@@ -39,7 +41,7 @@ def list_all(
 ) -> None:
     """List the transactional ids and the state of their last transaction."""
     longer_than_ms = duration_option_ms(longer_than, "--longer-than") if longer_than is not None else ANY_DURATION
-    with admin(bootstrap) as client:
+    with cluster(bootstrap) as client:
         found = list_transactions(client, state or (), longer_than_ms)
     if json:
         print_json([asdict(each) for each in found])
@@ -58,7 +60,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show one transaction, and the partitions that it touches."""
-    with admin(bootstrap) as client:
+    with cluster(bootstrap) as client:
         found = describe_transaction(client, transactional_id)
     if json:
         print_json(asdict(found))
@@ -85,8 +87,8 @@ def list_open(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """List transactions that are open in partitions: readers of committed records wait behind them."""
-    with admin(bootstrap) as client:
-        topics = topic or sorted(client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+    with cluster(bootstrap) as client:
+        topics = topic or sorted(client.topics())
         found = hanging_transactions(client, topics) if hanging else open_transactions(client, topics)
     if json:
         print_json([asdict(each) for each in found])
@@ -104,7 +106,7 @@ def abort(
 ) -> None:
     """Abort a transaction in one partition, if its producer and its coordinator will not. Its records are not seen by
     readers of committed ones."""
-    with admin(bootstrap) as client:
+    with cluster(bootstrap) as client:
         found = [
             each
             for each in open_transactions(client, [topic])
@@ -120,6 +122,6 @@ def abort(
     note(f"Aborted the transaction of producer {found[0].producer_id} that began at offset {start_offset}.")
 
 
-def _row(each: OpenTransaction) -> tuple[object, ...]:
+def _row(each: "OpenTransaction") -> tuple[object, ...]:
     written = datetime.fromtimestamp(each.last_written_ms / 1000, UTC).isoformat(timespec="seconds")
     return each.topic, each.partition, each.producer_id, each.producer_epoch, each.start_offset, written

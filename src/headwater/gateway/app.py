@@ -10,6 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from headwater.client.address import parse_bootstrap
+from headwater.client.asyncio_cluster import AsyncioCluster
+from headwater.client.errors import ClientError
 from headwater.gateway.cluster.broker_pages import BrokerPages, PageReader, PagesOverHttp
 from headwater.gateway.cluster.routes import ClusterRoutes
 from headwater.gateway.config import GatewayConfig
@@ -30,12 +33,12 @@ from headwater.gateway.http.problems import Problem, answer_failure, answer_http
 from headwater.gateway.http.security import Guard
 from headwater.gateway.http.session import SessionRoutes
 from headwater.gateway.kafka.admin import Admin
-from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.call_threads import CallThreads
 from headwater.gateway.kafka.errors import KafkaFailure
 from headwater.gateway.kafka.known_topics import KnownTopics
 from headwater.gateway.kafka.producer import RecordProducer
 from headwater.gateway.kafka.reading import RecordReader
+from headwater.gateway.kafka.settings import connection_settings
 from headwater.gateway.push.dispatcher import PushDispatcher
 from headwater.gateway.push.routes import PushRoutes
 from headwater.gateway.records.idempotent_requests import IdempotentRequests
@@ -69,7 +72,7 @@ class KafkaClients:
     producer: RecordProducer
     idempotent: IdempotentRequests
     reader: RecordReader
-    brokers: Brokers
+    cluster: AsyncioCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,7 @@ class RunningParts:
 async def running_app(config: GatewayConfig, pages: BrokerPages | None = None) -> AsyncIterator[ASGIApp]:
     """The application, with all of its parts running. `pages` are those of the broker in this process, if there is one.
 
-    Raises BadToken."""
+    Raises BadToken, InvalidAddress."""
     guard = Guard(config, PUBLIC)
     budget, metrics = Budget(config.max_buffered_bytes), HttpMetrics()
     if pages is None and config.broker_pages is not None:
@@ -121,6 +124,7 @@ async def running_app(config: GatewayConfig, pages: BrokerPages | None = None) -
             exception_handlers={
                 Problem: answer_problem,
                 KafkaFailure: answer_kafka_failure,
+                ClientError: answer_kafka_failure,
                 HTTPException: answer_http_error,
                 Exception: answer_failure,
             },
@@ -131,7 +135,9 @@ async def running_app(config: GatewayConfig, pages: BrokerPages | None = None) -
 def _open_clients(config: GatewayConfig, stack: AsyncExitStack) -> KafkaClients:
     threads = CallThreads(config.threads)
     stack.callback(threads.close)
-    admin = Admin(config, threads)
+    cluster = AsyncioCluster(parse_bootstrap(config.bootstrap), connection_settings(config))
+    stack.callback(cluster.close)
+    admin = Admin(config, threads, cluster)
     producer = RecordProducer(config, asyncio.get_running_loop())
     stack.push_async_callback(producer.close)
     reader = RecordReader(config, admin)
@@ -140,8 +146,6 @@ def _open_clients(config: GatewayConfig, stack: AsyncExitStack) -> KafkaClients:
     stack.push_async_callback(idempotent.close)
     topics = KnownTopics(admin)
     stack.push_async_callback(topics.close)
-    brokers = Brokers(config.bootstrap)
-    stack.callback(brokers.close)
     return KafkaClients(
         threads=threads,
         admin=admin,
@@ -149,16 +153,16 @@ def _open_clients(config: GatewayConfig, stack: AsyncExitStack) -> KafkaClients:
         producer=producer,
         idempotent=idempotent,
         reader=reader,
-        brokers=brokers,
+        cluster=cluster,
     )
 
 
 async def _start_parts(config: GatewayConfig, clients: KafkaClients, stack: AsyncExitStack) -> RunningParts:
     redrives = RedriveJobs(config, clients.threads)
     stack.push_async_callback(redrives.close)
-    members = await stack.enter_async_context(MemberPool.open(config, clients.brokers))
+    members = await stack.enter_async_context(MemberPool.open(config, clients.cluster))
     pushes = await stack.enter_async_context(
-        PushDispatcher.open(clients.brokers, members, allows_private_webhooks=config.private_webhooks)
+        PushDispatcher.open(clients.cluster, members, allows_private_webhooks=config.private_webhooks)
     )
     registrar = Registrar(config, clients.admin, clients.threads)
     await stack.enter_async_context(registrar.running())
@@ -182,7 +186,7 @@ def _routes(
         *TopicRoutes(clients.admin, clients.topics, pages).operations(),
         *RecordRoutes(clients.topics, clients.reader, decoder, budget, metrics).operations(),
         *ClusterRoutes(clients.admin).operations(),
-        *GroupRoutes(clients.admin, clients.brokers, pages).operations(),
+        *GroupRoutes(clients.admin, clients.cluster, pages).operations(),
         *subscriptions.operations(),
         *reads.operations(),
         *push_routes.operations(),
@@ -201,12 +205,12 @@ def _routes(
 def _subscription_routes(
     config: GatewayConfig, clients: KafkaClients, parts: RunningParts, budget: Budget
 ) -> tuple[SubscriptionRoutes, ReadRoutes, PushRoutes]:
-    catalog, locks = SubscriptionCatalog(clients.admin, clients.brokers), NameLocks()
+    catalog, locks = SubscriptionCatalog(clients.admin, clients.cluster), NameLocks()
     edits = SubscriptionEdits(
         catalog,
         admin=clients.admin,
         topics=clients.topics,
-        brokers=clients.brokers,
+        cluster=clients.cluster,
         allows_private_webhooks=config.private_webhooks,
     )
     reads = SubscriptionReads(catalog, clients.topics, parts.members, locks)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.replica import Buffer
 from headwater.peers.messages import MAX_MESSAGE_BYTES, REPLY_BYTES
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 
 _CODE: Final = struct.Struct(">h")
 

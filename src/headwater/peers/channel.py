@@ -16,7 +16,7 @@ from headwater.model.replica import Buffer, StoreError, StoreUnreachable
 from headwater.peers.handshake import check_secret
 from headwater.peers.messages import PeerAddress
 from headwater.peers.peer_connection import PeerConnection, fail
-from headwater.wire.codec import MalformedRequest
+from headwater.wire.cursor import MalformedRequest
 
 MAX_WAITING_CALLS: Final = 10_000
 _NUMBERS: Final = 1 << 32

@@ -15,7 +15,7 @@ from typing import Final
 
 from headwater.model.replica import StoreError
 from headwater.peers.messages import NEWEST_VERSION, OLDEST_VERSION, check_end
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32

@@ -34,7 +34,7 @@ from headwater.model.replica import (
     UnsoundBatch,
     WrongStore,
 )
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 
 OLDEST_VERSION: Final = 1
 NEWEST_VERSION: Final = 1

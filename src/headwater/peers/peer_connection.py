@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 from headwater.model.replica import Buffer, StoreError, StoreUnreachable
 from headwater.peers.handshake import NONCE_BYTES, CallerSide
 from headwater.peers.messages import NO_STORE, OLDEST_VERSION, REPLY_BYTES, Call, PeerAddress, check_reply, request
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 from headwater.wire.frame import FrameReader, FrameTooLarge
 
 SCRATCH_BYTES: Final = 128 * 1024

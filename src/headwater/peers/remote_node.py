@@ -13,7 +13,7 @@ from headwater.peers import messages
 from headwater.peers.calls import call_body, read_reply
 from headwater.peers.channel import Channel, ChannelOptions
 from headwater.peers.messages import NO_STORE, Call, PeerAddress
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 
 _NO_STORE: Final = bytes.fromhex(NO_STORE)
 

@@ -23,7 +23,7 @@ from headwater.model.replica import (
 from headwater.peers import messages
 from headwater.peers.channel import Channel, ChannelOptions
 from headwater.peers.messages import APPEND_HEAD_BYTES, REPLY_BYTES, Call, CreateCall, Donor, PeerAddress
-from headwater.wire.codec import MalformedRequest
+from headwater.wire.cursor import MalformedRequest
 
 T = TypeVar("T")
 

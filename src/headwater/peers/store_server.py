@@ -35,7 +35,7 @@ from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces, Promise
 from headwater.transport.server import Server, ServerLimits, TrafficCounters
-from headwater.wire.codec import Cursor, MalformedRequest
+from headwater.wire.cursor import Cursor, MalformedRequest
 
 P = ParamSpec("P")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headwater.model.replica import Buffer
-from headwater.wire.codec import MalformedRequest
+from headwater.wire.cursor import MalformedRequest
 from headwater.wire.frame import FrameReader, FrameTooLarge
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Bytes to messages and back, for any schema, with every count bounded by the bytes that remain.
 
-A message is one `Message` whatever its version: a request decoded from an old version has the
-fields of the newest with their defaults, and a response is written with the fields that its version has.
+A message is of one class whatever its version (`typed/`): a request decoded from an old version has the fields of all
+versions, with the defaults of the newest, and a response is written with the fields that its version has.
 
 A count is refused when the rest of the request could not hold that many elements, and the elements of one request are
 counted against a budget. Null is refused where the field is not nullable in the version of the message: its handler
@@ -11,107 +11,18 @@ See docs/decisions/0004-own-codec-over-kio-schemas.md.
 
 import struct
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
+from headwater.wire.cursor import Cursor, MalformedRequest, check_null
+from headwater.wire.message import Message
 from headwater.wire.schema import NULL_UUID, Struct, StructField
-
-MAX_ELEMENTS = 500_000
-"""Array elements in one request: bounds the memory that small elements can cost."""
-
-
-class MalformedRequest(Exception):
-    """The bytes are not a message of that kind and version."""
-
-
-class Message:
-    """A struct of the protocol: a bag of named fields."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.__dict__.update(fields)
-
-    def __repr__(self) -> str:
-        return f"Message({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and self.__dict__ == other.__dict__
-
-    __hash__ = None  # type: ignore[assignment]
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-        def __setattr__(self, name: str, value: Any) -> None: ...
-
-
-class Cursor:
-    """A read position in the bytes of one request."""
-
-    __slots__ = ("buffer", "elements_left", "end", "position")
-
-    def __init__(self, buffer: bytes | bytearray | memoryview, position: int = 0) -> None:
-        self.buffer = memoryview(buffer)
-        self.position = position
-        self.end = len(buffer)
-        self.elements_left = MAX_ELEMENTS
-
-    def take(self, size: int) -> memoryview:
-        start = self.position
-        stop = start + size
-        if size < 0 or stop > self.end:
-            raise MalformedRequest(f"a field of {size} bytes at {start} does not fit in {self.end} bytes")
-        self.position = stop
-        return self.buffer[start:stop]
-
-    def uvarint(self) -> int:
-        position = self.position
-        if position < self.end and (byte := self.buffer[position]) < 0x80:  # short, as nearly always
-            self.position = position + 1
-            return byte
-        result = shift = 0
-        while True:
-            if self.position >= self.end or shift > 28:
-                raise MalformedRequest("a variable-length number does not end")
-            byte = self.buffer[self.position]
-            self.position += 1
-            result |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return result
-            shift += 7
-
-    def count(self, announced: int, min_element_bytes: int) -> int:
-        """Check an announced number of elements against what the rest could hold."""
-        if announced * min_element_bytes > self.end - self.position:
-            raise MalformedRequest(f"{announced} elements are announced, {self.end - self.position} bytes remain")
-        self.elements_left -= announced
-        if self.elements_left < 0:
-            raise MalformedRequest(f"more than {MAX_ELEMENTS} elements in one request")
-        return announced
-
-    def skip_tags(self) -> None:
-        position = self.position
-        if position < self.end and not self.buffer[position]:  # none, as nearly always
-            self.position = position + 1
-            return
-        for _, size in self.tags():
-            self.take(size)
-
-    def tags(self) -> Iterator[tuple[int, int]]:
-        """Number and size of each tagged field. The caller reads or skips its bytes before it takes the next."""
-        seen: set[int] = set()
-        for _ in range(self.count(self.uvarint(), 2)):
-            tag = self.uvarint()
-            if tag in seen:
-                raise MalformedRequest(f"tagged field {tag} comes twice")
-            seen.add(tag)
-            yield tag, self.uvarint()
-
 
 Read: TypeAlias = Callable[[Cursor], Any]
 Write: TypeAlias = Callable[[bytearray, Any], None]
+TaggedWrite: TypeAlias = tuple[StructField, Callable[[Message], Any], Write]
 
 _FIXED = {
     "bool": "?",
@@ -129,23 +40,23 @@ _FIXED = {
 
 
 @cache
-def struct_reader(schema: Struct, newest: Struct) -> Callable[[Cursor], Message]:
-    """A reader for `schema` whose messages also have the fields that only `newest` knows."""
-    newest_fields = {field.name: field for field in newest.fields}
+def struct_reader(schema: Struct, message_class: Any) -> Callable[[Cursor], Any]:
+    """A reader for the struct of one version, which becomes a message of the class of all versions."""
+    structs: Mapping[str, Any] = message_class.STRUCTS
     plain = [
-        (field.name, _field_reader(field, newest_fields.get(field.name, field), schema.is_flexible))
+        (field.name, _field_reader(field, structs.get(field.name), schema.is_flexible))
         for field in schema.fields
         if field.tag is None
     ]
     tagged: dict[int | None, tuple[str, Read]] = {
-        field.tag: (field.name, _field_reader(field, newest_fields.get(field.name, field), True))
+        field.tag: (field.name, _field_reader(field, structs.get(field.name), True))
         for field in schema.fields
         if field.tag is not None
     }
-    defaults = newest.defaults() | schema.defaults()
+    defaults = _own_defaults(schema, message_class)
     is_flexible = schema.is_flexible
 
-    def read(cursor: Cursor) -> Message:
+    def read(cursor: Cursor) -> Any:
         values = defaults.copy()
         for name, read_field in plain:
             values[name] = read_field(cursor)
@@ -154,11 +65,19 @@ def struct_reader(schema: Struct, newest: Struct) -> Callable[[Cursor], Message]
                 _read_tags(cursor, tagged, values)
             else:
                 cursor.skip_tags()
-        message = Message()
-        message.__dict__ = values
-        return message
+        return message_class(**values)
 
     return read
+
+
+def _own_defaults(schema: Struct, message_class: type[Message]) -> dict[str, Any]:
+    """Of tagged fields whose default in this version is not that of the newest."""
+    newest: dict[str, Any] = message_class.__init__.__kwdefaults__ or {}
+    return {
+        field.name: field.default
+        for field in schema.fields
+        if field.tag is not None and field.default != newest.get(field.name, field.default)
+    }
 
 
 def _read_tags(cursor: Cursor, tagged: dict[int | None, tuple[str, Read]], values: dict[str, Any]) -> None:
@@ -173,10 +92,10 @@ def _read_tags(cursor: Cursor, tagged: dict[int | None, tuple[str, Read]], value
             raise MalformedRequest(f"tagged field {tag} is not {size} bytes long")
 
 
-def _field_reader(field: StructField, newest: StructField, is_flexible: bool) -> Read:
+def _field_reader(field: StructField, message_class: Any, is_flexible: bool) -> Read:
     if isinstance(field.type, Struct):
-        newest_struct = newest.type if isinstance(newest.type, Struct) else field.type
-        read_struct = struct_reader(field.type, newest_struct)
+        assert message_class is not None, f"{field.name} has a class for its structs"
+        read_struct = struct_reader(field.type, message_class)
         if field.is_array:
             return _array_reader(read_struct, _min_bytes(field.type), field, is_flexible)
         return _nullable_struct_reader(read_struct, field.name) if field.is_nullable else read_struct
@@ -216,14 +135,6 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-def check_null(length: int, may_be_null: bool, name: str) -> None:
-    """A negative length says null, if it is -1 and the field may be null; otherwise it is refused."""
-    if length != -1:
-        raise MalformedRequest(f"{name} has the length {length}")
-    if not may_be_null:
-        raise MalformedRequest(f"{name} is null, which it may not be in this version")
-
-
 def _primitive_reader(kafka_type: str, field: StructField, is_flexible: bool, may_be_null: bool) -> Read:
     name = field.name
     if kafka_type in _FIXED:
@@ -246,13 +157,14 @@ def _primitive_reader(kafka_type: str, field: StructField, is_flexible: bool, ma
         return read_string
     assert kafka_type in ("bytes", "records"), f"no reader for {kafka_type}"
     read_size = _length_reader(_INT32, is_flexible)
+    copy = bytes if kafka_type == "bytes" else memoryview  # records are many bytes: they stay where they arrived
 
-    def read_bytes(cursor: Cursor) -> bytes | None:
+    def read_bytes(cursor: Cursor) -> bytes | memoryview | None:
         size = read_size(cursor)
         if size < 0:
             check_null(size, may_be_null, name)
             return None
-        return bytes(cursor.take(size))
+        return copy(cursor.take(size))
 
     return read_bytes
 
@@ -305,42 +217,22 @@ def _min_primitive_bytes(kafka_type: str, is_flexible: bool) -> int:
 
 @cache
 def struct_writer(schema: Struct) -> Callable[[bytearray, Message], None]:
-    """A writer for `schema` that takes any message having its fields; those left out get their defaults."""
+    """A writer for the struct of one version, from a message of its class."""
     steps = _write_steps(schema)
-    tagged = [
-        (field, _field_writer(field, True))
+    tagged: list[TaggedWrite] = [
+        (field, attrgetter(field.name), _field_writer(field, True))
         for field in sorted(schema.fields, key=lambda field: field.tag if field.tag is not None else -1)
         if field.tag is not None
     ]
-    defaults = schema.defaults()
     is_flexible = schema.is_flexible
 
     def write(out: bytearray, message: Message) -> None:
-        try:
-            for step in steps:
-                step(out, message)
-        except AttributeError:
-            missing = defaults.keys() - message.__dict__.keys()
-            if not missing:
-                raise
-            raise _MissingFields from None
+        for step in steps:
+            step(out, message)
         if is_flexible:
             _write_tags(out, message, tagged)
 
-    def write_with_defaults(out: bytearray, message: Message) -> None:
-        start = len(out)
-        try:
-            write(out, message)
-        except _MissingFields:
-            del out[start:]
-            message.__dict__ = defaults | message.__dict__
-            write(out, message)
-
-    return write_with_defaults
-
-
-class _MissingFields(Exception):
-    """A message left fields out; they are filled in and the struct is written again."""
+    return write
 
 
 def _write_steps(schema: Struct) -> list[Write]:
@@ -452,14 +344,16 @@ def _primitive_writer(kafka_type: str, is_flexible: bool) -> Write:
     return write_sized
 
 
-def _write_tags(out: bytearray, message: Message, tagged: list[tuple[StructField, Write]]) -> None:
+def _write_tags(
+    out: bytearray, message: Message, tagged: list[tuple[StructField, Callable[[Message], Any], Write]]
+) -> None:
     if not tagged:
         out.append(0)
         return
     body = bytearray()
     count = 0
-    for field, write_value in tagged:
-        value = message.__dict__.get(field.name, field.default)
+    for field, get, write_value in tagged:
+        value = get(message)
         if value == field.default or (value is None and not field.is_nullable):
             continue
         encoded = bytearray()

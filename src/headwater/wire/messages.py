@@ -8,13 +8,15 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-from headwater.wire.codec import Cursor, MalformedRequest, Message, check_null, struct_reader, struct_writer
-from headwater.wire.schema import UnknownMessage, newest_version, request_schema, response_schema
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.codec import struct_reader, struct_writer
+from headwater.wire.cursor import Cursor, MalformedRequest, check_null
+from headwater.wire.message import Message, Request
+from headwater.wire.message_classes import request_class
+from headwater.wire.schema import UnknownMessage, request_schema, response_schema
 
-__all__ = ["Message", "MalformedRequest", "RequestHeader", "read_header", "read_body", "write_response"]
-
-API_VERSIONS = 18
 _HEADER = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
 
@@ -45,7 +47,7 @@ def read_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, cursor.position)
 
 
-def read_body(frame: bytes | bytearray | memoryview, header: RequestHeader) -> Message:
+def read_body(frame: bytes | bytearray | memoryview, header: RequestHeader) -> Request[Any]:
     cursor = Cursor(frame, header.body_position)
     try:
         return request_reader(header.api_key, header.api_version)(cursor)
@@ -62,15 +64,14 @@ def write_response(api_key: int, api_version: int, correlation_id: int, response
 
 def response_start(api_key: int, api_version: int, correlation_id: int) -> bytearray:
     out = bytearray(_CORRELATION.pack(correlation_id))
-    if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
         out.append(0)
     return out
 
 
 @cache
-def request_reader(api_key: int, api_version: int) -> Callable[[Cursor], Message]:
-    newest = request_schema(api_key, newest_version(api_key))
-    return struct_reader(request_schema(api_key, api_version), newest)
+def request_reader(api_key: int, api_version: int) -> Callable[[Cursor], Request[Any]]:
+    return struct_reader(request_schema(api_key, api_version), request_class(api_key))
 
 
 @cache

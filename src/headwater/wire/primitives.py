@@ -2,7 +2,8 @@
 
 import struct
 
-from headwater.wire.codec import Cursor, MalformedRequest, check_null, write_uvarint
+from headwater.wire.codec import write_uvarint
+from headwater.wire.cursor import Cursor, MalformedRequest, check_null
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

@@ -10,8 +10,10 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from headwater.client.address import parse_bootstrap
+from headwater.client.asyncio_cluster import AsyncioCluster
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.kafka.brokers import Brokers
+from headwater.gateway.kafka.settings import connection_settings
 from headwater.gateway.push.source import StreamSource
 from headwater.gateway.server import GatewayThread
 from headwater.gateway.subscriptions.members.deliveries import Delivery
@@ -121,8 +123,8 @@ def test_records_of_a_queue_are_acknowledged_though_their_partition_went_to_anot
 
 
 async def acknowledged_late(bootstrap: str, name: str) -> None:
-    brokers = Brokers(bootstrap)
-    first, second = (QueueMember(brokers, name, "t") for _ in range(2))
+    cluster = AsyncioCluster(parse_bootstrap(bootstrap), connection_settings(GatewayConfig(bootstrap=bootstrap)))
+    first, second = (QueueMember(cluster, name, "t") for _ in range(2))
     async with running(first.run()):
         taken: list[Delivery] = []
         while len(taken) < 30:
@@ -133,4 +135,4 @@ async def acknowledged_late(bootstrap: str, name: str) -> None:
             answers = await first.acknowledge([(first.ack_id(each), AckType.ACCEPT) for each in taken])
             assert {answer.status for answer in answers} == {"done"}
             assert await second.take(MANY, MANY_BYTES, 100) == []
-    brokers.close()
+    cluster.close()

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster.small_cluster import SmallCluster
 from tests.gateway.gateways import client_of, serving
+from tests.support.eventually import eventually
 
 PARTITIONS = 6
 
@@ -43,8 +44,13 @@ def test_every_leader_knows_what_was_registered_and_what_was_not(cluster: SmallC
     config = {"headwater.schema.validation": "true"}
     made = http.post("/v1/topics", json={"name": "orders", "partitions": PARTITIONS, "config": config})
     assert made.status_code == 201, made.text
-    told = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("orders", timeout=30)
-    assert len({partition.leader for partition in told.topics["orders"].partitions.values()}) == 3
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+    def leaders() -> set[int]:
+        partitions = admin.list_topics("orders", timeout=30).topics["orders"].partitions
+        return {partition.leader for partition in partitions.values()}
+
+    eventually(lambda: leaders() == {1, 2, 3}, "every node leads, and every partition is led")
     for name in ("First", "Second"):
         schema = f'{{"type": "fixed", "name": "{name}", "size": 1}}'
         changed = http.put("/config/orders-value", json={"compatibility": "NONE"})

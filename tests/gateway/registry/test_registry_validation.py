@@ -1,17 +1,20 @@
 """The broker refuses records whose schema is not the topic's, with the record's index and the reason."""
 
 import uuid
+from contextlib import closing
 from typing import Any
 
 import httpx
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from headwater.client.address import parse_bootstrap
+from headwater.client.blocking_cluster import BlockingCluster
+from headwater.client.settings import ConnectionSettings
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.messages import Message
-from tests.support.wire import ask
+from headwater.wire.typed.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 VALIDATION = "headwater.schema.validation"
 
@@ -80,16 +83,19 @@ def test_the_answer_names_each_record_and_its_reason(
     schema_id = register(http, f"{validated}-value")
     values = [framed(schema_id), b"none", framed(schema_id), framed(1_999_999_999)]
     batch = build_batch([Record(None, value) for value in values])
-    partition = Message(index=0, records=bytes(batch))
-    asked = Message(name=validated, partition_data=(partition,))
-    answer = ask(headwater_session, 0, 11, transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=(asked,))
+    partition = PartitionProduceData(index=0, records=bytes(batch))
+    topic = TopicProduceData(name=validated, partition_data=(partition,))
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=10_000, topic_data=(topic,))
+    cluster = BlockingCluster(parse_bootstrap(headwater_session.bootstrap), ConnectionSettings(client_id="test"))
+    with closing(cluster):
+        answer = cluster.ask(request)
     (result,) = answer.responses[0].partition_responses
     assert result.error_code == 87
     assert [(each.batch_index, each.batch_index_error_message) for each in result.record_errors] == [
         (1, "The value has no schema: it has 4 bytes, too few for a schema id."),
         (3, "Schema 1999999999 of the value is unknown."),
     ]
-    assert "record 1" in result.error_message
+    assert "record 1" in (result.error_message or "")
 
 
 def test_keys_are_validated_where_that_is_asked_for_by_either_name(

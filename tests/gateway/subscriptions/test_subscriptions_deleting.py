@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from headwater.cli.client import admin
+from headwater.cli.client import clients, cluster
 from headwater.cli.subscription_deletion import delete_subscription
 from headwater.cli.subscription_status import readers
 from headwater.gateway.server import GatewayThread
@@ -62,7 +62,7 @@ def listed(http: httpx.Client, broker: Broker) -> set[str]:
     """The names that the console, HTTP and the command line know."""
     groups = {each["name"] for each in http.get("/v1/groups").json()["groups"]}
     subscriptions = {each["name"] for each in http.get("/v1/subscriptions").json()["subscriptions"]}
-    with admin(broker.bootstrap) as client:
+    with clients(broker.bootstrap) as client:
         told = {facts.name for facts, _ in readers(client, None)}
     assert groups <= subscriptions == told
     return told
@@ -143,8 +143,8 @@ def test_a_command_deletes_a_subscription_that_is_pushed(
     name = f"{topic}-commanded"
     subscribe(http, name, topic, "queue", NOBODY)
     eventually(lambda: members(http, name) == 1, "the push has joined")
-    with admin(headwater_session.bootstrap) as client:
-        delete_subscription(client, name, headwater_session.bootstrap)
+    with cluster(headwater_session.bootstrap) as client:
+        delete_subscription(client, name)
     look_again(http, topic)
     assert name not in listed(http, headwater_session)
 

@@ -3,49 +3,58 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from headwater.cli.bootstrap import Address, addresses
-from headwater.cli.client import client_config
+from headwater.cli.client import cluster, explain_refusal
 from headwater.cli.cluster.description import NO_LEADER, ClusterDescription, NodeDescription, PartitionProblem
-from headwater.cli.log_dirs import disk_usage
-from headwater.cli.raw_request import BrokerDidNotAnswer, ask, message
 
 if TYPE_CHECKING:
-    from headwater.wire.codec import Message
+    from headwater.client.address import BrokerAddress
+    from headwater.client.blocking_cluster import BlockingCluster
+    from headwater.wire.typed.describe_cluster import DescribeClusterResponse
+    from headwater.wire.typed.metadata import MetadataResponse, MetadataResponsePartition
 
-METADATA, DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 3, 55, 60
+_Partitions: TypeAlias = "Sequence[tuple[str, MetadataResponsePartition]]"
+"""Each with the name of its topic."""
 
 
 def ask_brokers(bootstrap: str) -> ClusterDescription:
     """Raises CommandFailed if no broker answers."""
-    client_config(bootstrap)
-    metadata, cluster, last_seen_ms = _first_answer(addresses(bootstrap))
-    partitions = [(topic.name, partition) for topic in metadata.topics for partition in topic.partitions or ()]
+    with cluster(bootstrap) as client:
+        return _describe(client)
+
+
+def _describe(client: "BlockingCluster") -> ClusterDescription:
+    from headwater.client.address import BrokerAddress
+    from headwater.client.errors import ClientError
+
+    metadata, described, down_since_ms = _first_answer(client)
+    partitions = [(topic.name or "", partition) for topic in metadata.topics for partition in topic.partitions]
     leads = Counter[int](partition.leader_id for _, partition in partitions)
     in_sync = Counter[int](node for _, partition in partitions for node in partition.isr_nodes)
     nodes, silent = [], []
-    for broker in sorted(cluster.brokers, key=lambda broker: int(broker.broker_id)):
+    for broker in sorted(described.brokers, key=lambda broker: broker.broker_id):
         number = broker.broker_id
+        address = BrokerAddress(broker.host, broker.port)
         node = NodeDescription(
             node=number,
             address=f"{broker.host}:{broker.port}",
             rack=broker.rack,
-            is_controller=number == cluster.controller_id,
+            is_controller=number == described.controller_id,
             leads=leads[number],
             in_sync=in_sync[number],
             is_up=not broker.is_fenced,
-            down_since_ms=last_seen_ms.get(number),
+            down_since_ms=down_since_ms.get(number) if broker.is_fenced else None,
         )
         if node.is_up:
             try:
-                node = _with_disk_usage(node, (broker.host, broker.port))
-            except BrokerDidNotAnswer:
+                node = _with_disk_usage(client, node, address)
+            except ClientError:
                 silent.append(node.address)
         nodes.append(node)
     return ClusterDescription(
-        cluster_id=cluster.cluster_id,
-        controller=cluster.controller_id,
+        cluster_id=described.cluster_id,
+        controller=described.controller_id,
         partitions=len(partitions),
         nodes=tuple(nodes),
         problems=tuple(_problems(partitions)),
@@ -53,38 +62,25 @@ def ask_brokers(bootstrap: str) -> ClusterDescription:
     )
 
 
-def _first_answer(brokers: Sequence[Address]) -> "tuple[Message, Message, dict[int, int]]":
+def _first_answer(client: "BlockingCluster") -> "tuple[MetadataResponse, DescribeClusterResponse, dict[int, int]]":
     """Metadata, cluster, and since when nodes are down, from the first broker that answers."""
-    failure: BrokerDidNotAnswer | None = None
-    for broker in brokers:
+    from headwater.client.admin.cluster import describe_cluster, last_seen_ms
+    from headwater.client.cluster_view import metadata_request
+    from headwater.client.errors import ConnectionLost
+
+    failure = ConnectionLost("no address is known")
+    for broker in client.view.addresses:
         try:
-            metadata = ask(
-                broker, METADATA, 12, topics=None, allow_auto_topic_creation=False,
-                include_topic_authorized_operations=False,
-            )  # fmt: skip
-            cluster = ask(broker, DESCRIBE_CLUSTER, 2, include_fenced_brokers=True)
-            are_all_up = not any(each.is_fenced for each in cluster.brokers)
-            return metadata, cluster, {} if are_all_up else _last_seen_ms(broker, cluster)
-        except BrokerDidNotAnswer as error:
+            metadata = client.ask_at(broker, metadata_request(None))
+            described = client.answer_at(broker, describe_cluster())
+            are_all_up = not any(each.is_fenced for each in described.brokers)
+            return metadata, described, {} if are_all_up else client.answer_at(broker, last_seen_ms())
+        except ConnectionLost as error:
             failure = error
-    assert failure is not None, "there is at least one address"
-    raise failure
+    raise explain_refusal(failure)
 
 
-def _last_seen_ms(broker: Address, cluster: "Message") -> dict[int, int]:
-    """By node that is down, when the cluster noticed it."""
-    quorum = message(topic_name="__cluster_metadata", partitions=[message(partition_index=0)])
-    down = {each.broker_id for each in cluster.brokers if each.is_fenced}
-    return {
-        node.replica_id: node.last_fetch_timestamp
-        for topic in ask(broker, DESCRIBE_QUORUM, 1, topics=[quorum]).topics
-        for partition in topic.partitions
-        for node in partition.observers
-        if node.last_fetch_timestamp >= 0 and node.replica_id in down
-    }
-
-
-def _problems(partitions: Sequence[tuple[str, Any]]) -> Iterator[PartitionProblem]:
+def _problems(partitions: _Partitions) -> Iterator[PartitionProblem]:
     for topic, partition in partitions:
         in_sync, replicas = tuple(partition.isr_nodes), len(partition.replica_nodes)
         if partition.leader_id == NO_LEADER or len(in_sync) < replicas:
@@ -92,6 +88,10 @@ def _problems(partitions: Sequence[tuple[str, Any]]) -> Iterator[PartitionProble
             yield PartitionProblem(topic, partition.partition_index, partition.leader_id, in_sync, replicas, problem)
 
 
-def _with_disk_usage(node: NodeDescription, broker: Address) -> NodeDescription:
-    usage = disk_usage(broker)
-    return node if usage is None else replace(node, used_bytes=usage.used_bytes, free_bytes=usage.free_bytes)
+def _with_disk_usage(client: "BlockingCluster", node: NodeDescription, address: "BrokerAddress") -> NodeDescription:
+    from headwater.client.admin.log_dirs import disk_usage
+
+    usage = client.answer_at(address, disk_usage())
+    if usage.free_bytes is None:
+        return node
+    return replace(node, used_bytes=usage.used_bytes, free_bytes=usage.free_bytes)

@@ -7,9 +7,11 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headwater.client.address import BrokerAddress
+from headwater.client.admin.cluster import describe_cluster, last_seen_ms
 from headwater.gateway.http.openapi import Operation, answer
 from headwater.gateway.kafka.admin import Admin, is_internal
-from headwater.wire.codec import Message
+from headwater.wire.typed.describe_cluster import DescribeClusterBroker
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata, PartitionMetadata
@@ -57,13 +59,13 @@ class ClusterRoutes:
         ]  # fmt: skip
 
     async def describe_cluster(self, request: Request) -> Response:
-        described = await self._admin.cluster()
+        described = await self._admin.answer(describe_cluster())
         metadata = await self._admin.metadata()
         own, internal = _partitions(metadata, internal=False), _partitions(metadata, internal=True)
         partitions = own + internal
         sizes = await asyncio.gather(*(self._size_bytes(node) for node in described.brokers))
         is_whole = not any(node.is_fenced for node in described.brokers)
-        last_seen_ms = {} if is_whole else await self._admin.last_seen_ms()
+        down_since_ms = {} if is_whole else await self._admin.answer(last_seen_ms())
         nodes = [
             Node(
                 node_id=node.broker_id,
@@ -71,7 +73,7 @@ class ClusterRoutes:
                 port=node.port,
                 rack=node.rack or None,
                 is_up=not node.is_fenced,
-                down_since_ms=last_seen_ms.get(node.broker_id) if node.is_fenced else None,
+                down_since_ms=down_since_ms.get(node.broker_id) if node.is_fenced else None,
                 leads=sum(partition.leader == node.broker_id for partition in own),
                 internal_leads=sum(partition.leader == node.broker_id for partition in internal),
                 replicas=sum(node.broker_id in partition.replicas for partition in own),
@@ -89,9 +91,9 @@ class ClusterRoutes:
             )
         )
 
-    async def _size_bytes(self, node: Message) -> int | None:
-        sizes = await self._admin.sizes_at((node.host, node.port)) if not node.is_fenced else None
-        return sum(sizes.values()) if sizes is not None else None
+    async def _size_bytes(self, node: DescribeClusterBroker) -> int | None:
+        usage = await self._admin.disk_usage(BrokerAddress(node.host, node.port)) if not node.is_fenced else None
+        return usage.used_bytes if usage is not None else None
 
 
 def _partitions(metadata: "ClusterMetadata", *, internal: bool) -> "list[PartitionMetadata]":

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headwater.client.admin.groups import GroupListing, GroupMember
 from headwater.gateway.groups.setting_keys import OFFSET_RESET, TOPIC
 from headwater.gateway.kafka import groups
 from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.errors import GroupNotFound, KafkaFailure
-from headwater.gateway.kafka.groups import SHARE, ClusterGroup, GroupMember
 from headwater.model.group_lag import PartitionLag, TotalLag, partition_lag, partitions_read, total
 from headwater.model.ids import PartitionName
 
@@ -18,7 +18,7 @@ FROM_END = "latest"
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    group: ClusterGroup
+    group: GroupListing
     members: list[GroupMember]
     standings: list[PartitionLag]
 
@@ -41,16 +41,16 @@ class _Read:
 
 async def group_readers(
     admin: Admin,
-    listed: Sequence[ClusterGroup],
+    listed: Sequence[GroupListing],
     settings: Mapping[str, Mapping[str, str]],
     *,
     skips_silent: bool = False,
 ) -> dict[str, GroupReader]:
     """By name, without groups that are gone. `settings` are those of each group, the KEYS at least. With `skips_silent`
     also without queues whose coordinator does not answer. Raises KafkaFailure."""
-    read = await _read_streams(admin, [group.name for group in listed if group.kind != SHARE])
+    read = await _read_streams(admin, [group.name for group in listed if not group.is_share])
     for group in listed:
-        if group.kind == SHARE:
+        if group.is_share:
             try:
                 read[group.name] = await _read_queue(admin, group)
             except KafkaFailure as failure:
@@ -81,7 +81,7 @@ async def group_readers(
     found = {}
     for group in listed:
         if group.name in read:
-            begins_at_end = group.kind == SHARE and settings[group.name].get(OFFSET_RESET, FROM_END) == FROM_END
+            begins_at_end = group.is_share and settings[group.name].get(OFFSET_RESET, FROM_END) == FROM_END
             of_group = read[group.name]
             standings = [
                 _standing(of_group, partition, starts, ends, begins_at_end) for partition in partitions[group.name]
@@ -96,8 +96,8 @@ async def _read_streams(admin: Admin, names: list[str]) -> dict[str, _Read]:
     return {name: _Read(members[name], committed.get(name, {}), {}) for name in names if name in members}
 
 
-async def _read_queue(admin: Admin, group: ClusterGroup) -> _Read:
-    members = await groups.members(admin, group)
+async def _read_queue(admin: Admin, group: GroupListing) -> _Read:
+    members = await groups.share_members(admin, group.name)
     positions = await groups.share_positions(admin, group.name)
     return _Read(
         members,

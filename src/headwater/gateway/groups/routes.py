@@ -6,17 +6,17 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headwater.client.admin.groups import GroupListing
+from headwater.client.asyncio_cluster import AsyncioCluster
 from headwater.gateway.cluster.broker_pages import PageReader
 from headwater.gateway.groups.group_readers import KEYS, GroupReader, group_readers
 from headwater.gateway.http.openapi import Operation, answer
 from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka import groups
 from headwater.gateway.kafka.admin import Admin
-from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.errors import group_not_found
 from headwater.gateway.kafka.group_configs import group_configs
-from headwater.gateway.kafka.groups import ClusterGroup
-from headwater.gateway.kafka.retry import retry_until_ready
+from headwater.gateway.kafka.until_ready import retry_until_ready
 
 MAX_WITH_LAG = 500
 """Groups whose lag is asked for in a list; for further groups it is left out."""
@@ -82,9 +82,9 @@ class Group(Struct):
 
 
 class GroupRoutes:
-    def __init__(self, admin: Admin, brokers: Brokers, pages: PageReader) -> None:
+    def __init__(self, admin: Admin, cluster: AsyncioCluster, pages: PageReader) -> None:
         self._admin = admin
-        self._brokers = brokers
+        self._cluster = cluster
         self._pages = pages
 
     def operations(self) -> list[Operation]:
@@ -136,8 +136,8 @@ class GroupRoutes:
             departures=await self._departures(group.name),
         )
 
-    async def _settings(self, listed: Sequence[ClusterGroup]) -> dict[str, Mapping[str, str]]:
-        configs = await group_configs(self._brokers, [group.name for group in listed], KEYS)
+    async def _settings(self, listed: Sequence[GroupListing]) -> dict[str, Mapping[str, str]]:
+        configs = await group_configs(self._cluster, [group.name for group in listed], KEYS)
         return {name: config.values for name, config in configs.items()}
 
     async def _departures(self, group: str) -> list[Departure] | None:
@@ -154,7 +154,7 @@ class GroupRoutes:
             return None
 
 
-def _summary(group: ClusterGroup, reader: GroupReader | None) -> GroupSummary:
+def _summary(group: GroupListing, reader: GroupReader | None) -> GroupSummary:
     """Without a reader, its members and its lag are not known."""
     if reader is None:
         return GroupSummary(group.name, group.kind, group.state, None, None, None)

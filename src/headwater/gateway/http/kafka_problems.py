@@ -5,10 +5,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headwater.client.errors import ClientError
 from headwater.gateway.http.problems import Problem
+from headwater.gateway.kafka.client_errors import failure_of_client
 from headwater.gateway.kafka.errors import (
-    BrokerGone,
-    BrokerRefused,
     ClientBusy,
     ClusterError,
     ClusterNotReady,
@@ -22,16 +22,14 @@ from headwater.gateway.kafka.errors import (
     TopicExists,
     TopicNotFound,
 )
-from headwater.model.errors import ErrorCode
 
-FAILURES: Final = (Problem, KafkaFailure)
+FAILURES: Final = (Problem, KafkaFailure, ClientError)
 """What `problem_of` translates: everything that a client of HTTP is answered with a reason for."""
 
 _UNAVAILABLE: Final = (503, "Cluster unavailable")
 _ANSWERS: Final[dict[type[KafkaFailure], tuple[int, str]]] = {
     ClusterNotReady: _UNAVAILABLE,
     ClusterUnavailable: _UNAVAILABLE,
-    BrokerGone: _UNAVAILABLE,
     ClientBusy: (429, "Too many requests"),
     InvalidRequest: (400, "Bad request"),
     TopicNotFound: (404, "Unknown topic"),
@@ -42,31 +40,22 @@ _ANSWERS: Final[dict[type[KafkaFailure], tuple[int, str]]] = {
     NotAuthorized: (403, "Forbidden"),
     ClusterError: (502, "Cluster error"),
 }
-_ANSWERS_BY_CODE: Final[dict[int, tuple[int, str]]] = {
-    ErrorCode.INVALID_CONFIG: (400, "Bad request"),
-    ErrorCode.INVALID_REQUEST: (400, "Bad request"),
-    ErrorCode.INVALID_GROUP_ID: (400, "Bad request"),
-    ErrorCode.POLICY_VIOLATION: (400, "Bad request"),
-    ErrorCode.NON_EMPTY_GROUP: (409, "Group in use"),
-    ErrorCode.GROUP_ID_NOT_FOUND: (404, "Unknown subscription"),
-}
 _RETRIED: Final = (429, 503)
 
 
-def problem_of(failure: Problem | KafkaFailure) -> Problem:
+def problem_of(failure: Problem | KafkaFailure | ClientError) -> Problem:
     if isinstance(failure, Problem):
         return failure
-    if isinstance(failure, BrokerRefused):
-        status, title = _ANSWERS_BY_CODE.get(failure.code, _UNAVAILABLE)
-    else:
-        status, title = _ANSWERS[type(failure)]
+    if isinstance(failure, ClientError):
+        failure = failure_of_client(failure)
+    status, title = _ANSWERS[type(failure)]
     headers = {"Retry-After": "1"} if status in _RETRIED else None
     return Problem(status, title, _detail(failure), headers=headers, **failure.about)
 
 
 async def answer_kafka_failure(_: Request, error: Exception) -> Response:
     """Starlette's handler of the exception."""
-    assert isinstance(error, KafkaFailure), "registered for these alone"
+    assert isinstance(error, KafkaFailure | ClientError), "registered for these alone"
     return problem_of(error).response()
 
 
@@ -77,10 +66,4 @@ def _detail(failure: KafkaFailure) -> str:
             return f"{failure} POST /v1/topics makes one."
         case TopicExists():
             return f"{failure} PATCH changes it."
-        case BrokerGone():
-            return f"The cluster does not answer: {failure}."
-        case BrokerRefused(code=ErrorCode.NON_EMPTY_GROUP):
-            return f"{failure}. Stop its members first, or wait until they have left."
-        case BrokerRefused():
-            return f"{failure}."
     return str(failure)

@@ -1,9 +1,11 @@
-"""Topics and nodes described, topics created, changed and deleted. Everything raises KafkaFailure."""
+"""Topics and nodes described, topics created, changed and deleted: over librdkafka where it has a call, over our own
+client otherwise. Everything raises KafkaFailure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -15,40 +17,43 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from headwater.client.address import BrokerAddress
+from headwater.client.admin.log_dirs import DiskUsage, disk_usage, largest_replicas
+from headwater.client.asyncio_cluster import AsyncioCluster
+from headwater.client.errors import ClientError
+from headwater.client.librdkafka import ask_offsets
+from headwater.client.question import AnswerT, Question
 from headwater.gateway.config import GatewayConfig
-from headwater.gateway.kafka import raw
-from headwater.gateway.kafka.brokers import Address
 from headwater.gateway.kafka.call_threads import CallThreads
-from headwater.gateway.kafka.errors import ClusterUnavailable, InvalidRequest, KafkaFailure
+from headwater.gateway.kafka.client_errors import failure_of_client
+from headwater.gateway.kafka.errors import InvalidRequest
 from headwater.gateway.kafka.librdkafka_errors import failure_of
 from headwater.gateway.kafka.settings import client_settings
 from headwater.model.ids import PartitionName
-from headwater.wire.codec import Message
 
-DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 1
-DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION = 55, 1
-DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION = 60, 2
 INTERNAL_PREFIX = "__"
 DEFAULT = -1
 
 T = TypeVar("T")
-
-"""Topic and partition."""
-
-WITHOUT_LEADER = (
-    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT,
-)  # fmt: skip
-"""A partition without a leader has no offsets to tell now, nor has one that was deleted since it was listed."""
 
 
 def is_internal(topic: str) -> bool:
     return topic.startswith(INTERNAL_PREFIX)
 
 
+@contextmanager
+def client_failures() -> Iterator[None]:
+    """Raises errors of our own client as failures."""
+    try:
+        yield
+    except ClientError as error:
+        raise failure_of_client(error) from error
+
+
 class Admin:
-    def __init__(self, config: GatewayConfig, threads: CallThreads) -> None:
+    def __init__(self, config: GatewayConfig, threads: CallThreads, cluster: AsyncioCluster) -> None:
         self._client = AdminClient(client_settings(config))
+        self._cluster = cluster
         self._threads = threads
         self._timeout_s = config.request_timeout_ms / 1000
 
@@ -56,37 +61,14 @@ class Admin:
         """All topics and brokers. Asking for all, because asking for one by name may create it."""
         return await self._call("", self._client.list_topics, timeout=self._timeout_s)
 
-    async def brokers(self) -> list[Address]:
-        found = (await self.metadata()).brokers
-        if not found:
-            raise ClusterUnavailable("The cluster names no broker.")
-        return [(broker.host, broker.port) for _, broker in sorted(found.items())]
+    async def answer(self, question: Question[AnswerT]) -> AnswerT:
+        with client_failures():
+            return await self._cluster.answer(question)
 
-    async def cluster(self) -> Message:
-        """As DescribeCluster tells it, with the nodes that are gone and missed (fenced)."""
-        return await self._ask_any(DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_VERSION, include_fenced_brokers=True)
-
-    async def last_seen_ms(self) -> dict[int, int]:
-        """Of nodes that are gone and missed, when they were noticed to be."""
-        quorum = Message(topic_name="__cluster_metadata", partitions=[Message(partition_index=0)])
-        answer = await self._ask_any(DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, topics=[quorum])
-        return {
-            node.replica_id: node.last_fetch_timestamp
-            for topic in answer.topics
-            for partition in topic.partitions
-            for node in partition.observers
-            if node.last_fetch_timestamp >= 0
-        }
-
-    async def _ask_any(self, api_key: int, version: int, **fields: Any) -> Message:
-        """Whichever broker answers."""
-        last: KafkaFailure = ClusterUnavailable("The cluster names no broker.")
-        for broker in await self.brokers():
-            try:
-                return await raw.ask(broker, api_key, version, **fields)
-            except KafkaFailure as failure:
-                last = failure
-        raise last
+    async def answer_everywhere(self, question: Question[AnswerT]) -> list[AnswerT]:
+        """From every broker."""
+        with client_failures():
+            return await self._cluster.answer_everywhere(question)
 
     async def topic(self, topic: str) -> Any:
         """One topic, with its id."""
@@ -124,13 +106,21 @@ class Admin:
     async def offsets(
         self, partitions: Iterable[PartitionName], spec: Any, *, committed: bool = False, topic: str = ""
     ) -> dict[PartitionName, int]:
-        """By topic and partition, without partitions that no node leads now. With `committed` the end is where the
-        first open transaction begins."""
-        specs = {TopicPartition(*partition): spec for partition in partitions}
-        if not specs:
-            return {}
+        """By topic and partition, without partitions that no node leads now, and those that were deleted since they
+        were listed. With `committed` the end is where the first open transaction begins."""
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        return dict(await self._call(topic, self._offsets, specs, isolation))
+        names = [TopicPartition(*partition) for partition in partitions]
+        offsets, _ = await self._call(
+            topic,
+            ask_offsets,
+            self._client,
+            names,
+            spec,
+            patience_s=0.0,
+            timeout_s=self._timeout_s,
+            isolation_level=isolation,
+        )
+        return dict(offsets)
 
     async def offset_range(
         self, partitions: Sequence[PartitionName], *, committed: bool = False
@@ -140,37 +130,17 @@ class Admin:
         ends = await self.offsets(list(starts), OffsetSpec.latest(), committed=committed)
         return {partition: (starts[partition], ends[partition]) for partition in ends}
 
-    async def sizes(self, brokers: Iterable[Address]) -> dict[PartitionName, int]:
+    async def sizes(self, brokers: Iterable[BrokerAddress]) -> dict[PartitionName, int]:
         """Bytes on disk by partition, of its largest replica. A broker that does not tell is left out."""
-        sizes: dict[PartitionName, int] = {}
-        for broker in brokers:
-            for partition, size in (await self.sizes_at(broker) or {}).items():
-                sizes[partition] = max(size, sizes.get(partition, 0))
-        return sizes
+        usages = [await self.disk_usage(broker) for broker in brokers]
+        return largest_replicas(usage for usage in usages if usage is not None)
 
-    async def sizes_at(self, broker: Address) -> dict[PartitionName, int] | None:
-        """What one broker has on its disk; None if it does not answer."""
+    async def disk_usage(self, broker: BrokerAddress) -> DiskUsage | None:
+        """None if the broker does not answer."""
         try:
-            answer = await raw.ask(broker, DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=None)
-        except KafkaFailure:
+            return await self._cluster.answer_at(broker, disk_usage())
+        except ClientError:
             return None
-        return {
-            (topic.name, partition.partition_index): partition.partition_size
-            for directory in answer.results or ()
-            for topic in directory.topics or ()
-            for partition in topic.partitions or ()
-        }
-
-    def _offsets(self, specs: dict[Any, Any], isolation: Any) -> dict[PartitionName, int]:
-        futures = self._client.list_offsets(specs, isolation_level=isolation, request_timeout=self._timeout_s)
-        found = {}
-        for partition, future in futures.items():
-            try:
-                found[partition.topic, partition.partition] = future.result().offset
-            except KafkaException as error:
-                if error.args[0].code() not in WITHOUT_LEADER:
-                    raise
-        return found
 
     async def ask(self, question: Callable[[AdminClient, float], T], *, topic: str = "", group: str = "") -> T:
         """Call `question` in a thread, with librdkafka's client and a timeout in seconds. It may raise KafkaException;

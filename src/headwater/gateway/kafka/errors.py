@@ -1,7 +1,7 @@
 """What a request to the cluster can fail with. Messages are sentences for people; HTTP answers them as they are
-(http/kafka_problems.py)."""
+(http/kafka_problems.py).
 
-from headwater.model.errors import ErrorCode
+They come from librdkafka's errors (librdkafka_errors.py) and from those of our own client (client_errors.py)."""
 
 
 class KafkaFailure(Exception):
@@ -13,7 +13,7 @@ class KafkaFailure(Exception):
 
 
 class ClusterNotReady(KafkaFailure):
-    """Leaders and coordinators move, or load what they need: the same request succeeds soon (retry.py)."""
+    """Leaders and coordinators move, or load what they need: the same request succeeds soon (until_ready.py)."""
 
 
 class ClusterUnavailable(KafkaFailure):
@@ -54,19 +54,6 @@ class NotAuthorized(KafkaFailure):
 
 class ClusterError(KafkaFailure):
     """Any other error of the cluster."""
-
-
-class BrokerGone(KafkaFailure):
-    """The connection broke, or what came over it was not a response: another try may succeed."""
-
-
-class BrokerRefused(KafkaFailure):
-    """A broker responded with an error code."""
-
-    def __init__(self, code: int, reason: str | None, subject: str) -> None:
-        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
-        super().__init__(f"{subject}: {(reason or name).rstrip('.')} ({name})")
-        self.code = code
 
 
 def topic_not_found(topic: str) -> TopicNotFound:

@@ -1,7 +1,10 @@
 """What the error codes of librdkafka mean, as failures that callers can tell apart."""
 
+from typing import Final
+
 from confluent_kafka import KafkaError, KafkaException
 
+from headwater.gateway.kafka.client_errors import MISSING_TOPIC
 from headwater.gateway.kafka.errors import (
     ClusterError,
     ClusterNotReady,
@@ -15,8 +18,15 @@ from headwater.gateway.kafka.errors import (
     group_not_found,
     topic_not_found,
 )
+from headwater.model.errors import ErrorCode
 
-UNREACHABLE = frozenset(
+UNKNOWN_TOPIC: Final = frozenset({*MISSING_TOPIC, KafkaError._UNKNOWN_TOPIC})
+
+FINAL: Final = MISSING_TOPIC | {ErrorCode.CORRUPT_MESSAGE}
+"""Codes that Kafka's clients try again after, and HTTP does not: a topic that is missing, and a record that the broker
+still finds damaged when librdkafka has sent it again."""
+
+UNREACHABLE: Final = frozenset(
     (
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -30,42 +40,30 @@ UNREACHABLE = frozenset(
         KafkaError._DESTROY,
         KafkaError._FATAL,
         KafkaError._WAIT_CACHE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.THROTTLING_QUOTA_EXCEEDED,
-        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.BROKER_NOT_AVAILABLE,  # tools alone are told so, in Kafka; here it is a node that stops
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,  # fatal for a producer, which is then replaced
+        *(code for code in ErrorCode if code.is_retriable and code not in FINAL),
     )
 )
 """No broker answers, or not now: a client may try again."""
 
-NO_BROKER = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
+NO_BROKER: Final = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
 
-PASSING = frozenset(
+PASSING: Final = frozenset(
     (
         KafkaError._WAIT_COORD,
         KafkaError._NOENT,  # none of the partitions asked about has a leader
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
     )
 )
-"""Leaders and coordinators move, or load what they need."""
+"""Leaders and coordinators move, or load what they need: librdkafka gives up at once. After other errors that pass it
+has tried again itself, for as long as it was given."""
 
-UNKNOWN_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_ID))
-
-CLIENTS_FAULT = frozenset(
+CLIENTS_FAULT: Final = frozenset(
     (
         KafkaError.INVALID_REQUEST,
         KafkaError.INVALID_CONFIG,

@@ -19,8 +19,8 @@ from headwater.gateway.config import GatewayConfig
 from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.errors import ClientBusy, ClusterNotReady
 from headwater.gateway.kafka.librdkafka_errors import failure_of
-from headwater.gateway.kafka.retry import retry_until_ready
 from headwater.gateway.kafka.settings import client_settings
+from headwater.gateway.kafka.until_ready import retry_until_ready
 from headwater.model.ids import PartitionName
 from headwater.model.position import Anchor, Position, offset_in
 

@@ -2,10 +2,16 @@
 
 from typing import Any
 
+from headwater.client.settings import ConnectionSettings
 from headwater.gateway.config import GatewayConfig
 
 CLIENT_ID = "headwater-gateway"
 MAX_BATCH_OVERHEAD_BYTES = 64 * 1024
+
+
+def connection_settings(config: GatewayConfig) -> ConnectionSettings:
+    """For our own client."""
+    return ConnectionSettings(client_id=CLIENT_ID, request_timeout_s=config.request_timeout_ms / 1000)
 
 
 def client_settings(config: GatewayConfig, **more: Any) -> dict[str, Any]:

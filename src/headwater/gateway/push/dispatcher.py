@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from headwater.client.admin.configs import GroupConfig
+from headwater.client.asyncio_cluster import AsyncioCluster
+from headwater.client.errors import ClientError
 from headwater.gateway.groups.setting_keys import KIND, QUEUE, TOPIC
-from headwater.gateway.kafka.blocking import GroupConfig
-from headwater.gateway.kafka.brokers import Brokers
-from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.gateway.kafka.group_configs import alter_group, configured_groups, group_configs
 from headwater.gateway.push.pump import Pump, PushCounts, ReceiverGone
 from headwater.gateway.push.source import QueueSource, Source, StreamSource
@@ -69,10 +69,10 @@ class _RunningPump:
 
 class PushDispatcher:
     def __init__(
-        self, brokers: Brokers, members: MemberPool, tasks: asyncio.TaskGroup, *, allows_private_webhooks: bool
+        self, cluster: AsyncioCluster, members: MemberPool, tasks: asyncio.TaskGroup, *, allows_private_webhooks: bool
     ) -> None:
         self.counts = PushCounts()
-        self._brokers = brokers
+        self._cluster = cluster
         self._members = members
         self._tasks = tasks
         self._allows_private_webhooks = allows_private_webhooks
@@ -84,10 +84,12 @@ class PushDispatcher:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, brokers: Brokers, members: MemberPool, *, allows_private_webhooks: bool) -> AsyncIterator[Self]:
+    async def open(
+        cls, cluster: AsyncioCluster, members: MemberPool, *, allows_private_webhooks: bool
+    ) -> AsyncIterator[Self]:
         """It pushes while the context lasts; its pumps have ended after it."""
         async with asyncio.TaskGroup() as tasks:
-            dispatcher = cls(brokers, members, tasks, allows_private_webhooks=allows_private_webhooks)
+            dispatcher = cls(cluster, members, tasks, allows_private_webhooks=allows_private_webhooks)
             looking = tasks.create_task(dispatcher._watch())
             try:
                 yield dispatcher
@@ -139,7 +141,7 @@ class PushDispatcher:
             self._returning.clear()
             try:
                 self._serve(await self._pushed_subscriptions())
-            except (BrokerGone, BrokerRefused) as error:
+            except ClientError as error:
                 log.info("push_settings_unread error=%s", error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
@@ -147,8 +149,8 @@ class PushDispatcher:
 
     async def _pushed_subscriptions(self) -> dict[str, PushedSubscription]:
         """By name, no more than this gateway can push."""
-        names = await configured_groups(self._brokers)
-        configs = await group_configs(self._brokers, sorted(names), KEYS)
+        names = await configured_groups(self._cluster)
+        configs = await group_configs(self._cluster, sorted(names), KEYS)
         found: dict[str, PushedSubscription] = {}
         streams = 0
         for name, config in configs.items():
@@ -204,10 +206,10 @@ class PushDispatcher:
         """Stop the push in all gateways until it is set up again, unless it was since: the reason concerns the receiver
         that answered."""
         try:
-            now = _pushed_subscription((await group_configs(self._brokers, [name], KEYS))[name])
+            now = _pushed_subscription((await group_configs(self._cluster, [name], KEYS))[name])
             if now is not None and now.settings.url == subscription.settings.url:
-                await alter_group(self._brokers, name, set={STOPPED: reason[:500]})
-        except (BrokerGone, BrokerRefused) as error:
+                await alter_group(self._cluster, name, set={STOPPED: reason[:500]})
+        except ClientError as error:
             log.warning("push_not_stopped subscription=%s error=%s", name, error)
             await asyncio.sleep(REST_S)
 

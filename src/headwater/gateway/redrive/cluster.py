@@ -1,17 +1,23 @@
-"""What a redrive asks of the cluster. Everything raises KafkaException."""
+"""What a redrive asks of the cluster. Everything raises KafkaException or ClientError."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from headwater.gateway.kafka.blocking import REQUEST_TIMEOUT_S, alter_group_config, group_configs, offsets_of
+from headwater.client.address import parse_bootstrap
+from headwater.client.admin.configs import alter_group_config, group_configs
+from headwater.client.admin.groups import list_groups, merged
+from headwater.client.blocking_cluster import BlockingCluster, retried
+from headwater.client.librdkafka import REQUEST_TIMEOUT_S, offsets_of
+from headwater.client.settings import ConnectionSettings
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 FILTER = "headwater.filter"
+CLIENT_ID = "headwater-redrive"
 
 Settings = Mapping[str, Any]
 """Of any client: where the cluster is, and how it is reached."""
@@ -29,20 +35,31 @@ def end_offsets(client: "AdminClient", topic: str, partitions: Collection[int]) 
     return {index: end for (_, index), end in offsets_of(client, asked, OffsetSpec.latest()).items()}
 
 
-def group_names(client: "AdminClient") -> list[str]:
-    listed = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
-    for error in listed.errors:
-        raise error if isinstance(error, KafkaException) else KafkaException(error)
-    return [group.group_id for group in listed.valid]
+def open_cluster(settings: Settings) -> BlockingCluster:
+    """Our own client, for what librdkafka has no call for."""
+    return BlockingCluster(
+        parse_bootstrap(settings["bootstrap.servers"]),
+        ConnectionSettings(client_id=settings.get("client.id", CLIENT_ID)),
+    )
 
 
-def group_filters(client: "AdminClient", names: Iterable[str]) -> dict[str, str]:
+def group_names(cluster: BlockingCluster) -> list[str]:
+    listings = retried(lambda: cluster.answer_everywhere(list_groups()), patience_s=REQUEST_TIMEOUT_S)
+    return sorted(merged(listings))
+
+
+def group_filters(cluster: BlockingCluster, names: Sequence[str]) -> dict[str, str]:
     """The filter that each group names itself; empty if it does not."""
-    return {name: config.own.get(FILTER) or "" for name, config in group_configs(client, names).items()}
+    return {
+        name: config.own.get(FILTER, "")
+        for question in group_configs(names, [FILTER])
+        for name, config in cluster.answer(question).items()
+    }
 
 
-def name_filter(client: "AdminClient", group: str, expression: str) -> None:
-    alter_group_config(client, group, set={FILTER: expression})
+def name_filter(cluster: BlockingCluster, group: str, expression: str) -> None:
+    question = alter_group_config(group, set={FILTER: expression})
+    retried(lambda: cluster.answer(question), patience_s=REQUEST_TIMEOUT_S)
 
 
 def is_end(error: KafkaError) -> bool:

@@ -10,7 +10,7 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headwater.gateway.kafka.blocking import POLL_S, REQUEST_TIMEOUT_S
+from headwater.client.librdkafka import POLL_S, REQUEST_TIMEOUT_S
 from headwater.gateway.redrive.cluster import Settings
 
 

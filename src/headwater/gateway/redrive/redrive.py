@@ -9,6 +9,7 @@ A letter goes to its original topic and partition, or to another topic by its ke
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater.gateway.kafka.blocking import POLL_S, REQUEST_TIMEOUT_S, poll_some
+from headwater.client.librdkafka import POLL_S, REQUEST_TIMEOUT_S, poll_some
 from headwater.gateway.redrive import cluster
 from headwater.gateway.redrive.cluster import Settings
 from headwater.gateway.redrive.dead_letter import (
@@ -30,7 +31,16 @@ from headwater.gateway.redrive.dead_letter import (
 )
 from headwater.gateway.redrive.failures import BadFilter, BadTarget, ClusterSilent, OriginUnknown, RedriveFailed
 from headwater.gateway.redrive.originals import Originals
-from headwater.gateway.redrive.runs import CLEAN, ORIGIN, OtherRun, Sent, Unfinished, group_of, other_runs, sent_since
+from headwater.gateway.redrive.runs import (
+    CLEAN,
+    ORIGIN,
+    OtherRun,
+    SentLetters,
+    Unfinished,
+    group_of,
+    other_runs,
+    sent_since,
+)
 from headwater.gateway.redrive.tally import RedriveOptions, Tally
 from headwater.records.filter import Filter, FilterError, compile_filter
 
@@ -47,7 +57,7 @@ MAX_SILENCE_S = 60.0
 class Redrive:
     """One run. `on_progress` is called after each batch; when `is_stopping` tells so, it ends with the next one.
 
-    Raises RedriveFailed, also when it is made, and KafkaException."""
+    Raises RedriveFailed, also when it is made, KafkaException and ClientError."""
 
     def __init__(
         self,
@@ -71,7 +81,7 @@ class Redrive:
         """Of the dead-letter partitions that are ours now."""
         self._unfinished: dict[int, Unfinished] = {}
         """Of those where a run did not end in order."""
-        self._sent: dict[str, Sent] = {}
+        self._sent: dict[str, SentLetters] = {}
         """By target, what such a run has sent."""
         self._originals = Originals(settings)
         self._failure: RedriveFailed | None = None
@@ -89,9 +99,10 @@ class Redrive:
         if options.to is not None:
             self._check_target(options.to)
         self._ends = cluster.end_offsets(client, options.topic, self._partitions[options.topic])
-        self._others = other_runs(client, options.topic, self._group)
-        if options.expression and not options.is_dry_run:
-            cluster.name_filter(client, self._group, options.expression)
+        with closing(cluster.open_cluster(self._settings)) as own_client:
+            self._others = other_runs(client, own_client, options.topic, self._group)
+            if options.expression and not options.is_dry_run:
+                cluster.name_filter(own_client, self._group, options.expression)
         consumer = Consumer({**self._settings, **_consumer_config(self._group)})
         producer = Producer({**self._settings, **_PRODUCER_CONFIG})
         try:
@@ -273,7 +284,7 @@ class Redrive:
         if topic == self._options.topic:
             raise BadTarget(f"{topic} is the dead-letter topic itself.")
 
-    def _sent_to(self, target: str) -> Sent:
+    def _sent_to(self, target: str) -> SentLetters:
         if target not in self._sent:
             since_ms = min(unfinished.since_ms for unfinished in self._unfinished.values())
             partitions = self._partitions.get(target, ())

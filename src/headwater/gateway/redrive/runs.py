@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater.gateway.kafka.blocking import REQUEST_TIMEOUT_S, committed_positions, poll_some
+from headwater.client.blocking_cluster import BlockingCluster
+from headwater.client.librdkafka import REQUEST_TIMEOUT_S, committed_positions, poll_some
 from headwater.gateway.redrive.cluster import Settings, group_filters, group_names, is_end
 from headwater.gateway.redrive.dead_letter import REDRIVE_OF
 from headwater.records.filter import Filter, compile_filter
@@ -76,14 +77,15 @@ class OtherRun:
         return self.selects(letter.key(), tuple(letter.headers() or ()))
 
 
-def other_runs(client: AdminClient, topic: str, group: str) -> list[OtherRun]:
+def other_runs(client: AdminClient, cluster: BlockingCluster, topic: str, group: str) -> list[OtherRun]:
     """Runs on the same dead-letter topic with other filters."""
-    names = [name for name in group_names(client) if name != group and _is_run(name, topic)]
+    names = [name for name in group_names(cluster) if name != group and _is_run(name, topic)]
+    positions_of = committed_positions(client, names)
     found = []
-    for name, expression in group_filters(client, names).items():
+    for name, expression in group_filters(cluster, names).items():
         if group_of(topic, expression) != name:
             continue
-        committed = [position for position in committed_positions(client, name) if position.topic == topic]
+        committed = [position for position in positions_of[name] if position.topic == topic]
         positions = {position.partition: position.offset for position in committed}
         unfinished = {
             position.partition: each for position in committed if (each := Unfinished.parse(position.metadata))
@@ -93,7 +95,7 @@ def other_runs(client: AdminClient, topic: str, group: str) -> list[OtherRun]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentLetters:
     """Letters that a run before has sent, by partition and offset."""
 
     letters: set[tuple[int, int]]
@@ -101,28 +103,28 @@ class Sent:
     """Whether everything was looked at."""
 
 
-def sent_since(settings: Settings, topic: str, target: str, partitions: Collection[int], since_ms: int) -> Sent:
+def sent_since(settings: Settings, topic: str, target: str, partitions: Collection[int], since_ms: int) -> SentLetters:
     """The letters of `topic` that came to `target` at that time or later."""
     if not partitions:
-        return Sent(set())
+        return SentLetters(set())
     config = {"group.id": "headwater-redrive", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**settings, **config})
     try:
         times = [TopicPartition(target, index, max(since_ms - CLOCK_SLACK_MS, 0)) for index in partitions]
         starts = [start for start in consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S) if start.offset >= 0]
-        return _scan(consumer, starts, f"{topic}/") if starts else Sent(set())
+        return _scan(consumer, starts, f"{topic}/") if starts else SentLetters(set())
     finally:
         consumer.close()
 
 
-def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> Sent:
+def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> SentLetters:
     found: set[tuple[int, int]] = set()
     consumer.assign(starts)
     left, open_partitions = MAX_SCAN_RECORDS, {start.partition for start in starts}
     heard_s = time.monotonic()
     while open_partitions:
         if left <= 0 or time.monotonic() - heard_s > SCAN_WAIT_S:
-            return Sent(found, is_complete=False)
+            return SentLetters(found, is_complete=False)
         for message in poll_some(consumer, SCAN_AT_ONCE):
             heard_s = time.monotonic()
             error = message.error()
@@ -131,7 +133,7 @@ def _scan(consumer: Consumer, starts: list[TopicPartition], prefix: str) -> Sent
                 found |= _letters(message, prefix)
             elif is_end(error):
                 open_partitions.discard(message.partition())
-    return Sent(found)
+    return SentLetters(found)
 
 
 def _letters(message: Message, prefix: str) -> set[tuple[int, int]]:

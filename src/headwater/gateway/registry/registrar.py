@@ -18,7 +18,7 @@ from headwater.gateway.http.problems import too_busy, unavailable
 from headwater.gateway.kafka.admin import Admin
 from headwater.gateway.kafka.call_threads import CallThreads
 from headwater.gateway.kafka.errors import ClusterNotReady, TopicExists, TopicNotFound
-from headwater.gateway.kafka.retry import retry_until_ready
+from headwater.gateway.kafka.until_ready import retry_until_ready
 from headwater.gateway.registry.schema_log import TOPIC_CONFIG, SchemaLog
 from headwater.schemas.contexts import context_of
 from headwater.schemas.event_records import TOPIC

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass, field
 
+from headwater.client.admin.configs import GroupConfig
+from headwater.client.admin.groups import GroupListing
+from headwater.client.asyncio_cluster import AsyncioCluster
 from headwater.gateway.groups.group_readers import GroupReader, group_readers
 from headwater.gateway.groups.setting_keys import DEAD_LETTER_TOPIC, KIND, PAUSED, QUEUE, STREAM, TOPIC
 from headwater.gateway.http.problems import Problem
 from headwater.gateway.kafka.admin import Admin
-from headwater.gateway.kafka.blocking import GroupConfig
-from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.kafka.group_configs import configured_groups, group_configs
-from headwater.gateway.kafka.groups import SHARE, ClusterGroup, list_groups
-from headwater.gateway.kafka.retry import retry_until_ready
+from headwater.gateway.kafka.groups import list_groups
+from headwater.gateway.kafka.until_ready import retry_until_ready
 from headwater.model.group_lag import PartitionLag, TotalLag, total
 
 UNUSED = "unused"
@@ -62,16 +63,16 @@ class SubscriptionInfo:
 
 
 class SubscriptionCatalog:
-    """Every request asks the cluster anew. Everything raises KafkaFailure."""
+    """Every request asks the cluster anew. Everything raises KafkaFailure, ClientError."""
 
-    def __init__(self, admin: Admin, brokers: Brokers) -> None:
+    def __init__(self, admin: Admin, cluster: AsyncioCluster) -> None:
         self._admin = admin
-        self._brokers = brokers
+        self._cluster = cluster
 
     async def all(self) -> list[SubscriptionInfo]:
         """Groups that exist, and subscriptions that were created, by name; no more than MAX_LISTED."""
         listed = {group.name: group for group in await self._list_groups()}
-        names = sorted(listed.keys() | set(await configured_groups(self._brokers)))[:MAX_LISTED]
+        names = sorted(listed.keys() | set(await configured_groups(self._cluster)))[:MAX_LISTED]
         return [info for info in await self._describe(names, listed) if info.is_known]
 
     async def find(self, name: str) -> SubscriptionInfo | None:
@@ -88,19 +89,19 @@ class SubscriptionCatalog:
             )
         return info
 
-    async def _list_groups(self) -> list[ClusterGroup]:
+    async def _list_groups(self) -> list[GroupListing]:
         return await retry_until_ready(lambda: list_groups(self._admin))
 
-    async def _describe(self, names: list[str], listed: dict[str, ClusterGroup]) -> list[SubscriptionInfo]:
-        configs = await group_configs(self._brokers, names)
+    async def _describe(self, names: list[str], listed: dict[str, GroupListing]) -> list[SubscriptionInfo]:
+        configs = await group_configs(self._cluster, names)
         settings = {name: config.values for name, config in configs.items()}
         groups = [listed[name] for name in names if name in listed]
         readers = await retry_until_ready(lambda: group_readers(self._admin, groups, settings))
         return [_info(name, listed.get(name), configs[name], readers.get(name)) for name in names]
 
 
-def _info(name: str, group: ClusterGroup | None, config: GroupConfig, reader: GroupReader | None) -> SubscriptionInfo:
-    is_queue = group.kind == SHARE if group is not None else config.values.get(KIND) == QUEUE
+def _info(name: str, group: GroupListing | None, config: GroupConfig, reader: GroupReader | None) -> SubscriptionInfo:
+    is_queue = group.is_share if group is not None else config.values.get(KIND) == QUEUE
     return SubscriptionInfo(
         name=name,
         kind=QUEUE if is_queue else STREAM,

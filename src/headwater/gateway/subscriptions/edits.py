@@ -7,6 +7,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from msgspec import UNSET
 
+from headwater.client.admin.groups import start_share_group
+from headwater.client.asyncio_cluster import AsyncioCluster, retried
 from headwater.gateway.groups.setting_keys import (
     DEAD_LETTER_TOPIC,
     FILTER,
@@ -20,8 +22,8 @@ from headwater.gateway.groups.setting_keys import (
 )
 from headwater.gateway.http.problems import Problem, bad_request, unavailable
 from headwater.gateway.kafka.admin import Admin
-from headwater.gateway.kafka.brokers import Brokers, RequestBackoff, check
-from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused, GroupInUse
+from headwater.gateway.kafka.client_errors import MISSING_TOPIC
+from headwater.gateway.kafka.errors import GroupInUse
 from headwater.gateway.kafka.group_configs import alter_group
 from headwater.gateway.kafka.known_topics import KnownTopics
 from headwater.gateway.records.positions import parse_position
@@ -32,16 +34,14 @@ from headwater.gateway.subscriptions.push_settings import ALL_KEYS, ORDER, PREFI
 from headwater.gateway.subscriptions.webhook_targets import RefusedTarget, check_url
 from headwater.model.errors import ErrorCode
 from headwater.model.position import Anchor, offset_in
-from headwater.wire.codec import Message
 
-ALTER_SHARE_GROUP_OFFSETS = 91
 TAKES_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
 OURS = ("headwater.subscription.", PREFIX)
 """Keys that are not set by their names, but by fields that say more."""
 
 
 class SubscriptionEdits:
-    """Everything raises Problem, KafkaFailure."""
+    """Everything raises Problem, KafkaFailure, ClientError."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class SubscriptionEdits:
         *,
         admin: Admin,
         topics: KnownTopics,
-        brokers: Brokers,
+        cluster: AsyncioCluster,
         allows_private_webhooks: bool,
     ) -> None:
         self._catalog = catalog
         self._admin = admin
         self._topics = topics
-        self._brokers = brokers
+        self._cluster = cluster
         self._allows_private_webhooks = allows_private_webhooks
 
     async def create(self, request: SubscriptionIn) -> None:
@@ -68,12 +68,12 @@ class SubscriptionEdits:
         offsets = await self._start_offsets(request, partitions)
         if is_queue:
             # The settings first: a queue without members exists by its settings alone.
-            await alter_group(self._brokers, request.name, set=settings)
+            await alter_group(self._cluster, request.name, set=settings)
             await self._start_queue(request.name, request.topic, offsets)
         else:
             # The position first: should this end in between, it can be repeated.
             await self._commit(request.name, request.topic, offsets)
-            await alter_group(self._brokers, request.name, set=settings)
+            await alter_group(self._cluster, request.name, set=settings)
 
     async def change(self, info: SubscriptionInfo, request: SubscriptionChange) -> None:
         _check_not_ours(request.config)
@@ -98,11 +98,11 @@ class SubscriptionEdits:
             is_pushed = bool(info.config.values.get(URL, ""))
             settings |= self._push_settings(request.push, info.is_queue, needs_url=not is_pushed)
             deleted.add(STOPPED)
-        await alter_group(self._brokers, info.name, set=settings, delete=deleted)
+        await alter_group(self._cluster, info.name, set=settings, delete=deleted)
 
     async def delete(self, info: SubscriptionInfo) -> None:
         """No member of this gateway may be in the group, nor join it meanwhile."""
-        await ending.end(self._brokers, info)
+        await ending.end(self._cluster, info)
 
     def _settings(self, request: SubscriptionIn, is_queue: bool) -> dict[str, str]:
         _check_not_ours(request.config)
@@ -177,20 +177,9 @@ class SubscriptionEdits:
         }
 
     async def _start_queue(self, name: str, topic: str, offsets: Mapping[int, int]) -> None:
-        partitions = [Message(partition_index=index, start_offset=offset) for index, offset in offsets.items()]
-        fields = {"group_id": name, "topics": [Message(topic_name=topic, partitions=partitions)]}
+        question = start_share_group(name, topic, offsets)
         # Its coordinator may hear of the settings a moment after the node that was given them.
-        backoff = RequestBackoff(also=(ErrorCode.GROUP_ID_NOT_FOUND,))
-        while True:
-            try:
-                response = await self._brokers.ask_coordinator(name, ALTER_SHARE_GROUP_OFFSETS, 0, **fields)
-                check(response.error_code, response.error_message, f"Group {name}")
-                for answered in response.responses:
-                    for each in answered.partitions:
-                        check(each.error_code, each.error_message, f"Partition {each.partition_index} of {topic}")
-                return
-            except (BrokerRefused, BrokerGone) as error:
-                await backoff.pause(error)
+        await retried(lambda: self._cluster.answer(question), also={ErrorCode.GROUP_ID_NOT_FOUND}, final=MISSING_TOPIC)
 
     async def _commit(self, name: str, topic: str, offsets: Mapping[int, int]) -> None:
         partitions = [TopicPartition(topic, index, offset) for index, offset in offsets.items()]

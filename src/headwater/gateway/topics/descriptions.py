@@ -4,6 +4,7 @@ from typing import Any
 
 from confluent_kafka.admin import ConfigSource
 
+from headwater.client.address import BrokerAddress
 from headwater.gateway.kafka.admin import Admin, is_internal
 from headwater.gateway.kafka.errors import topic_not_found
 from headwater.gateway.topics.bodies import PartitionOut, Setting, Topic, TopicSummary
@@ -14,7 +15,7 @@ async def summaries(admin: Admin, *, internal: bool) -> list[TopicSummary]:
     metadata = await admin.metadata()
     topics = [topic for name, topic in sorted(metadata.topics.items()) if internal or not is_internal(name)]
     offsets = await admin.offset_range([(topic.topic, index) for topic in topics for index in topic.partitions])
-    sizes = await admin.sizes((broker.host, broker.port) for broker in metadata.brokers.values())
+    sizes = await admin.sizes(BrokerAddress(broker.host, broker.port) for broker in metadata.brokers.values())
     found = []
     for topic in topics:
         partitions = [(topic.topic, index) for index in topic.partitions]
@@ -43,7 +44,7 @@ async def describe(admin: Admin, topic: str) -> Topic:
     config = await admin.topic_config(topic)
     partitions = metadata.topics[topic].partitions
     offsets = await admin.offset_range([(topic, index) for index in partitions])
-    sizes = await admin.sizes((broker.host, broker.port) for broker in metadata.brokers.values())
+    sizes = await admin.sizes(BrokerAddress(broker.host, broker.port) for broker in metadata.brokers.values())
     found = []
     for index, partition in sorted(partitions.items()):
         start, end = offsets.get((topic, index), (None, None))

@@ -23,7 +23,7 @@ from headwater.pipelines.client.connection import BrokerConnection, ConnectionLo
 from headwater.pipelines.client.offsets import Offsets, TopicPartition
 from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused, SourceError, UnknownTopic
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 from headwater.wire.schema import NULL_UUID
 
 LATEST = -1

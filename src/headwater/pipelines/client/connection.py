@@ -17,8 +17,8 @@ import numpy as np
 from headwater.pipelines.client.apis import SUPPORTED
 from headwater.pipelines.client.config import BrokerAddress, ClientConfig, TlsFiles
 from headwater.pipelines.errors import InvalidOption
-from headwater.wire.codec import Message
-from headwater.wire.messages import API_VERSIONS
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.message import Message
 from headwater.wire.requests import MalformedResponse, read_response, write_request
 
 MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
@@ -109,7 +109,7 @@ class BrokerConnection:
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
         """In version 0, which every broker serves."""
-        self.send(API_VERSIONS, 0, Message())
+        self.send(ApiKey.API_VERSIONS, 0, Message())
         answer = self.receive()
         if answer.error_code:
             raise self._lost(f"it refuses to say what it serves (error {answer.error_code})")

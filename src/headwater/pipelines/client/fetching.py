@@ -11,7 +11,7 @@ from uuid import UUID
 from headwater.pipelines.client.apis import FETCH, FIRST_TOPIC_ID_FETCH
 from headwater.pipelines.client.connection import BrokerConnection
 from headwater.pipelines.client.offsets import OffsetRange, TopicPartition
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 NO_REPLICA = -1
 NO_SESSION = 0

@@ -17,7 +17,7 @@ from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import RequestRefused, SourceError
 from headwater.pipelines.sink.errors import ProducerFenced
 from headwater.pipelines.sink.producer import FENCES
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 GROUP: Final = 0
 TRANSACTION: Final = 1

@@ -20,7 +20,7 @@ from headwater.pipelines.client.retry import RetryBackoff
 from headwater.pipelines.errors import RequestRefused, SourceError
 from headwater.pipelines.sink.batches import PackedBatch, record_count, stamp_producer
 from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 REQUEST_BYTES: Final = 16 * 1024 * 1024
 """Of batches in one request, but at least one batch."""

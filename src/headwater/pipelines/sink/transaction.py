@@ -36,7 +36,7 @@ from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated
 from headwater.pipelines.sink.errors import ProducerFenced, Superseded
 from headwater.pipelines.sink.markers import BatchMarker, BatchMarkers, read_markers
 from headwater.pipelines.sink.producer import REQUEST_BYTES, IdempotentProducer, SinkProducerIdentity
-from headwater.wire.codec import Message
+from headwater.wire.message import Message
 
 MAX_ATTEMPTS: Final = 10
 """Each ends because another producer began a transaction, or because it took longer than its timeout."""

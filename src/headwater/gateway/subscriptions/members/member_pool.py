@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+from headwater.client.asyncio_cluster import AsyncioCluster
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.http.problems import too_busy
-from headwater.gateway.kafka.brokers import Brokers
 from headwater.gateway.subscriptions.members.queue_member import QueueMember
 from headwater.gateway.subscriptions.members.stream_member import StreamMember
 
@@ -37,18 +37,18 @@ class _LivingMember:
 
 
 class MemberPool:
-    def __init__(self, config: GatewayConfig, brokers: Brokers, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, config: GatewayConfig, cluster: AsyncioCluster, tasks: asyncio.TaskGroup) -> None:
         self._config = config
-        self._brokers = brokers
+        self._cluster = cluster
         self._tasks = tasks
         self._living: dict[str, _LivingMember] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, config: GatewayConfig, brokers: Brokers) -> AsyncIterator[Self]:
+    async def open(cls, config: GatewayConfig, cluster: AsyncioCluster) -> AsyncIterator[Self]:
         """Members can join while the context lasts; all have left after it."""
         async with asyncio.TaskGroup() as tasks:
-            pool = cls(config, brokers, tasks)
+            pool = cls(config, cluster, tasks)
             looking = tasks.create_task(pool._end_idle())
             try:
                 yield pool
@@ -79,7 +79,7 @@ class MemberPool:
     def make(self, name: str, topic: str, *, is_queue: bool) -> Member:
         """A member outside of the pool, which the caller runs itself."""
         if is_queue:
-            return QueueMember(self._brokers, name, topic)
+            return QueueMember(self._cluster, name, topic)
         return StreamMember(self._config, name, topic)
 
     def held(self, name: str) -> int:

@@ -8,12 +8,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
-from uuid import uuid4
+from typing import Literal, NamedTuple, TypeAlias
+from uuid import UUID, uuid4
 
+from headwater.client.asyncio_cluster import AsyncioCluster
+from headwater.client.cluster_view import GROUP, Coordinated
+from headwater.client.errors import BrokerRefused, ClientError, check
 from headwater.gateway.http.problems import unavailable
-from headwater.gateway.kafka.brokers import Brokers, check
-from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
 from headwater.gateway.subscriptions.members.deliveries import Delivery
 from headwater.gateway.subscriptions.members.leases import HeldLeases, Lease, LeaseEnd
 from headwater.gateway.subscriptions.members.pending_acks import AckType, PendingAck
@@ -24,8 +25,9 @@ from headwater.model.errors import ErrorCode
 from headwater.records.batch import CorruptBatch, split
 from headwater.records.compression import DecompressedTooLarge
 from headwater.records.record import Record, records
+from headwater.wire.message import Records
+from headwater.wire.typed.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
-SHARE_GROUP_HEARTBEAT = 76
 JOIN, LEAVE = 0, -1
 MAX_HELD = 10_000
 READY_S = 10.0
@@ -49,18 +51,18 @@ class AckAnswer(NamedTuple):
 
 
 class QueueMember:
-    def __init__(self, brokers: Brokers, group: str, topic: str) -> None:
+    def __init__(self, cluster: AsyncioCluster, group: str, topic: str) -> None:
         self.group = group
         self.topic = topic
         self.lock_ms = 30_000
         """How long a lease lasts, as the last fetch said."""
         self.idle_since_s = time.monotonic()
-        self._brokers = brokers
+        self._cluster = cluster
         self._member_id = str(uuid4())
         self._leases = HeldLeases(secrets.token_bytes(32), MAX_HELD)
         self._readers = ShareReaders(group, self._leases)
         self._assigned: frozenset[int] = frozenset()
-        self._links: dict[tuple[int, object], tuple[ShareLink, asyncio.Task[None]]] = {}
+        self._links: dict[tuple[int, UUID], tuple[ShareLink, asyncio.Task[None]]] = {}
         self._link_of: dict[int, ShareLink] = {}
         self._ready = asyncio.Event()
         self._stale = asyncio.Event()
@@ -150,23 +152,23 @@ class QueueMember:
             try:
                 async with asyncio.timeout(LEAVE_S):
                     await self._heartbeat(LEAVE)
-            except (BrokerGone, BrokerRefused, TimeoutError):
+            except (ClientError, TimeoutError):
                 pass  # its session runs out
 
     async def _heartbeats(self, tasks: asyncio.TaskGroup) -> None:
         epoch, rest_s = JOIN, FIRST_REST_S
         while True:
             try:
-                answer = await self._heartbeat(epoch)
-                epoch = answer.member_epoch
-                if answer.assignment is not None:
+                response = await self._heartbeat(epoch)
+                epoch = response.member_epoch
+                if response.assignment is not None:
                     self._assigned = frozenset(
-                        index for topic in answer.assignment.topic_partitions for index in topic.partitions
+                        index for topic in response.assignment.topic_partitions for index in topic.partitions
                     )
                 await self._assign_links(tasks)
-                rest_s, pause_s = FIRST_REST_S, answer.heartbeat_interval_ms / 1000
+                rest_s, pause_s = FIRST_REST_S, response.heartbeat_interval_ms / 1000
                 self._refusal = None
-            except (BrokerRefused, BrokerGone) as error:
+            except ClientError as error:
                 if isinstance(error, BrokerRefused) and error.code in REJOIN:
                     epoch = JOIN
                 self._refusal = str(error)
@@ -178,29 +180,27 @@ class QueueMember:
             except TimeoutError:
                 pass
 
-    async def _heartbeat(self, epoch: int) -> "_Heartbeat":
-        answer = await self._brokers.ask_coordinator(
-            self.group,
-            SHARE_GROUP_HEARTBEAT,
-            1,
+    async def _heartbeat(self, epoch: int) -> ShareGroupHeartbeatResponse:
+        request = ShareGroupHeartbeatRequest(
             group_id=self.group,
             member_id=self._member_id,
             member_epoch=epoch,
-            rack_id=None,
             subscribed_topic_names=[self.topic] if epoch == JOIN else None,
         )
-        check(answer.error_code, answer.error_message, f"Group {self.group}")
-        return _Heartbeat(answer.member_epoch, answer.heartbeat_interval_ms, answer.assignment)
+        response = await self._cluster.ask_coordinator(Coordinated(GROUP, self.group), request)
+        check(response.error_code, response.error_message, f"Group {self.group}")
+        return response
 
     async def _assign_links(self, tasks: asyncio.TaskGroup) -> None:
         """Have each partition fetched from its leader, by one link to each broker."""
-        topic = (await self._brokers.topics([self.topic])).get(self.topic)
+        topic = (await self._cluster.topics([self.topic])).get(self.topic)
         self._stale.clear()
-        by_leader: dict[tuple[int, object], set[int]] = {}
-        for index in self._assigned:
-            leader = topic.leaders.get(index, -1) if topic is not None else -1
-            if topic is not None and leader >= 0:
-                by_leader.setdefault((leader, topic.topic_id), set()).add(index)
+        by_leader: dict[tuple[int, UUID], set[int]] = {}
+        if topic is not None and topic.topic_id is not None:
+            for index in self._assigned:
+                leader = topic.leaders.get(index, -1)
+                if leader >= 0:
+                    by_leader.setdefault((leader, topic.topic_id), set()).add(index)
         for key in self._links.keys() - by_leader.keys():
             link, task = self._links.pop(key)
             task.cancel()
@@ -208,7 +208,7 @@ class QueueMember:
         for key, indexes in by_leader.items():
             assert topic is not None, "it has leaders"
             if key not in self._links:
-                link = ShareLink(self._brokers, key[0], self.group, self._member_id, topic.topic_id)
+                link = ShareLink(self._cluster, *key, group=self.group, member_id=self._member_id)
                 run = link.run(self._readers.demand, self._readers.has_readers, self._lend, self._lost)
                 task = tasks.create_task(run)
                 self._links[key] = (link, task)
@@ -289,7 +289,7 @@ class QueueMember:
         assert ack.done is not None, "a request waits for it"
         try:
             code = await ack.done
-        except (BrokerGone, BrokerRefused):
+        except ClientError:
             self._leases.fail(ack.lease)
             return "failed"
         if code:
@@ -304,13 +304,7 @@ class QueueMember:
         self._stale.set()
 
 
-class _Heartbeat(NamedTuple):
-    member_epoch: int
-    heartbeat_interval_ms: int
-    assignment: Any
-
-
-def _records(batches: bytes, leased: Iterable[int]) -> tuple[list[Record], bool]:
+def _records(batches: Records, leased: Iterable[int]) -> tuple[list[Record], bool]:
     """The records at the leased offsets that can be read, and whether all batches could be read."""
     offsets = set(leased)
     found: list[Record] = []

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import UUID
 
-from headwater.gateway.kafka.brokers import Brokers
-from headwater.gateway.kafka.errors import BrokerGone, BrokerRefused
+from headwater.client.asyncio_cluster import AsyncioCluster
+from headwater.client.errors import ClientError, ConnectionLost
 from headwater.gateway.subscriptions.members.pending_acks import MAX_AT_ONCE, AckType, PendingAck, ack_batches
 from headwater.gateway.subscriptions.members.share_session import Fetched, ShareSessionClient
 
@@ -18,13 +18,13 @@ FIRST_REST_S, LONGEST_REST_S = 0.05, 2.0
 
 
 class ShareLink:
-    def __init__(self, brokers: Brokers, node_id: int, group: str, member_id: str, topic_id: UUID) -> None:
+    def __init__(self, cluster: AsyncioCluster, node_id: int, topic_id: UUID, *, group: str, member_id: str) -> None:
         self.partitions: frozenset[int] = frozenset()
         """Those of the member's partitions that the broker leads."""
         self.rounds = 0
         """Fetches that were answered."""
         self.is_fetching = False
-        self._make = partial(ShareSessionClient, brokers, node_id, group, member_id, topic_id)
+        self._make = partial(ShareSessionClient, cluster, node_id, topic_id, group=group, member_id=member_id)
         self._session = self._make()
         self._waiting: deque[PendingAck] = deque()
         self._has_acks = asyncio.Event()
@@ -46,7 +46,7 @@ class ShareLink:
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(self._send_acks())
                         tasks.create_task(self._fetch(demand, has_readers, lend))
-                except* (BrokerGone, BrokerRefused) as group:
+                except* ClientError as group:
                     self._fail(group.exceptions[0])
                     self._session.close()
                     self._session = self._make()
@@ -54,7 +54,7 @@ class ShareLink:
                 rest_s = FIRST_REST_S if self.rounds > rounds else min(2 * rest_s, LONGEST_REST_S)
                 await asyncio.sleep(rest_s)
         finally:
-            self._fail(BrokerGone("the member has left"))
+            self._fail(ConnectionLost("the member has left"))
             self._session.close()
 
     def send(self, acks: Iterable[PendingAck]) -> None:
@@ -100,7 +100,7 @@ class ShareLink:
                 renews = any(ack.ack_type is AckType.EXTEND for ack in batch)
                 codes = await self._session.acknowledge(ack_batches(batch), renews=renews)
             except BaseException as error:
-                _end(batch, error if isinstance(error, Exception) else BrokerGone("the member has left"))
+                _end(batch, error if isinstance(error, Exception) else ConnectionLost("the member has left"))
                 raise
             for ack in batch:
                 if ack.done is not None and not ack.done.done():

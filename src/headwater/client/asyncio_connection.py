@@ -1,0 +1,141 @@
+"""One connection to one broker on an event loop: requests go out as they come, responses are matched to them.
+
+A broker answers the requests of a connection in their order: a request behind one that waits is answered after it.
+Whatever goes wrong with the socket or the bytes ends the connection, and every request on it with `ConnectionLost`.
+The bytes of a large response land where they stay.
+"""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any, Self, cast
+
+from headwater.client.address import BrokerAddress
+from headwater.client.errors import ClientError, ConnectionLost, NotServed
+from headwater.client.exchange import Exchange, Sent
+from headwater.client.settings import MAX_RESPONSE_BYTES, ConnectionSettings, tls_context
+from headwater.wire.frame import FrameReader, FrameTooLarge
+from headwater.wire.message import Records, Request, ResponseT
+from headwater.wire.requests import MalformedResponse, correlation_id
+
+MAX_PENDING = 1_000
+SCRATCH_BYTES = 64 * 1024
+
+
+class AsyncioConnection(asyncio.BufferedProtocol):
+    def __init__(self, address: BrokerAddress, settings: ConnectionSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._exchange = Exchange(settings.client_id)
+        self._frames = FrameReader(bytearray(SCRATCH_BYTES), MAX_RESPONSE_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._pending: dict[int, tuple[Sent[Any], asyncio.Future[Any]]] = {}
+        self._handshake: Generator[bytearray, Records, None] | None = None
+        self._is_ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def open(cls, address: BrokerAddress, settings: ConnectionSettings) -> Self:
+        """Raises ConnectionLost, and OSError if the files of TLS cannot be used."""
+        context = tls_context(settings.tls) if settings.tls is not None else None
+        connection = cls(address, settings)
+        try:
+            async with asyncio.timeout(settings.connect_timeout_s):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, *address, ssl=context, server_hostname=address.host if context else None
+                )
+                await connection._is_ready
+        except (OSError, TimeoutError) as error:
+            connection.close()
+            raise ConnectionLost(f"no broker answers at {address}: {str(error) or 'not in time'}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def ask(self, request: Request[ResponseT], *, wait_s: float = 0.0) -> ResponseT:
+        """The response. `wait_s` is how long the broker was asked to wait with it."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLost(f"{self.address}: the connection is closed")
+        if len(self._pending) >= MAX_PENDING:
+            raise ConnectionLost(f"{self.address}: {MAX_PENDING} requests wait for their responses")
+        try:
+            sent, data = self._exchange.send(request)
+        except NotServed as error:
+            raise ConnectionLost(f"{self.address}: {error}") from error
+        future: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+        self._pending[sent.correlation_id] = (sent, future)
+        self._transport.write(data)
+        try:
+            async with asyncio.timeout(wait_s + self._settings.request_timeout_s):
+                return await future
+        except TimeoutError:
+            self.close()
+            raise ConnectionLost(f"{self.address}: the broker did not answer in time") from None
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        self._fail("the connection is closed")
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._handshake = self._exchange.handshake()
+        self._transport.write(next(self._handshake))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        try:
+            for frame in self._frames.advance(count):
+                if self._handshake is not None:
+                    self._shake_hands(self._handshake, frame)
+                else:
+                    self._answered(frame)
+        except (FrameTooLarge, MalformedResponse, NotServed) as error:
+            self._end(str(error))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(f"the broker closed the connection: {error}" if error else "the broker closed the connection")
+
+    def _shake_hands(self, handshake: Generator[bytearray, Records, None], frame: bytearray) -> None:
+        assert self._transport is not None, "bytes come over a connection"
+        try:
+            self._transport.write(handshake.send(frame))
+        except StopIteration:
+            self._handshake = None
+            if not self._is_ready.done():
+                self._is_ready.set_result(None)
+
+    def _answered(self, frame: bytearray) -> None:
+        number = correlation_id(frame)
+        sent, future = self._pending.pop(number, (None, None))
+        if sent is None or future is None:
+            raise MalformedResponse(f"a response to request {number}, which was not sent")
+        if future.done():  # no caller waits for it any more
+            return
+        try:
+            future.set_result(sent.read(frame))
+        except MalformedResponse as error:
+            future.set_exception(ConnectionLost(f"{self.address}: {error}"))
+            raise
+
+    def _end(self, reason: str) -> None:
+        self._fail(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, reason: str) -> None:
+        lost: ClientError = ConnectionLost(f"{self.address}: {reason}")
+        pending, self._pending = self._pending, {}
+        for _, future in pending.values():
+            if not future.done():
+                future.set_exception(lost)
+        if not self._is_ready.done():
+            self._is_ready.set_exception(lost)
+            self._is_ready.exception()  # nothing may wait for it any more

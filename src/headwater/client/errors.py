@@ -1,0 +1,41 @@
+"""What a request to a broker can fail with. HTTP, the command line and Spark have words of their own for it, and
+translate at their edges."""
+
+from headwater.model.errors import ErrorCode, error_name
+
+
+class ClientError(Exception):
+    """A request that did not succeed."""
+
+
+class ConnectionLost(ClientError):
+    """The connection broke or was not made, or what came over it is no response. The next try opens a new one."""
+
+
+class NotServed(ClientError):
+    """The broker does not serve an API, or in no version that is spoken here."""
+
+
+class BrokerRefused(ClientError):
+    """A broker responded with an error code. `subject` says what it is about, `reason` is the broker's own text."""
+
+    def __init__(self, code: int, reason: str | None, subject: str) -> None:
+        self.code = code
+        self.reason = reason
+        self.subject = subject
+        name = error_name(code)
+        super().__init__(f"{subject}: {(reason or name).rstrip('.')} ({name})")
+
+    @property
+    def is_retriable(self) -> bool:
+        return ErrorCode.is_retriable_number(self.code)
+
+
+class CoordinatorUnknown(BrokerRefused):
+    """The cluster does not say which broker coordinates a group or a transactional id, perhaps not yet."""
+
+
+def check(code: int, reason: str | None, subject: str) -> None:
+    """Raises BrokerRefused unless the code is 0."""
+    if code:
+        raise BrokerRefused(code, reason, subject)

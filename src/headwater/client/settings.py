@@ -1,0 +1,39 @@
+"""How connections to brokers are made: names, time-outs, TLS."""
+
+import ssl
+from dataclasses import dataclass
+
+MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
+"""Far above what any request here asks for. A longer announcement comes from a server of another protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files, as the brokers' listener needs them."""
+
+    authorities: str | None
+    """Whom to trust; None: whom this machine trusts."""
+    certificate: str | None
+    key: str | None
+    key_password: str | None
+    checks_host_name: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """Hashable: connections with the same settings may be shared."""
+
+    client_id: str
+    tls: TlsFiles | None = None
+    connect_timeout_s: float = 5.0
+    request_timeout_s: float = 15.0
+    """For a response, beyond the time that the request itself lets the broker wait."""
+
+
+def tls_context(tls: TlsFiles) -> ssl.SSLContext:
+    """Raises OSError if the files cannot be read or used."""
+    context = ssl.create_default_context(cafile=tls.authorities)
+    context.check_hostname = tls.checks_host_name
+    if tls.certificate is not None:
+        context.load_cert_chain(tls.certificate, tls.key, tls.key_password)
+    return context
