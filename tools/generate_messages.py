@@ -37,7 +37,8 @@ PYTHON_TYPES = {
     "bytes": "bytes",
     "records": "Records",
 }
-OFFSET = re.compile(r"(^|_)offset$|^high_watermark$")
+OFFSET = re.compile(r"(^|_)offset$|^(low|high)_watermark$")
+NODE_IDS = {"broker_id", "leader_id", "node_id", "replica_id", "voter_id"}
 LEADER_EPOCHS = {"leader_epoch", "current_leader_epoch", "committed_leader_epoch", "last_fetched_epoch"}
 
 
@@ -174,7 +175,7 @@ def _field(name: str, versions: list[tuple[list[Any], Any]], count: int) -> Fiel
 
 
 def _python_type(name: str, kafka_type: str, inner: Any) -> str:
-    if inner is BrokerId:
+    if inner is BrokerId or (kafka_type == "int32" and name in NODE_IDS):
         return "NodeId"
     if kafka_type == "int64" and OFFSET.search(name):
         return "Offset"

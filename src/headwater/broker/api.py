@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from headwater.transport.connection import Connection
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.messages import RequestHeader
+from headwater.wire.typed.api_versions import ApiVersion
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    key: int
+    key: ApiKey
     name: str
     min_version: int
     max_version: int
@@ -38,10 +39,10 @@ class RequestContext:
         return f"/{self.connection.peer_host}"
 
 
-def api_ranges(apis: list[Api]) -> list[Message]:
+def api_ranges(apis: list[Api]) -> list[ApiVersion]:
     """What ApiVersions says of each API."""
     return [
-        Message(
+        ApiVersion(
             api_key=api.key,
             min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
             max_version=api.max_version,

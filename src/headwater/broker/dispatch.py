@@ -3,8 +3,8 @@
 An API is a module in handlers/, and the folder is the list of what is supported. Each has `API`, which names its key
 and versions, and one of
 
-    def handle(broker, request: Message, context: RequestContext) -> Message           (or async def)
-    def handle_frame(broker, frame: bytearray, context: RequestContext) -> Answer      (codecs written by hand)
+    def handle(broker, request: XRequest, context: RequestContext) -> XResponse     (or async def)
+    def handle_frame(broker, frame: bytearray, context: RequestContext) -> Answer   (codecs written by hand)
 
 A `RequestError` that escapes a handler becomes a response with that code at the top, where the response has such a
 field; any other exception is our own mistake: it is logged, answered as UNKNOWN_SERVER_ERROR, and the broker lives on.
@@ -33,8 +33,10 @@ from headwater.transport.connection import Answer, CloseConnection, Connection, 
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.cursor import MalformedRequest
 from headwater.wire.message import Message
+from headwater.wire.message_classes import response_class
 from headwater.wire.messages import RequestHeader, read_body, read_header, write_response
 from headwater.wire.schema import response_schema
+from headwater.wire.typed.api_versions import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
@@ -85,7 +87,7 @@ class Dispatcher:
                 raise CloseConnection(f"{api.name} version {header.api_version} is not supported")
             # KIP-511: a client that asks too high is told in version 0 what there is.
             header = RequestHeader(api.key, 0, header.correlation_id, header.client_id, len(frame))
-            response = Message(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_ranges(self.apis))
+            response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_ranges(self.apis))
             return [write_response(api.key, 0, header.correlation_id, response)]
         context = RequestContext(header, connection)
         if entry.handle_frame is not None:
@@ -139,7 +141,10 @@ class Dispatcher:
         names = {field.name for field in response_schema(api.key, context.api_version).fields}
         if "error_code" not in names:
             raise CloseConnection(f"{api.name}: {message}")
-        return Message(error_code=code, error_message=message)
+        build = response_class(api.key)
+        has_message = "error_message" in build.__slots__
+        response: Message = build(error_code=code, error_message=message) if has_message else build(error_code=code)
+        return response
 
     def _measure(self, api: Api, version: int, started: float, answer: Answer) -> None:
         metrics = self._broker.metrics

@@ -6,8 +6,8 @@ under one name cannot be taken for the old one.
 Offsets, leader epochs and node ids are numbers at run time, and three types for mypy in `src`: none passes for
 another, and a plain number passes for none of them. A number becomes one where it enters, from bytes or a constant.
 The types end where clients begin: the commands, the gateway, the pipelines, the oracles of tests, `group_lag` and
-`position` count with plain numbers, as which each of the three passes. The fields of a `wire.codec.Message` have no
-types at all.
+`position` count with plain numbers, as which each of the three passes. So do the fields of messages that are none of
+the three (`wire/typed/`).
 """
 
 import uuid
@@ -53,6 +53,7 @@ else:
 FIRST_OFFSET: Final = Offset(0)
 NO_OFFSET: Final = Offset(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_NODE: Final = NodeId(-1)
 
 TopicId: TypeAlias = uuid.UUID
 

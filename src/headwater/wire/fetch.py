@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset
 from headwater.model.replica import Buffer
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.codec import write_uvarint
 from headwater.wire.cursor import Cursor, MalformedRequest
 from headwater.wire.messages import RequestHeader, response_start
 from headwater.wire.primitives import array_length, string, write_array_length, write_string
 
-KEY = 1
+KEY = ApiKey.FETCH
 MIN_VERSION = 4
 MAX_VERSION = 18
 FIRST_SESSION_VERSION = 7

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import NO_OFFSET, Offset
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.cursor import Cursor, check_null
 from headwater.wire.messages import RequestHeader, response_start
 from headwater.wire.primitives import array_length, nullable_string, string, write_array_length, write_string
 
-KEY = 0
+KEY = ApiKey.PRODUCE
 MIN_VERSION = 3
 MAX_VERSION = 13
 _FLEXIBLE = 9

@@ -1,56 +1,24 @@
 """Topics as clients see them: which node leads a partition, which nodes hold it, which of those are down."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode
-from headwater.model.ids import NodeId
+from headwater.model.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, NodeId
 from headwater.model.segments import Head
-from headwater.wire.message import Message
 
 
-def describe_topic(
-    cluster_nodes: ClusterNodes, topic: Topic, authorized_operations: int, first: int = 0, end: int | None = None
-) -> Message:
-    """The topic with its partitions from `first` to `end`, for every API that tells where partitions are: each
-    takes the fields that it has."""
-    indexes = range(topic.partition_count)[first:end]
-    nodes = _Nodes(cluster_nodes)
-    return Message(
-        error_code=ErrorCode.NONE,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[_describe_partition(nodes, topic, index) for index in indexes],
-        topic_authorized_operations=authorized_operations,
-    )
+class DescribedPartition(NamedTuple):
+    partition_index: int
+    error_code: ErrorCode
+    leader_id: NodeId
+    leader_epoch: LeaderEpoch
+    nodes: "PartitionNodes"
 
 
-def _describe_partition(nodes: "_Nodes", topic: Topic, index: int) -> Message:
-    """A partition whose leader is not there, or has not taken it up yet, has none: clients ask again in a while. In
-    sync are the nodes that hold its open segment; if they are fewer than wanted, there are replicas besides."""
-    head = topic.head(index)
-    if head is None:
-        holding = NO_HOLDERS
-    else:
-        placed = topic.placed.get(index)
-        holding = nodes.holding(head, topic.replication_factor, placed.nodes if placed is not None else None)
-    return Message(
-        error_code=ErrorCode.NONE if holding.is_led else ErrorCode.LEADER_NOT_AVAILABLE,
-        partition_index=index,
-        leader_id=head.leader if holding.is_led and head is not None else -1,
-        leader_epoch=head.epoch if head is not None else -1,
-        replica_nodes=holding.replicas,
-        isr_nodes=holding.in_sync,
-        eligible_leader_replicas=(),
-        last_known_elr=(),
-        offline_replicas=holding.offline,
-    )
-
-
-class _Holding(NamedTuple):
+class PartitionNodes(NamedTuple):
     """The nodes of a partition."""
 
     in_sync: Sequence[NodeId]
@@ -59,7 +27,33 @@ class _Holding(NamedTuple):
     is_led: bool
 
 
-NO_HOLDERS = _Holding((), (), (), is_led=False)
+NO_HOLDERS = PartitionNodes((), (), (), is_led=False)
+
+
+def describe_partitions(
+    cluster_nodes: ClusterNodes, topic: Topic, first: int = 0, end: int | None = None
+) -> Iterator[DescribedPartition]:
+    """The topic's partitions from `first` to `end`, for every API that tells where partitions are."""
+    nodes = _Nodes(cluster_nodes)
+    return (_describe_partition(nodes, topic, index) for index in range(topic.partition_count)[first:end])
+
+
+def _describe_partition(nodes: "_Nodes", topic: Topic, index: int) -> DescribedPartition:
+    """A partition whose leader is not there, or has not taken it up yet, has none: clients ask again in a while. In
+    sync are the nodes that hold its open segment; if they are fewer than wanted, there are replicas besides."""
+    head = topic.head(index)
+    if head is None:
+        holding = NO_HOLDERS
+    else:
+        placed = topic.placed.get(index)
+        holding = nodes.holding(head, topic.replication_factor, placed.nodes if placed is not None else None)
+    return DescribedPartition(
+        index,
+        ErrorCode.NONE if holding.is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        head.leader if holding.is_led and head is not None else NO_NODE,
+        head.epoch if head is not None else NO_LEADER_EPOCH,
+        holding,
+    )
 
 
 class _Nodes:
@@ -67,20 +61,20 @@ class _Nodes:
 
     def __init__(self, cluster_nodes: ClusterNodes) -> None:
         self._cluster_nodes = cluster_nodes
-        self._known: dict[object, _Holding] = {}
+        self._known: dict[object, PartitionNodes] = {}
 
-    def holding(self, head: Head, wanted: int, placed: Sequence[NodeId] | None) -> _Holding:
+    def holding(self, head: Head, wanted: int, placed: Sequence[NodeId] | None) -> PartitionNodes:
         key = (head.leader, head.open.replicas if head.open is not None else None, placed)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._work_out(head, wanted if placed is None else len(placed), placed or ())
         return found
 
-    def _work_out(self, head: Head, wanted: int, preferred: Sequence[NodeId]) -> _Holding:
+    def _work_out(self, head: Head, wanted: int, preferred: Sequence[NodeId]) -> PartitionNodes:
         cluster_nodes = self._cluster_nodes
         in_sync = cluster_nodes.in_sync_nodes(head)
         replicas = list(dict.fromkeys([*in_sync, *cluster_nodes.missing_nodes(head, wanted, preferred)]))
         offline = [node for node in replicas if cluster_nodes.find(node) is None]
-        return _Holding(
+        return PartitionNodes(
             in_sync, replicas, offline, head.open is not None and cluster_nodes.find(head.leader) is not None
         )

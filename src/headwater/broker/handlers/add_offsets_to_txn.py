@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=25, name="AddOffsetsToTxn", min_version=0, max_version=4)
+API = Api(key=ApiKey.ADD_OFFSETS_TO_TXN, name="AddOffsetsToTxn", min_version=0, max_version=4)
 
 FIRST_WITH_FENCED = 2
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     try:
         await broker.transactions.add_offsets(
             request.transactional_id,
@@ -29,5 +30,5 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         code = error.code
         if code is ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_WITH_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
-        return Message(error_code=code)
-    return Message(error_code=ErrorCode.NONE)
+        return AddOffsetsToTxnResponse(error_code=code)
+    return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)

@@ -10,18 +10,28 @@ from typing import TYPE_CHECKING, Any
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.transactions.partition_addition import PartitionAddition, replaced
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=24, name="AddPartitionsToTxn", min_version=0, max_version=5)
+API = Api(key=ApiKey.ADD_PARTITIONS_TO_TXN, name="AddPartitionsToTxn", min_version=0, max_version=5)
 
 FIRST_WITH_FENCED = 2
 FIRST_BATCHED = 4
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message | Coroutine[Any, Any, Message]:
+def handle(
+    broker: "Broker", request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """At once if the coordinator's event is on disk at once."""
     if context.api_version >= FIRST_BATCHED:
         return _add_batched(broker, request, context)
@@ -38,20 +48,26 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
     return _respond(request, context, addition) if addition.is_answered else _add_later(request, context, addition)
 
 
-async def _add_later(request: Message, context: RequestContext, addition: PartitionAddition) -> Message:
+async def _add_later(
+    request: AddPartitionsToTxnRequest, context: RequestContext, addition: PartitionAddition
+) -> AddPartitionsToTxnResponse:
     await addition.answered()
     return _respond(request, context, addition)
 
 
-def _respond(request: Message, context: RequestContext, addition: PartitionAddition) -> Message:
+def _respond(
+    request: AddPartitionsToTxnRequest, context: RequestContext, addition: PartitionAddition
+) -> AddPartitionsToTxnResponse:
     errors = addition.errors()
     if context.api_version < FIRST_WITH_FENCED:
         errors = replaced(errors, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-    return Message(results_by_topic_v3_and_below=_results(request.v3_and_below_topics, errors))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(request.v3_and_below_topics, errors))
 
 
-async def _add_batched(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    results: list[Message] = []
+async def _add_batched(
+    broker: "Broker", request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    results: list[AddPartitionsToTxnResult] = []
     for transaction in request.transactions:
         addition = PartitionAddition(
             broker.catalog,
@@ -65,21 +81,23 @@ async def _add_batched(broker: "Broker", request: Message, context: RequestConte
         )
         await addition.answered()
         topics = _results(transaction.topics, addition.errors())
-        results.append(Message(transactional_id=transaction.transactional_id, topic_results=topics))
-    return Message(error_code=ErrorCode.NONE, results_by_transaction=results)
+        results.append(AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topics))
+    return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)
 
 
-def _names(topics: Sequence[Message]) -> list[tuple[str, int]]:
+def _names(topics: Sequence[AddPartitionsToTxnTopic]) -> list[tuple[str, int]]:
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _results(topics: Sequence[Message], errors: dict[tuple[str, int], ErrorCode]) -> list[Message]:
+def _results(
+    topics: Sequence[AddPartitionsToTxnTopic], errors: dict[tuple[str, int], ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
     """The result of each partition, in the shape that all versions share."""
     return [
-        Message(
+        AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
-                Message(partition_index=index, partition_error_code=errors[topic.name, index])
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=errors[topic.name, index])
                 for index in topic.partitions
             ],
         )

@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import AlterOperation, ResourceType, refuse_kind, replaced
 from headwater.broker.settings.topic_alterations import alter_each
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=33, name="AlterConfigs", min_version=0, max_version=2)
+API = Api(key=ApiKey.ALTER_CONFIGS, name="AlterConfigs", min_version=0, max_version=2)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    async def alter(resource: Message) -> None:
+async def handle(broker: "Broker", request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    async def alter(resource: AlterConfigsResource) -> None:
         name, validate_only = resource.resource_name, request.validate_only
         configs = [(config.name, AlterOperation.SET, config.value) for config in resource.configs]
         match resource.resource_type:
@@ -33,4 +39,14 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             case _:
                 raise refuse_kind(resource.resource_type)
 
-    return Message(responses=await alter_each(request.resources, alter))
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=result.error_code,
+                error_message=result.error_message,
+                resource_type=result.resource_type,
+                resource_name=result.resource_name,
+            )
+            for result in await alter_each(request.resources, alter)
+        ]
+    )

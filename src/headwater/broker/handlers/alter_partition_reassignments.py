@@ -14,22 +14,32 @@ from headwater.broker.topics.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=45, name="AlterPartitionReassignments", min_version=0, max_version=1)
+API = Api(key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, name="AlterPartitionReassignments", min_version=0, max_version=1)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
     if broker.member is not None:
         broker.member.controlling()
     responses = []
     for asked in request.topics:
         answers = []
         for partition in asked.partitions:
-            answer = Message(partition_index=partition.partition_index, error_code=ErrorCode.NONE, error_message=None)
+            answer = ReassignablePartitionResponse(
+                partition_index=partition.partition_index, error_code=ErrorCode.NONE, error_message=None
+            )
             try:
                 topic = broker.catalog.topic(asked.name)
                 await _alter(
@@ -42,8 +52,8 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             except RequestError as error:
                 answer.error_code, answer.error_message = error.code, error.message
             answers.append(answer)
-        responses.append(Message(name=asked.name, partitions=answers))
-    return Message(
+        responses.append(ReassignableTopicResponse(name=asked.name, partitions=answers))
+    return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
         error_message=None,

@@ -10,15 +10,23 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=34, name="AlterReplicaLogDirs", min_version=1, max_version=2)
+API = Api(key=ApiKey.ALTER_REPLICA_LOG_DIRS, name="AlterReplicaLogDirs", min_version=1, max_version=2)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(
+    broker: "Broker", request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -36,10 +44,13 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         return ErrorCode.NONE if is_here else ErrorCode.REPLICA_NOT_AVAILABLE
 
     results = [
-        Message(
+        AlterReplicaLogDirTopicResult(
             topic_name=name,
-            partitions=[Message(partition_index=index, error_code=check(name, index, paths[index])) for index in paths],
+            partitions=[
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=check(name, index, paths[index]))
+                for index in paths
+            ],
         )
         for name, paths in wanted.items()
     ]
-    return Message(results=results)
+    return AlterReplicaLogDirsResponse(results=results)

@@ -10,15 +10,23 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=91, name="AlterShareGroupOffsets", min_version=0, max_version=0)
+API = Api(key=ApiKey.ALTER_SHARE_GROUP_OFFSETS, name="AlterShareGroupOffsets", min_version=0, max_version=0)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: AlterShareGroupOffsetsRequest, context: RequestContext
+) -> AlterShareGroupOffsetsResponse:
     await broker.group_configs.refresh(request.group_id)
     await _check(broker, request)
     topics = []
@@ -28,14 +36,14 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             await _alter(broker, request.group_id, asked.topic_name, each.partition_index, each.start_offset)
             for each in asked.partitions
         ]
-        answer = Message(topic_name=asked.topic_name, partitions=partitions)
+        answer = AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name, partitions=partitions)
         if topic is not None:
             answer.topic_id = topic.topic_id
         topics.append(answer)
-    return Message(error_code=ErrorCode.NONE, error_message=None, responses=topics)
+    return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, error_message=None, responses=topics)
 
 
-async def _check(broker: "Broker", request: Message) -> None:
+async def _check(broker: "Broker", request: AlterShareGroupOffsetsRequest) -> None:
     """Raises RequestError unless there is such a group without members now, or nothing to alter for one."""
     check_group_id(request.group_id)
     knows_topic = any(broker.catalog.find(asked.topic_name) is not None for asked in request.topics)
@@ -48,8 +56,12 @@ async def _check(broker: "Broker", request: Message) -> None:
             raise
 
 
-async def _alter(broker: "Broker", group_id: str, name: str, index: int, offset: Offset) -> Message:
-    answer = Message(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
+async def _alter(
+    broker: "Broker", group_id: str, name: str, index: int, offset: Offset
+) -> AlterShareGroupOffsetsResponsePartition:
+    answer = AlterShareGroupOffsetsResponsePartition(
+        partition_index=index, error_code=ErrorCode.NONE, error_message=None
+    )
     try:
         await broker.share_admin.reset(group_id, broker.catalog.topic(name).partition_id(index), offset)
     except RequestError as error:

@@ -10,26 +10,38 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.groups.views import DescribedConsumer, DescribedPartitions
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=69, name="ConsumerGroupDescribe", min_version=0, max_version=1)
+API = Api(key=ApiKey.CONSUMER_GROUP_DESCRIBE, name="ConsumerGroupDescribe", min_version=0, max_version=1)
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(
+    broker: "Broker", request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
     operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
-    return Message(groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)])
+    return ConsumerGroupDescribeResponse(
+        groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)]
+    )
 
 
-def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
+def _describe(broker: "Broker", group_id: str, operations: int) -> DescribedGroup:
     try:
         group = broker.groups.views.described_consumer(group_id)
     except RequestError as error:
-        return Message(
+        return DescribedGroup(
             error_code=error.code,
             error_message=error.message,
             group_id=group_id,
@@ -38,7 +50,7 @@ def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
             members=(),
             authorized_operations=NOT_ASKED,
         )
-    return Message(
+    return DescribedGroup(
         error_code=ErrorCode.NONE,
         error_message=None,
         group_id=group_id,
@@ -51,8 +63,8 @@ def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
     )
 
 
-def _member(member: DescribedConsumer) -> Message:
-    return Message(
+def _member(member: DescribedConsumer) -> Member:
+    return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -67,9 +79,10 @@ def _member(member: DescribedConsumer) -> Message:
     )
 
 
-def _partitions(partitions: Sequence[DescribedPartitions]) -> Message:
-    return Message(
+def _partitions(partitions: Sequence[DescribedPartitions]) -> Assignment:
+    return Assignment(
         topic_partitions=[
-            Message(topic_id=each.topic_id, topic_name=each.topic, partitions=each.indexes) for each in partitions
+            TopicPartitions(topic_id=each.topic_id, topic_name=each.topic, partitions=each.indexes)
+            for each in partitions
         ]
     )

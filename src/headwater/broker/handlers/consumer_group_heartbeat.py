@@ -13,15 +13,23 @@ from headwater.groups.assignment import Assignment, of_partitions
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.consumer_group_heartbeat import Assignment as MemberAssignment
+from headwater.wire.typed.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=68, name="ConsumerGroupHeartbeat", min_version=0, max_version=1)
+API = Api(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", min_version=0, max_version=1)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse:
     member_id: str = request.member_id
     if context.api_version == 0 and request.member_epoch == JOIN_EPOCH and not member_id:
         member_id = str(uuid.uuid4())
@@ -44,8 +52,10 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     try:
         answer = await broker.groups.consumer_heartbeat(request.group_id, heartbeat)
     except RequestError as error:
-        return Message(error_code=error.code, error_message=error.message, member_id=None, assignment=None)
-    return Message(
+        return ConsumerGroupHeartbeatResponse(
+            error_code=error.code, error_message=error.message, member_id=None, assignment=None
+        )
+    return ConsumerGroupHeartbeatResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         member_id=answer.member_id,
@@ -55,15 +65,15 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     )
 
 
-def _owned(request: Message) -> Assignment | None:
+def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     if request.topic_partitions is None:
         return None
     return of_partitions((topic.topic_id, index) for topic in request.topic_partitions for index in topic.partitions)
 
 
-def _assignment(assigned: Assignment) -> Message:
-    return Message(
+def _assignment(assigned: Assignment) -> MemberAssignment:
+    return MemberAssignment(
         topic_partitions=[
-            Message(topic_id=topic_id, partitions=sorted(indexes)) for topic_id, indexes in assigned.items()
+            TopicPartitions(topic_id=topic_id, partitions=sorted(indexes)) for topic_id, indexes in assigned.items()
         ]
     )

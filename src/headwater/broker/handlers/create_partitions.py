@@ -4,18 +4,25 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3)
+API = Api(key=ApiKey.CREATE_PARTITIONS, name="CreatePartitions", min_version=0, max_version=3)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
     results = []
     for asked in request.topics:
-        result = Message(name=asked.name, error_code=ErrorCode.NONE, error_message=None)
+        result = CreatePartitionsTopicResult(name=asked.name, error_code=ErrorCode.NONE, error_message=None)
         try:
             topic = broker.catalog.topic(asked.name)
             if topic.is_internal:
@@ -32,4 +39,4 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         except RequestError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    return Message(results=results)
+    return CreatePartitionsResponse(results=results)

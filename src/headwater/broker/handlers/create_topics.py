@@ -10,15 +10,23 @@ from headwater.broker.settings.config_resources import describe_topic
 from headwater.broker.topics.topic import Topic
 from headwater.broker.topics.topic_plan import TopicPlan, assigned_plan
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.schema import NULL_UUID
+from headwater.wire.typed.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=19, name="CreateTopics", min_version=2, max_version=7)
+API = Api(key=ApiKey.CREATE_TOPICS, name="CreateTopics", min_version=2, max_version=7)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = []
     for asked in request.topics:
@@ -30,10 +38,10 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             results.append(await _create(broker, asked, request.validate_only))
         except RequestError as error:
             results.append(_refused(asked, error.code, error.message))
-    return Message(topics=results)
+    return CreateTopicsResponse(topics=results)
 
 
-async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Message:
+async def _create(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
     plan = _plan(broker, asked)
     overrides = {config.name: config.value for config in asked.configs}
     topic = await broker.catalog.changes.create(
@@ -44,9 +52,9 @@ async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Mess
         leaders=plan.leaders,
         validate_only=validate_only,
     )
-    return Message(
+    return CreatableTopicResult(
         name=asked.name,
-        topic_id=topic.topic_id if topic is not None else None,
+        topic_id=topic.topic_id if topic is not None else NULL_UUID,
         error_code=ErrorCode.NONE,
         num_partitions=plan.partitions,
         replication_factor=plan.replication_factor,
@@ -54,7 +62,7 @@ async def _create(broker: "Broker", asked: Message, validate_only: bool) -> Mess
     )
 
 
-def _plan(broker: "Broker", asked: Message) -> TopicPlan:
+def _plan(broker: "Broker", asked: CreatableTopic) -> TopicPlan:
     count: int = asked.num_partitions
     replicas: int = asked.replication_factor
     if not asked.assignments:
@@ -68,13 +76,15 @@ def _plan(broker: "Broker", asked: Message) -> TopicPlan:
     return assigned_plan(assignment, {node.node_id for node in broker.cluster_nodes.brokers()})
 
 
-def _describe_configs(broker: "Broker", topic: Topic | None) -> list[Message]:
+def _describe_configs(broker: "Broker", topic: Topic | None) -> list[CreatableTopicConfigs]:
     overrides = topic.overrides if topic is not None else {}
     return [
-        Message(name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False)
+        CreatableTopicConfigs(
+            name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
+        )
         for entry in describe_topic(overrides, broker.settings.topic_defaults)
     ]
 
 
-def _refused(asked: Message, code: ErrorCode, message: str) -> Message:
-    return Message(name=asked.name, error_code=code, error_message=message, configs=())
+def _refused(asked: CreatableTopic, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=asked.name, error_code=code, error_message=message, configs=())

@@ -7,24 +7,27 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2)
+API = Api(key=ApiKey.DELETE_GROUPS, name="DeleteGroups", min_version=0, max_version=2)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    return Message(results=[await _delete(broker, group_id) for group_id in dict.fromkeys(request.groups_names)])
+async def handle(broker: "Broker", request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[await _delete(broker, group_id) for group_id in dict.fromkeys(request.groups_names)]
+    )
 
 
-async def _delete(broker: "Broker", group_id: str) -> Message:
+async def _delete(broker: "Broker", group_id: str) -> DeletableGroupResult:
     try:
         await _forget(broker, group_id)
     except RequestError as error:
-        return Message(group_id=group_id, error_code=error.code)
-    return Message(group_id=group_id, error_code=ErrorCode.NONE)
+        return DeletableGroupResult(group_id=group_id, error_code=error.code)
+    return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)
 
 
 async def _forget(broker: "Broker", group_id: str) -> None:

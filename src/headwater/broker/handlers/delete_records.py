@@ -13,31 +13,42 @@ from headwater.broker.log.partition_metadata import LostLeadership
 from headwater.broker.topics.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import Offset
+from headwater.model.ids import NO_OFFSET, Offset
 from headwater.model.replica import StoreError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2)
+API = Api(key=ApiKey.DELETE_RECORDS, name="DeleteRecords", min_version=0, max_version=2)
 
 HIGH_WATERMARK = -1
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     topics = []
     times = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
     for asked in request.topics:
         partitions = [await _answer(broker, asked.name, partition, times) for partition in asked.partitions]
-        topics.append(Message(name=asked.name, partitions=partitions))
-    return Message(topics=topics)
+        topics.append(DeleteRecordsTopicResult(name=asked.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics)
 
 
-async def _answer(broker: "Broker", name: str, asked: Message, times: Counter[tuple[str, int]]) -> Message:
-    result = Message(partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.NONE)
+async def _answer(
+    broker: "Broker", name: str, asked: DeleteRecordsPartition, times: Counter[tuple[str, int]]
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=NO_OFFSET, error_code=ErrorCode.NONE
+    )
     try:
         if times[name, asked.partition_index] > 1:
             raise RequestError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")

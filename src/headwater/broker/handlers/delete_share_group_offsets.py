@@ -4,23 +4,30 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=92, name="DeleteShareGroupOffsets", min_version=0, max_version=0)
+API = Api(key=ApiKey.DELETE_SHARE_GROUP_OFFSETS, name="DeleteShareGroupOffsets", min_version=0, max_version=0)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: DeleteShareGroupOffsetsRequest, context: RequestContext
+) -> DeleteShareGroupOffsetsResponse:
     broker.groups.check_share_group_is_empty(request.group_id)
     names = dict.fromkeys(topic.topic_name for topic in request.topics)
     answers = [await _delete(broker, request.group_id, name) for name in names]
-    return Message(error_code=ErrorCode.NONE, error_message=None, responses=answers)
+    return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, error_message=None, responses=answers)
 
 
-async def _delete(broker: "Broker", group_id: str, name: str) -> Message:
-    answer = Message(topic_name=name, error_code=ErrorCode.NONE, error_message=None)
+async def _delete(broker: "Broker", group_id: str, name: str) -> DeleteShareGroupOffsetsResponseTopic:
+    answer = DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=ErrorCode.NONE, error_message=None)
     try:
         topic = broker.catalog.topic(name)
         answer.topic_id = topic.topic_id

@@ -4,29 +4,31 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.model.ids import TopicId
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
+from headwater.wire.typed.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6)
+API = Api(key=ApiKey.DELETE_TOPICS, name="DeleteTopics", min_version=1, max_version=6)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     if context.api_version >= 6:
-        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        topics = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
-        asked = [(name, NULL_UUID) for name in request.topic_names]
-    return Message(responses=[await _delete(broker, name, topic_id) for name, topic_id in asked])
+        topics = [(name, NULL_UUID) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[await _delete(broker, name, topic_id) for name, topic_id in topics])
 
 
-async def _delete(broker: "Broker", name: str | None, topic_id: object) -> Message:
-    result = Message(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
+async def _delete(broker: "Broker", name: str | None, topic_id: TopicId) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
     try:
         if name is not None and topic_id != NULL_UUID:
             raise RequestError(ErrorCode.INVALID_REQUEST, "Name the topic or give its id, not both.")
-        topic = broker.catalog.resolve(name, topic_id)  # type: ignore[arg-type]
+        topic = broker.catalog.resolve(name, topic_id)
         if topic.is_internal:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal and cannot be deleted.")
         result.name, result.topic_id = topic.name, topic.topic_id

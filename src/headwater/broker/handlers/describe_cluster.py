@@ -8,32 +8,33 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2)
+API = Api(key=ApiKey.DESCRIBE_CLUSTER, name="DescribeCluster", min_version=0, max_version=2)
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         raise RequestError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker's listener, not a controller's.")
     if request.endpoint_type != BROKERS:
         raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Endpoint type {request.endpoint_type} is unknown.")
     brokers = [
-        Message(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
+        DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
         for node in broker.cluster_nodes.listed()
     ]
     if request.include_fenced_brokers:
         brokers += [
-            Message(broker_id=it.node_id, host=it.host, port=it.port, rack=it.rack, is_fenced=True)
+            DescribeClusterBroker(broker_id=it.node_id, host=it.host, port=it.port, rack=it.rack, is_fenced=True)
             for it in broker.cluster_nodes.away()
         ]
-    return Message(
+    return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         endpoint_type=BROKERS,

@@ -20,18 +20,26 @@ from headwater.broker.settings.config_resources import (
 )
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4)
+API = Api(key=ApiKey.DESCRIBE_CONFIGS, name="DescribeConfigs", min_version=1, max_version=4)
 
 RESOURCES_AT_ONCE = 100
 """Described before other requests are served."""
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     await _refresh(broker, request.resources)
     descriptions = _Descriptions(broker, request.include_synonyms, request.include_documentation)
     results = []
@@ -39,10 +47,10 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         results.append(descriptions.answer(asked))
         if count % RESOURCES_AT_ONCE == 0:
             await asyncio.sleep(0)
-    return Message(results=results)
+    return DescribeConfigsResponse(results=results)
 
 
-async def _refresh(broker: "Broker", resources: Sequence[Message]) -> None:
+async def _refresh(broker: "Broker", resources: Sequence[DescribeConfigsResource]) -> None:
     """What was altered through another node is shown here, too, as soon as that was acknowledged."""
     groups = {asked.resource_name for asked in resources if asked.resource_type == ResourceType.GROUP}
     await broker.group_configs.refresh_if_possible(*groups)
@@ -62,8 +70,8 @@ class _Descriptions:
         self._unaltered = self._messages(describe_topic({}, self._defaults))
         self._answered: set[tuple[int, str]] = set()
 
-    def answer(self, asked: Message) -> Message:
-        result = Message(
+    def answer(self, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
             error_code=ErrorCode.NONE,
             error_message=None,
             resource_type=asked.resource_type,
@@ -83,7 +91,7 @@ class _Descriptions:
         result.configs = [message for name, message in entries.items() if not wanted or name in wanted]
         return result
 
-    def _describe(self, resource_type: int, name: str) -> dict[str, Message]:
+    def _describe(self, resource_type: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
         broker = self._broker
         match resource_type:
             case ResourceType.TOPIC:
@@ -100,12 +108,12 @@ class _Descriptions:
                 return self._messages(broker.loggers.describe())
         raise refuse_kind(resource_type)
 
-    def _messages(self, entries: Iterable[ConfigEntry]) -> dict[str, Message]:
+    def _messages(self, entries: Iterable[ConfigEntry]) -> dict[str, DescribeConfigsResourceResult]:
         return {entry.name: _message(entry, self._with_synonyms, self._with_documentation) for entry in entries}
 
 
-def _message(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> Message:
-    return Message(
+def _message(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
@@ -117,10 +125,10 @@ def _message(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) 
     )
 
 
-def _synonyms(entry: ConfigEntry) -> list[Message]:
+def _synonyms(entry: ConfigEntry) -> list[DescribeConfigsSynonym]:
     """What is not set has none, as in Kafka."""
     return [
-        Message(name=found.name, value=found.value, source=found.source)
+        DescribeConfigsSynonym(name=found.name, value=found.value, source=found.source)
         for found in entry.candidates
         if found.value is not None
     ]

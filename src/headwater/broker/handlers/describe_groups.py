@@ -10,22 +10,30 @@ from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.groups.rebalance import GroupState
 from headwater.groups.views import DescribedMember
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=15, name="DescribeGroups", min_version=0, max_version=6)
+API = Api(key=ApiKey.DESCRIBE_GROUPS, name="DescribeGroups", min_version=0, max_version=6)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
     asked = dict.fromkeys(request.groups)
-    return Message(groups=[_describe(broker, group_id, operations, context.api_version) for group_id in asked])
+    return DescribeGroupsResponse(
+        groups=[_describe(broker, group_id, operations, context.api_version) for group_id in asked]
+    )
 
 
-def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> Message:
-    answer = Message(
+def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> DescribedGroup:
+    answer = DescribedGroup(
         error_code=ErrorCode.NONE,
         error_message=None,
         group_id=group_id,
@@ -51,8 +59,8 @@ def _describe(broker: "Broker", group_id: str, operations: int, version: int) ->
     return answer
 
 
-def _member(member: DescribedMember) -> Message:
-    return Message(
+def _member(member: DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,

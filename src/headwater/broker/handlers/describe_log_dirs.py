@@ -14,17 +14,24 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=5)
+API = Api(key=ApiKey.DESCRIBE_LOG_DIRS, name="DescribeLogDirs", min_version=1, max_version=5)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     if Role.STORE not in broker.config.roles:
-        return Message(error_code=ErrorCode.NONE, results=[])
+        return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[])
     sizes = replica_sizes(broker.store)
     if request.topics is None:
         wanted = {topic.name: range(topic.partition_count) for topic in broker.catalog}
@@ -33,7 +40,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         topics = [_topic(broker, asked.topic, asked.partitions, sizes) for asked in request.topics]
     usage = await asyncio.to_thread(shutil.disk_usage, broker.config.data_dir)
     leaving = broker.cluster_nodes.leaving()
-    result = Message(
+    result = DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=log_dir(broker.config),
         topics=[topic for topic in topics if topic.partitions],
@@ -41,16 +48,18 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         usable_bytes=usage.free,
         is_cordoned=any(store in leaving for store in broker.cluster_nodes.own.store_ids),
     )
-    return Message(error_code=ErrorCode.NONE, results=[result])
+    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[result])
 
 
-def _topic(broker: "Broker", name: str, indexes: Sequence[int], sizes: Mapping[str, int]) -> Message:
+def _topic(broker: "Broker", name: str, indexes: Sequence[int], sizes: Mapping[str, int]) -> DescribeLogDirsTopic:
     topic = broker.catalog.find(name)
     found = {index: str(topic.partition_id(index)) for index in indexes if topic is not None and topic.has(index)}
-    return Message(
+    return DescribeLogDirsTopic(
         name=name,
         partitions=[
-            Message(partition_index=index, partition_size=sizes[partition], offset_lag=0, is_future_key=False)
+            DescribeLogDirsPartition(
+                partition_index=index, partition_size=sizes[partition], offset_lag=0, is_future_key=False
+            )
             for index, partition in found.items()
             if partition in sizes
         ],

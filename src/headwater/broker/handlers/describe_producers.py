@@ -6,26 +6,35 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transactions.producer_state import ProducerDescription
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0)
+API = Api(key=ApiKey.DESCRIBE_PRODUCERS, name="DescribeProducers", min_version=0, max_version=0)
 
 
 MAX_PRODUCERS = 100_000
 """In one response. A few bytes of request must not become an answer without end."""
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     topics = []
     described: set[tuple[str, int]] = set()
     room = MAX_PRODUCERS
     for asked in request.topics:
         partitions = []
         for index in asked.partition_indexes:
-            answer = Message(partition_index=index, error_code=ErrorCode.NONE, error_message=None, active_producers=())
+            answer = PartitionResponse(
+                partition_index=index, error_code=ErrorCode.NONE, error_message=None, active_producers=()
+            )
             try:
                 if (asked.name, index) in described:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
@@ -40,12 +49,12 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
             except RequestError as error:
                 answer.error_code, answer.error_message = error.code, error.message
             partitions.append(answer)
-        topics.append(Message(name=asked.name, partitions=partitions))
-    return Message(topics=topics)
+        topics.append(TopicResponse(name=asked.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
 
 
-def _describe(producer: ProducerDescription) -> Message:
-    return Message(
+def _describe(producer: ProducerDescription) -> ProducerState:
+    return ProducerState(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         last_sequence=producer.last_sequence,

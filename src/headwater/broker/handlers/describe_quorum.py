@@ -11,22 +11,32 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.model.cluster import Node, Role
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.model.ids import NO_OFFSET, LeaderEpoch
+from headwater.records.batch import NO_TIMESTAMP
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from headwater.wire.typed.describe_quorum import Node as QuorumNode
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=55, name="DescribeQuorum", min_version=0, max_version=2)
+API = Api(key=ApiKey.DESCRIBE_QUORUM, name="DescribeQuorum", min_version=0, max_version=2)
 
 TOPIC = "__cluster_metadata"
 LISTENER = "PLAINTEXT"
-UNKNOWN = -1
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     alive = broker.cluster_nodes.alive()
     topics = [
-        Message(
+        ResponseTopicData(
             topic_name=topic.topic_name,
             partitions=[
                 _partition(broker, alive, topic.topic_name, index)
@@ -37,12 +47,12 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
     ]
     is_found = any(partition.error_code == ErrorCode.NONE for topic in topics for partition in topic.partitions)
     nodes = [_address(node) for node in alive if _may_lead(node)] if is_found else []
-    return Message(error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=nodes)
+    return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=nodes)
 
 
-def _partition(broker: "Broker", alive: list[Node], topic: str, index: int) -> Message:
+def _partition(broker: "Broker", alive: list[Node], topic: str, index: int) -> ResponsePartitionData:
     cluster_nodes = broker.cluster_nodes
-    answer = Message(partition_index=index, error_message="", current_voters=(), observers=())
+    answer = ResponsePartitionData(partition_index=index, error_message="", current_voters=(), observers=())
     if (topic, index) != (TOPIC, 0):
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answer.error_message = f"Only partition 0 of {TOPIC} has a quorum."
@@ -51,11 +61,13 @@ def _partition(broker: "Broker", alive: list[Node], topic: str, index: int) -> M
         answer.error_code, answer.error_message = ErrorCode.LEADER_NOT_AVAILABLE, "No controller is elected right now."
         return answer
     answer.error_code = ErrorCode.NONE
-    answer.leader_id, answer.leader_epoch = cluster_nodes.controller_id, cluster_nodes.controller_epoch
-    answer.high_watermark = UNKNOWN
+    answer.leader_id, answer.leader_epoch = cluster_nodes.controller_id, LeaderEpoch(cluster_nodes.controller_epoch)
+    answer.high_watermark = NO_OFFSET
     answer.current_voters = [_replica(node) for node in alive if _may_lead(node)]
     answer.observers = [_replica(node) for node in alive if not _may_lead(node)] + [
-        Message(replica_id=it.node_id, log_end_offset=UNKNOWN, last_fetch_timestamp=it.away_since_ms or UNKNOWN)
+        ReplicaState(
+            replica_id=it.node_id, log_end_offset=NO_OFFSET, last_fetch_timestamp=it.away_since_ms or NO_TIMESTAMP
+        )
         for it in cluster_nodes.away()
     ]
     return answer
@@ -65,9 +77,9 @@ def _may_lead(node: Node) -> bool:
     return Role.CONTROLLER in node.roles
 
 
-def _replica(node: Node) -> Message:
-    return Message(replica_id=node.node_id, log_end_offset=UNKNOWN)
+def _replica(node: Node) -> ReplicaState:
+    return ReplicaState(replica_id=node.node_id, log_end_offset=NO_OFFSET)
 
 
-def _address(node: Node) -> Message:
-    return Message(node_id=node.node_id, listeners=[Message(name=LISTENER, host=node.host, port=node.port)])
+def _address(node: Node) -> QuorumNode:
+    return QuorumNode(node_id=node.node_id, listeners=[Listener(name=LISTENER, host=node.host, port=node.port)])

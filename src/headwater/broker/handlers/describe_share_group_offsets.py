@@ -10,23 +10,37 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.nodes.node_messages import ShareOffset
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId
-from headwater.wire.message import Message
+from headwater.model.ids import NO_OFFSET, LeaderEpoch, PartitionId
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=90, name="DescribeShareGroupOffsets", min_version=0, max_version=1)
+API = Api(key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, name="DescribeShareGroupOffsets", min_version=0, max_version=1)
 
-NOWHERE = -1
-
-
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    return Message(groups=[await _describe(broker, asked) for asked in request.groups])
+NO_LAG = -1
 
 
-async def _describe(broker: "Broker", asked: Message) -> Message:
-    answer = Message(group_id=asked.group_id, topics=(), error_code=ErrorCode.NONE, error_message=None)
+async def handle(
+    broker: "Broker", request: DescribeShareGroupOffsetsRequest, context: RequestContext
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(groups=[await _describe(broker, asked) for asked in request.groups])
+
+
+async def _describe(
+    broker: "Broker", asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    answer = DescribeShareGroupOffsetsResponseGroup(
+        group_id=asked.group_id, topics=(), error_code=ErrorCode.NONE, error_message=None
+    )
     try:
         broker.groups.share_group(asked.group_id)
         found = {each.partition: each for each in await broker.share_admin.offsets(asked.group_id)}
@@ -53,20 +67,22 @@ def _topic(
     name: str,
     topic: Topic | None,
     indexes: Iterable[int],
-) -> Message:
+) -> DescribeShareGroupOffsetsResponseTopic:
     partitions = [_partition(broker, found, topic, index) for index in indexes]
-    answer = Message(topic_name=name, partitions=partitions)
+    answer = DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=partitions)
     if topic is not None:
         answer.topic_id = topic.topic_id
     return answer
 
 
-def _partition(broker: "Broker", found: Mapping[PartitionId, ShareOffset], topic: Topic | None, index: int) -> Message:
-    answer = Message(
+def _partition(
+    broker: "Broker", found: Mapping[PartitionId, ShareOffset], topic: Topic | None, index: int
+) -> DescribeShareGroupOffsetsResponsePartition:
+    answer = DescribeShareGroupOffsetsResponsePartition(
         partition_index=index,
-        start_offset=NOWHERE,
-        leader_epoch=0,
-        lag=NOWHERE,
+        start_offset=NO_OFFSET,
+        leader_epoch=LeaderEpoch(0),
+        lag=NO_LAG,
         error_code=ErrorCode.NONE,
         error_message=None,
     )

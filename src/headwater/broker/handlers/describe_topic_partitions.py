@@ -10,46 +10,86 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import ON_TOPIC
-from headwater.broker.cluster.topic_description import describe_topic
+from headwater.broker.cluster.topic_description import describe_partitions
 from headwater.broker.settings.topic_name import check_topic_name
-from headwater.model.errors import RequestError
-from headwater.wire.message import Message
+from headwater.broker.topics.topic import Topic
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
+from headwater.wire.typed.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=75, name="DescribeTopicPartitions", min_version=0, max_version=0)
+API = Api(key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, name="DescribeTopicPartitions", min_version=0, max_version=0)
 
 MAX_PARTITIONS = 2_000
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(
+    broker: "Broker", request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
     names = sorted({topic.name for topic in request.topics or broker.catalog})
     room = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     first_name, first_index = "", 0
     if request.cursor is not None:
         first_name, first_index = request.cursor.topic_name, max(0, request.cursor.partition_index)
-    topics: list[Message] = []
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if name < first_name:
             continue
         first = first_index if name == first_name else 0
         if room == 0:
-            return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=first))
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=first)
+            )
         try:
             check_topic_name(name)
             topic = broker.catalog.topic(name)
         except RequestError as error:
             # An unknown topic takes room, too: the answer stays bounded whatever is asked for.
-            unknown = Message(error_code=error.code, name=name, topic_id=NULL_UUID, partitions=())
+            unknown = DescribeTopicPartitionsResponseTopic(
+                error_code=error.code, name=name, topic_id=NULL_UUID, partitions=()
+            )
             unknown.topic_authorized_operations = ON_TOPIC
             topics.append(unknown)
             room -= 1
             continue
         end = min(topic.partition_count, first + room)
-        topics.append(describe_topic(broker.cluster_nodes, topic, ON_TOPIC, first, end))
+        topics.append(_describe(broker, topic, first, end))
         room -= max(0, end - first)
         if end < topic.partition_count:
-            return Message(topics=topics, next_cursor=Message(topic_name=name, partition_index=end))
-    return Message(topics=topics, next_cursor=None)
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=end)
+            )
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
+
+
+def _describe(broker: "Broker", topic: Topic, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=partition.error_code,
+                partition_index=partition.partition_index,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.nodes.replicas,
+                isr_nodes=partition.nodes.in_sync,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+                offline_replicas=partition.nodes.offline,
+            )
+            for partition in describe_partitions(broker.cluster_nodes, topic, first, end)
+        ],
+        topic_authorized_operations=ON_TOPIC,
+    )

@@ -4,32 +4,42 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=65, name="DescribeTransactions", min_version=0, max_version=0)
+API = Api(key=ApiKey.DESCRIBE_TRANSACTIONS, name="DescribeTransactions", min_version=0, max_version=0)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(
+    broker: "Broker", request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
     ids = dict.fromkeys(request.transactional_ids)
-    return Message(transaction_states=[_describe(broker, transactional_id) for transactional_id in ids])
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(broker, transactional_id) for transactional_id in ids]
+    )
 
 
-def _describe(broker: "Broker", transactional_id: str) -> Message:
+def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
     try:
         if not transactional_id:
             raise RequestError(ErrorCode.INVALID_REQUEST, "A transactional id is not empty.")
         transaction = broker.transactions.described(transactional_id)
     except RequestError as error:
-        return Message(transactional_id=transactional_id, error_code=error.code)
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
     topics: dict[str, list[int]] = {}
     for partition in sorted(transaction.partitions, key=lambda each: (str(each.topic_id), each.index)):
         topic = broker.catalog.find_id(partition.topic_id)
         if topic is not None:
             topics.setdefault(topic.name, []).append(partition.index)
-    return Message(
+    return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
         transaction_state=transaction.state.value,
@@ -37,5 +47,5 @@ def _describe(broker: "Broker", transactional_id: str) -> Message:
         transaction_start_time_ms=transaction.started_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[Message(topic=name, partitions=indexes) for name, indexes in topics.items()],
+        topics=[TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()],
     )

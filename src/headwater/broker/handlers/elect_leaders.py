@@ -13,21 +13,27 @@ from headwater.broker.api import Api, RequestContext
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2)
+API = Api(key=ApiKey.ELECT_LEADERS, name="ElectLeaders", min_version=0, max_version=2)
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Election type {request.election_type} is unknown.")
     means_all = request.topic_partitions is None
-    if means_all:
+    if request.topic_partitions is None:
         wanted = {topic.name: list(range(topic.partition_count)) for topic in broker.catalog}
     else:
         wanted = {asked.topic: list(dict.fromkeys(asked.partitions)) for asked in request.topic_partitions}
@@ -41,8 +47,8 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         if means_all:
             answers = [answer for answer in answers if answer.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         if answers:
-            results.append(Message(topic=topic, partition_result=answers))
-    return Message(error_code=ErrorCode.NONE, replica_election_results=results)
+            results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
+    return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=results)
 
 
 def _find(broker: "Broker", topic: str, index: int) -> PartitionId | RequestError:
@@ -61,11 +67,11 @@ async def _elect(broker: "Broker", partitions: Sequence[PartitionId]) -> Mapping
         raise RequestError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not answer: {error}") from error
 
 
-def _answer(index: int, found: PartitionId | RequestError, elected: Mapping[PartitionId, bool]) -> Message:
+def _answer(index: int, found: PartitionId | RequestError, elected: Mapping[PartitionId, bool]) -> PartitionResult:
     if isinstance(found, RequestError):
-        return Message(partition_id=index, error_code=found.code, error_message=found.message)
+        return PartitionResult(partition_id=index, error_code=found.code, error_message=found.message)
     if elected.get(found):
-        return Message(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
-    return Message(
+        return PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
+    return PartitionResult(
         partition_id=index, error_code=ErrorCode.ELECTION_NOT_NEEDED, error_message="The leader is the preferred one."
     )

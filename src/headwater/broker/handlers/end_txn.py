@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transactions.effects import EndAnswer
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=26, name="EndTxn", min_version=0, max_version=5)
+API = Api(key=ApiKey.END_TXN, name="EndTxn", min_version=0, max_version=5)
 
 FIRST_WITH_FENCED = 2
 FIRST_WITH_EPOCHS = 5
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message | Coroutine[Any, Any, Message]:
+def handle(
+    broker: "Broker", request: EndTxnRequest, context: RequestContext
+) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
     """At once if the decision is on disk at once."""
     try:
         answered = broker.transactions.end(
@@ -40,7 +43,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
     return _response(answer, context)
 
 
-async def _respond_later(answered: "asyncio.Future[EndAnswer]", context: RequestContext) -> Message:
+async def _respond_later(answered: "asyncio.Future[EndAnswer]", context: RequestContext) -> EndTxnResponse:
     try:
         answer = await answered
     except RequestError as error:
@@ -48,8 +51,8 @@ async def _respond_later(answered: "asyncio.Future[EndAnswer]", context: Request
     return _response(answer, context)
 
 
-def _response(answer: EndAnswer, context: RequestContext) -> Message:
+def _response(answer: EndAnswer, context: RequestContext) -> EndTxnResponse:
     code = answer.error
     if code is ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return Message(error_code=code, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+    return EndTxnResponse(error_code=code, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)

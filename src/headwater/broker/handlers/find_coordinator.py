@@ -15,13 +15,14 @@ from headwater.broker.nodes.node_messages import ShareKey
 from headwater.groups.shard import check_group_id
 from headwater.model.cluster import Node
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId
-from headwater.wire.message import Message
+from headwater.model.ids import NO_NODE, PartitionId
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6)
+API = Api(key=ApiKey.FIND_COORDINATOR, name="FindCoordinator", min_version=0, max_version=6)
 
 GROUP = 0
 TRANSACTION = 1
@@ -29,14 +30,23 @@ SHARE = 2
 FIRST_WITH_SHARE = 6
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.api_version < 4:
-        return await _find(broker, request.key, request.key_type, context.api_version)
+        found = await _find(broker, request.key, request.key_type, context.api_version)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
     keys = dict.fromkeys(request.coordinator_keys)
-    return Message(coordinators=[await _find(broker, key, request.key_type, context.api_version) for key in keys])
+    return FindCoordinatorResponse(
+        coordinators=[await _find(broker, key, request.key_type, context.api_version) for key in keys]
+    )
 
 
-async def _find(broker: "Broker", key: str, key_type: int, version: int) -> Message:
+async def _find(broker: "Broker", key: str, key_type: int, version: int) -> Coordinator:
     try:
         if key_type == GROUP:
             check_group_id(key)
@@ -49,8 +59,10 @@ async def _find(broker: "Broker", key: str, key_type: int, version: int) -> Mess
             raise RequestError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}.")
         node = _leader(broker, partition)
     except RequestError as error:
-        return Message(key=key, error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1)
-    return Message(
+        return Coordinator(
+            key=key, error_code=error.code, error_message=error.message, node_id=NO_NODE, host="", port=-1
+        )
+    return Coordinator(
         key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node.node_id, host=node.host, port=node.port
     )
 

@@ -3,16 +3,17 @@
 from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=12, name="Heartbeat", min_version=0, max_version=4)
+API = Api(key=ApiKey.HEARTBEAT, name="Heartbeat", min_version=0, max_version=4)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     error = broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
-    return Message(error_code=error)
+    return HeartbeatResponse(error_code=error)

@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ResourceType, changed, refuse_kind
 from headwater.broker.settings.topic_alterations import alter_each
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=44, name="IncrementalAlterConfigs", min_version=0, max_version=1)
+API = Api(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, name="IncrementalAlterConfigs", min_version=0, max_version=1)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    async def alter(resource: Message) -> None:
+async def handle(
+    broker: "Broker", request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    async def alter(resource: AlterConfigsResource) -> None:
         name, validate_only = resource.resource_name, request.validate_only
         changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
         match resource.resource_type:
@@ -37,4 +45,14 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             case _:
                 raise refuse_kind(resource.resource_type)
 
-    return Message(responses=await alter_each(request.resources, alter))
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=result.error_code,
+                error_message=result.error_message,
+                resource_type=result.resource_type,
+                resource_name=result.resource_name,
+            )
+            for result in await alter_each(request.resources, alter)
+        ]
+    )

@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=22, name="InitProducerId", min_version=0, max_version=5)
+API = Api(key=ApiKey.INIT_PRODUCER_ID, name="InitProducerId", min_version=0, max_version=5)
 
 FIRST_WITH_FENCED = 4
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     if request.transactional_id is None:
-        return Message(error_code=ErrorCode.NONE, producer_id=await broker.producer_ids.next(), producer_epoch=0)
+        return InitProducerIdResponse(
+            error_code=ErrorCode.NONE, producer_id=await broker.producer_ids.next(), producer_epoch=0
+        )
     try:
         answer = await broker.transactions.init_producer(
             request.transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
@@ -32,10 +35,12 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         return _refused(error.code, context.api_version)
     if answer.error is not ErrorCode.NONE:
         return _refused(answer.error, context.api_version)
-    return Message(error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+    )
 
 
-def _refused(code: ErrorCode, version: int) -> Message:
+def _refused(code: ErrorCode, version: int) -> InitProducerIdResponse:
     if code is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return Message(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

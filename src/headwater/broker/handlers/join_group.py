@@ -12,15 +12,16 @@ from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import JoinRequest
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=11, name="JoinGroup", min_version=0, max_version=9)
+API = Api(key=ApiKey.JOIN_GROUP, name="JoinGroup", min_version=0, max_version=9)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     session_timeout_ms: int = request.session_timeout_ms
     join = JoinRequest(
         member_id=request.member_id,
@@ -38,7 +39,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         answer = await broker.groups.join(request.group_id, join)
     except RequestError as error:
         answer = JoinAnswer(error.code, request.member_id)
-    return Message(
+    return JoinGroupResponse(
         error_code=answer.error,
         generation_id=answer.generation,
         protocol_type=answer.protocol_type,
@@ -47,7 +48,9 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            Message(member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata)
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
+            )
             for member in answer.members
         ],
     )

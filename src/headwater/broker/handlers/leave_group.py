@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.requests import LeaveRequest
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=13, name="LeaveGroup", min_version=0, max_version=5)
+API = Api(key=ApiKey.LEAVE_GROUP, name="LeaveGroup", min_version=0, max_version=5)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     if context.api_version < 3:
         (answer,) = await broker.groups.leave(request.group_id, [LeaveRequest(request.member_id, None)])
-        return Message(error_code=answer.error)
+        return LeaveGroupResponse(error_code=answer.error)
     leaving = [LeaveRequest(each.member_id, each.group_instance_id, each.reason) for each in request.members]
     answers = await broker.groups.leave(request.group_id, leaving)
-    return Message(
+    return LeaveGroupResponse(
         error_code=ErrorCode.NONE,
         members=[
-            Message(member_id=each.member_id, group_instance_id=each.instance_id, error_code=each.error)
+            MemberResponse(member_id=each.member_id, group_instance_id=each.instance_id, error_code=each.error)
             for each in answers
         ],
     )

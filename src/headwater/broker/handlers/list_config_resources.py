@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ResourceType
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=74, name="ListConfigResources", min_version=0, max_version=1)
+API = Api(key=ApiKey.LIST_CONFIG_RESOURCES, name="ListConfigResources", min_version=0, max_version=1)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(
+    broker: "Broker", request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
     if context.api_version == 0:
-        return Message(error_code=ErrorCode.NONE, config_resources=())
+        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=())
     wanted = set(request.resource_types) or set(ResourceType)
     if not wanted <= set(ResourceType):
-        return Message(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
     brokers = [str(node.node_id) for node in broker.cluster_nodes.brokers()]
     names = {
         ResourceType.TOPIC: sorted(topic.name for topic in broker.catalog),
@@ -29,9 +36,9 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
         ResourceType.GROUP: broker.group_configs.names(),
     }
     found = [
-        Message(resource_name=name, resource_type=kind)
+        ConfigResource(resource_name=name, resource_type=kind)
         for kind, kind_names in names.items()
         if kind in wanted
         for name in kind_names
     ]
-    return Message(error_code=ErrorCode.NONE, config_resources=found)
+    return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=found)

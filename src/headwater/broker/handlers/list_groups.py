@@ -4,21 +4,22 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=16, name="ListGroups", min_version=0, max_version=5)
+API = Api(key=ApiKey.LIST_GROUPS, name="ListGroups", min_version=0, max_version=5)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
-    return Message(
+    return ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[
-            Message(
+            ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state.value,

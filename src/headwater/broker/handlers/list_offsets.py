@@ -16,12 +16,19 @@ from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 from headwater.records.batch import NO_TIMESTAMP
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=2, name="ListOffsets", min_version=1, max_version=11)
+API = Api(key=ApiKey.LIST_OFFSETS, name="ListOffsets", min_version=1, max_version=11)
 
 LATEST = -1
 EARLIEST = -2
@@ -40,10 +47,10 @@ FIRST_VERSIONS = {
 """Since when a negative timestamp has a meaning. Earlier it is answered with UNSUPPORTED_VERSION."""
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """A partition that is asked for more than once is answered once, with INVALID_REQUEST, as in Kafka: each answer may
     cost a search."""
-    asked: dict[str, dict[int, list[Message]]] = {}
+    asked: dict[str, dict[int, list[ListOffsetsPartition]]] = {}
     for topic in request.topics:
         by_index = asked.setdefault(topic.name, {})
         for partition in topic.partitions:
@@ -54,15 +61,15 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
             await _answer(broker, name, each, request.isolation_level, context.api_version)
             for each in by_index.values()
         ]
-        topics.append(Message(name=name, partitions=partitions))
-    return Message(topics=topics)
+        topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
 
 async def _answer(
-    broker: "Broker", topic: str, questions: Sequence[Message], isolation_level: int, version: int
-) -> Message:
+    broker: "Broker", topic: str, questions: Sequence[ListOffsetsPartition], isolation_level: int, version: int
+) -> ListOffsetsPartitionResponse:
     asked = questions[0]
-    result = Message(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+    result = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
     try:
         if len(questions) > 1:
             raise RequestError(ErrorCode.INVALID_REQUEST, "A partition has one answer in a response.")

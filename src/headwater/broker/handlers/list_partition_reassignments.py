@@ -10,31 +10,39 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=46, name="ListPartitionReassignments", min_version=0, max_version=0)
+API = Api(key=ApiKey.LIST_PARTITION_REASSIGNMENTS, name="ListPartitionReassignments", min_version=0, max_version=0)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
     moving = await broker.member.controlling().reassignments() if broker.member is not None else {}
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(asked.name, index) for asked in request.topics for index in asked.partition_indexes}
-    found: dict[str, list[Message]] = defaultdict(list)
+    found: dict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
     for partition, state in sorted(moving.items()):
         topic = broker.catalog.find_id(partition.topic_id)
         if topic is None or (wanted is not None and (topic.name, partition.index) not in wanted):
             continue
         found[topic.name].append(
-            Message(
+            OngoingPartitionReassignment(
                 partition_index=partition.index,
                 replicas=state.replicas,
                 adding_replicas=state.adding,
                 removing_replicas=state.removing,
             )
         )
-    topics = [Message(name=name, partitions=partitions) for name, partitions in sorted(found.items())]
-    return Message(error_code=ErrorCode.NONE, error_message=None, topics=topics)
+    topics = [OngoingTopicReassignment(name=name, partitions=partitions) for name, partitions in sorted(found.items())]
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=topics)

@@ -8,22 +8,24 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.topic_patterns import TopicPattern
 from headwater.model.errors import ErrorCode
 from headwater.transactions.transaction import Transaction, TransactionState
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from headwater.wire.typed.list_transactions import TransactionState as ListedTransaction
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=66, name="ListTransactions", min_version=0, max_version=2)
+API = Api(key=ApiKey.LIST_TRANSACTIONS, name="ListTransactions", min_version=0, max_version=2)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     known = {state.value for state in TransactionState}
     wanted = _filter(broker, request)
-    return Message(
+    return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in known],
         transaction_states=[
-            Message(
+            ListedTransaction(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.value,
@@ -34,7 +36,7 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
     )
 
 
-def _filter(broker: "Broker", request: Message) -> Callable[[Transaction], bool]:
+def _filter(broker: "Broker", request: ListTransactionsRequest) -> Callable[[Transaction], bool]:
     states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
     started_before = broker.clock.now_ms() - request.duration_filter if request.duration_filter >= 0 else None
     pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None

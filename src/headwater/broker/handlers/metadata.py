@@ -9,15 +9,25 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from headwater.broker.cluster.topic_description import describe_topic
+from headwater.broker.cluster.topic_description import describe_partitions
+from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.model.ids import NO_NODE
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
+from headwater.wire.typed.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=3, name="Metadata", min_version=0, max_version=13)
+API = Api(key=ApiKey.METADATA, name="Metadata", min_version=0, max_version=13)
 
 BY_ID = 12
 """The first version in which topics have ids instead of names."""
@@ -25,22 +35,22 @@ OF_CLUSTER = range(8, 11)
 """Versions that say what the client may do with the cluster; later it asks DescribeCluster."""
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     asked = request.topics
     operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
-        topics = [describe_topic(broker.cluster_nodes, topic, operations) for topic in broker.catalog]
+        topics = [_describe(broker, topic, operations) for topic in broker.catalog]
     elif context.api_version < BY_ID and any(topic.name is None or topic.topic_id != NULL_UUID for topic in asked):
-        return Message(controller_id=-1, topics=[_invalid(topic) for topic in asked])
+        return MetadataResponse(controller_id=NO_NODE, topics=[_invalid(topic) for topic in asked])
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics
         topics = [await _find(broker, topic, may_create, operations) for topic in asked]
     brokers = [
-        Message(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         for node in broker.cluster_nodes.listed()
     ]
     asks_of_cluster = context.api_version in OF_CLUSTER and request.include_cluster_authorized_operations
-    return Message(
+    return MetadataResponse(
         brokers=brokers,
         cluster_id=broker.cluster_id,
         controller_id=broker.cluster_nodes.controller_id,
@@ -49,25 +59,29 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     )
 
 
-def _invalid(asked: Message) -> Message:
+def _invalid(asked: MetadataRequestTopic) -> MetadataResponseTopic:
     code = ErrorCode.INVALID_REQUEST
-    return Message(error_code=code, name=asked.name or "", topic_id=asked.topic_id, is_internal=False, partitions=())
+    return MetadataResponseTopic(
+        error_code=code, name=asked.name or "", topic_id=asked.topic_id, is_internal=False, partitions=()
+    )
 
 
-async def _find(broker: "Broker", asked: Message, may_create: bool, operations: int) -> Message:
+async def _find(
+    broker: "Broker", asked: MetadataRequestTopic, may_create: bool, operations: int
+) -> MetadataResponseTopic:
     # Who asks by id leaves the name out: null from most clients, empty from Java's.
-    name: str | None = asked.name if asked.topic_id == NULL_UUID else None
+    name = asked.name if asked.topic_id == NULL_UUID else None
     try:
         if name is None:
-            return describe_topic(broker.cluster_nodes, broker.catalog.topic_by_id(asked.topic_id), operations)
+            return _describe(broker, broker.catalog.topic_by_id(asked.topic_id), operations)
         topic = broker.catalog.find(name)
         if topic is None:
             if not may_create:
                 broker.catalog.topic(name)
             topic = await broker.create_on_use(name)
-        return describe_topic(broker.cluster_nodes, topic, operations)
+        return _describe(broker, topic, operations)
     except RequestError as error:
-        return Message(
+        return MetadataResponseTopic(
             error_code=error.code,
             name=name,
             topic_id=asked.topic_id if name is None else NULL_UUID,
@@ -75,3 +89,25 @@ async def _find(broker: "Broker", asked: Message, may_create: bool, operations: 
             partitions=(),
             topic_authorized_operations=operations if name is not None else NOT_ASKED,
         )
+
+
+def _describe(broker: "Broker", topic: Topic, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=partition.error_code,
+                partition_index=partition.partition_index,
+                leader_id=partition.leader_id,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.nodes.replicas,
+                isr_nodes=partition.nodes.in_sync,
+                offline_replicas=partition.nodes.offline,
+            )
+            for partition in describe_partitions(broker.cluster_nodes, topic)
+        ],
+        topic_authorized_operations=operations,
+    )

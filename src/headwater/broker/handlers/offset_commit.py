@@ -11,19 +11,25 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.topics.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=8, name="OffsetCommit", min_version=2, max_version=10)
+API = Api(key=ApiKey.OFFSET_COMMIT, name="OffsetCommit", min_version=2, max_version=10)
 
 LAST_WITH_RETENTION = 4
 FIRST_WITH_MEMBER_EPOCHS = 9
 FIRST_WITH_TOPIC_IDS = 10
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     has_ids = context.api_version >= FIRST_WITH_TOPIC_IDS
     found = [
         broker.catalog.find_id(topic.topic_id) if has_ids else broker.catalog.find(topic.name)
@@ -54,13 +60,15 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         errors = {(answer.topic, answer.partition): answer.error for answer in answers}
     except RequestError as error:
         errors = {(each.topic, each.partition): error.code for each in known}
-    return Message(
+    return OffsetCommitResponse(
         topics=[
-            Message(
+            OffsetCommitResponseTopic(
                 name="" if has_ids else asked.name,
                 topic_id=asked.topic_id,
                 partitions=[
-                    Message(partition_index=index, error_code=_error(errors, topic, index, has_ids))
+                    OffsetCommitResponsePartition(
+                        partition_index=index, error_code=_error(errors, topic, index, has_ids)
+                    )
                     for index in (partition.partition_index for partition in asked.partitions)
                 ],
             )
@@ -75,7 +83,7 @@ def _error(errors: Mapping[tuple[str, int], ErrorCode], topic: Topic | None, ind
     return errors.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _retention_ms(request: Message, version: int) -> int | None:
+def _retention_ms(request: OffsetCommitRequest, version: int) -> int | None:
     if version > LAST_WITH_RETENTION or request.retention_time_ms < 0:
         return None
     retention_ms: int = request.retention_time_ms

@@ -4,15 +4,21 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=47, name="OffsetDelete", min_version=0, max_version=0)
+API = Api(key=ApiKey.OFFSET_DELETE, name="OffsetDelete", min_version=0, max_version=0)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     known = [
         (topic.name, partition.partition_index)
         for topic in request.topics
@@ -22,13 +28,15 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     answers = await broker.groups.delete_offsets(request.group_id, known)
     errors = {(answer.topic, answer.partition): answer.error for answer in answers}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return Message(
+    return OffsetDeleteResponse(
         error_code=ErrorCode.NONE,
         topics=[
-            Message(
+            OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
-                    Message(partition_index=index, error_code=errors.get((topic.name, index), unknown))
+                    OffsetDeleteResponsePartition(
+                        partition_index=index, error_code=errors.get((topic.name, index), unknown)
+                    )
                     for index in (partition.partition_index for partition in topic.partitions)
                 ],
             )

@@ -16,48 +16,71 @@ from headwater.groups.events import CommittedOffset
 from headwater.groups.offset_table import FoundOffset
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
+from headwater.wire.typed.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=9, name="OffsetFetch", min_version=1, max_version=10)
+API = Api(key=ApiKey.OFFSET_FETCH, name="OffsetFetch", min_version=1, max_version=10)
 
+FIRST_WITH_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10
 NOTHING = CommittedOffset(offset=NO_OFFSET, leader_epoch=NO_LEADER_EPOCH, metadata="", commit_timestamp_ms=-1)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    if context.api_version >= 8:
-        # Once for each group, so that naming one again and again cannot make an answer larger than memory.
-        asked = {group.group_id: group for group in request.groups}
-        has_ids = context.api_version >= FIRST_WITH_TOPIC_IDS
-        requires_stable = request.require_stable
-        return Message(
-            groups=[await _fetch(broker, group, group.topics, has_ids, requires_stable) for group in asked.values()]
-        )
-    fetched = await _fetch(broker, request, request.topics, False, request.require_stable)
-    if context.api_version == 1 and fetched.error_code:
-        # There is no other place for the error in this version.
-        fetched.topics = _failed(request.topics or (), fetched.error_code)
-    return fetched
+async def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    if context.api_version < FIRST_WITH_GROUPS:
+        group = _only_group(request)
+        fetched = await _fetch(broker, group, False, request.require_stable)
+        if context.api_version == 1 and fetched.error_code:
+            # There is no other place for the error in this version.
+            fetched.topics = _failed(group.topics or (), fetched.error_code)
+        return _only_answer(fetched)
+    # Once for each group, so that naming one again and again cannot make an answer larger than memory.
+    asked = {group.group_id: group for group in request.groups}
+    has_ids = context.api_version >= FIRST_WITH_TOPIC_IDS
+    return OffsetFetchResponse(
+        groups=[await _fetch(broker, group, has_ids, request.require_stable) for group in asked.values()]
+    )
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """The group of a version that has one, in the shape of those that have many."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
 async def _fetch(
-    broker: "Broker", group: Message, topics: Sequence[Message] | None, has_ids: bool, requires_stable: bool
-) -> Message:
-    group_id: str = group.group_id
+    broker: "Broker", group: OffsetFetchRequestGroup, has_ids: bool, requires_stable: bool
+) -> OffsetFetchResponseGroup:
+    topics = group.topics
     if has_ids and topics is not None:
         return await _fetch_by_id(broker, group, topics, requires_stable)
     wanted = None
     if topics is not None:
         wanted = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
     try:
-        found = await broker.groups.committed(group_id, wanted, *_member(group))
+        found = await broker.groups.committed(group.group_id, wanted, group.member_id, group.member_epoch)
     except RequestError as error:
-        return Message(group_id=group_id, error_code=error.code, topics=())
-    by_topic: dict[str, list[Message]] = {topic.name: [] for topic in topics or ()}
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code, topics=())
+    by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {topic.name: [] for topic in topics or ()}
     for each in found:
         if wanted is not None or requires_stable or each.committed is not None:
             by_topic.setdefault(each.topic, []).append(_found(each, requires_stable))
@@ -66,23 +89,28 @@ async def _fetch(
         topic = broker.catalog.find(name) if has_ids else None
         if not has_ids or topic is not None:
             topic_id = topic.topic_id if topic is not None else NULL_UUID
-            answers.append(Message(name=name, topic_id=topic_id, partitions=partitions))
-    return Message(group_id=group_id, error_code=ErrorCode.NONE, topics=answers)
+            answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=answers)
 
 
-async def _fetch_by_id(broker: "Broker", group: Message, topics: Sequence[Message], requires_stable: bool) -> Message:
+async def _fetch_by_id(
+    broker: "Broker",
+    group: OffsetFetchRequestGroup,
+    topics: Sequence[OffsetFetchRequestTopics],
+    requires_stable: bool,
+) -> OffsetFetchResponseGroup:
     found = [(broker.catalog.find_id(asked.topic_id), asked) for asked in topics]
     wanted = [(topic.name, index) for topic, asked in found if topic is not None for index in asked.partition_indexes]
     try:
-        answers = await broker.groups.committed(group.group_id, wanted, *_member(group))
+        answers = await broker.groups.committed(group.group_id, wanted, group.member_id, group.member_epoch)
     except RequestError as error:
-        return Message(group_id=group.group_id, error_code=error.code, topics=())
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code, topics=())
     committed = {(each.topic, each.partition): _found(each, requires_stable) for each in answers}
-    return Message(
+    return OffsetFetchResponseGroup(
         group_id=group.group_id,
         error_code=ErrorCode.NONE,
         topics=[
-            Message(
+            OffsetFetchResponseTopics(
                 topic_id=asked.topic_id,
                 partitions=[
                     committed[topic.name, index]
@@ -96,29 +124,48 @@ async def _fetch_by_id(broker: "Broker", group: Message, topics: Sequence[Messag
     )
 
 
-def _member(group: Message) -> tuple[str | None, int]:
-    """Who asks, where the version has a place for it."""
-    return getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
-
-
-def _failed(topics: Sequence[Message], error: ErrorCode) -> list[Message]:
-    return [
-        Message(name=topic.name, partitions=[_partition(index, NOTHING, error) for index in topic.partition_indexes])
-        for topic in topics
-    ]
-
-
-def _found(found: FoundOffset, requires_stable: bool) -> Message:
+def _found(found: FoundOffset, requires_stable: bool) -> OffsetFetchResponsePartitions:
     if requires_stable and found.is_pending:
         return _partition(found.partition, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     return _partition(found.partition, found.committed or NOTHING, ErrorCode.NONE)
 
 
-def _partition(index: int, committed: CommittedOffset, error: ErrorCode) -> Message:
-    return Message(
+def _failed(topics: Sequence[OffsetFetchRequestTopics], error_code: int) -> list[OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponseTopics(
+            name=topic.name, partitions=[_partition(index, NOTHING, error_code) for index in topic.partition_indexes]
+        )
+        for topic in topics
+    ]
+
+
+def _partition(index: int, committed: CommittedOffset, error_code: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=error,
+        error_code=error_code,
+    )
+
+
+def _only_answer(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
     )

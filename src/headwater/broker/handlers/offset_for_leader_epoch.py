@@ -8,21 +8,30 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.leader_epochs import end_of_epoch
 from headwater.broker.log.segment_chain import EpochStart
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId
-from headwater.wire.message import Message
+from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, PartitionId
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=23, name="OffsetForLeaderEpoch", min_version=2, max_version=4)
+API = Api(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, name="OffsetForLeaderEpoch", min_version=2, max_version=4)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(
+    broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
     # A partition may be asked about many times; its segments are looked through once.
     known: dict[PartitionId, list[EpochStart]] = {}
-    return Message(
+    return OffsetForLeaderEpochResponse(
         topics=[
-            Message(
+            OffsetForLeaderTopicResult(
                 topic=asked.topic,
                 partitions=[_answer(broker, asked.topic, partition, known) for partition in asked.partitions],
             )
@@ -31,8 +40,12 @@ def handle(broker: "Broker", request: Message, context: RequestContext) -> Messa
     )
 
 
-def _answer(broker: "Broker", topic: str, asked: Message, known: dict[PartitionId, list[EpochStart]]) -> Message:
-    result = Message(partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=-1, end_offset=-1)
+def _answer(
+    broker: "Broker", topic: str, asked: OffsetForLeaderPartition, known: dict[PartitionId, list[EpochStart]]
+) -> EpochEndOffset:
+    result = EpochEndOffset(
+        partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=NO_LEADER_EPOCH, end_offset=NO_OFFSET
+    )
     try:
         partition = broker.catalog.topic(topic).partition(asked.partition)
         partition.check_epoch(asked.current_leader_epoch)

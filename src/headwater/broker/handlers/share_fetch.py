@@ -11,30 +11,41 @@ from typing import TYPE_CHECKING
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
 from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits, ShareReading, divided
-from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, check_names
+from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, checked_names
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import PartitionId
+from headwater.model.ids import NO_LEADER_EPOCH, NO_NODE, PartitionId, TopicId
 from headwater.queues.outcomes import AcquireMode
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.share_fetch import (
+    AcquiredRecords,
+    FetchTopic,
+    ForgottenTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=78, name="ShareFetch", min_version=1, max_version=2)
+API = Api(key=ApiKey.SHARE_FETCH, name="ShareFetch", min_version=1, max_version=2)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
+    group_id, member_id = checked_names(request.group_id, request.member_id)
     limits = _limits(request)
     acknowledges = any(asked.acknowledgement_batches for topic in request.topics for asked in topic.partitions)
     session = broker.shares.session(
-        request.group_id, request.member_id, request.share_session_epoch, context.connection, acknowledges=acknowledges
+        group_id, member_id, request.share_session_epoch, context.connection, acknowledges=acknowledges
     )
     if request.share_session_epoch != FINAL_EPOCH:
-        session.update(_partition_ids(request.topics), _partition_ids(request.forgotten_topics_data))
+        session.update(_asked(request.topics), _forgotten(request.forgotten_topics_data))
     is_first = request.share_session_epoch == INITIAL_EPOCH
     if is_first:
-        await broker.group_configs.refresh_if_possible(request.group_id)
-    acknowledging = Acknowledging(broker.shares, request.group_id, request.member_id, may_renew=request.is_renew_ack)
+        await broker.group_configs.refresh_if_possible(group_id)
+    acknowledging = Acknowledging(broker.shares, group_id, member_id, may_renew=request.is_renew_ack)
     acknowledging.decide(request.topics)
     readings: dict[PartitionId, ShareReading] = {}
     if request.share_session_epoch == FINAL_EPOCH:
@@ -44,23 +55,28 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         readings = await ShareFetching(broker.shares, broker.catalog, session, limits).run()
     acknowledged = await acknowledging.errors()
     session.reported_errors = {partition: reading.error for partition, reading in readings.items() if reading.error}
-    return Message(
+    return ShareFetchResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        acquisition_lock_timeout_ms=broker.group_configs.settings(request.group_id).record_lock_duration_ms,
+        acquisition_lock_timeout_ms=broker.group_configs.settings(group_id).record_lock_duration_ms,
         responses=_topics(broker, readings, acknowledged, request.batch_size, is_first),
         node_endpoints=(),
     )
 
 
-def _partition_ids(topics: Iterable[Message]) -> Iterator[PartitionId]:
+def _asked(topics: Iterable[FetchTopic]) -> Iterator[PartitionId]:
     for topic in topics:
-        for asked in topic.partitions:
-            yield PartitionId(topic.topic_id, asked if isinstance(asked, int) else asked.partition_index)
+        for partition in topic.partitions:
+            yield PartitionId(topic.topic_id, partition.partition_index)
 
 
-def _limits(request: Message) -> ShareFetchLimits:
-    check_names(request.group_id, request.member_id)
+def _forgotten(topics: Iterable[ForgottenTopic]) -> Iterator[PartitionId]:
+    for topic in topics:
+        for index in topic.partitions:
+            yield PartitionId(topic.topic_id, index)
+
+
+def _limits(request: ShareFetchRequest) -> ShareFetchLimits:
     if request.is_renew_ack and any((request.max_wait_ms, request.min_bytes, request.max_records, request.max_bytes)):
         raise RequestError(ErrorCode.INVALID_REQUEST, "A request that renews leases fetches nothing: its limits are 0.")
     try:
@@ -78,20 +94,22 @@ def _topics(
     acknowledged: dict[PartitionId, ErrorCode],
     batch_size: int,
     names_all: bool,
-) -> list[Message]:
-    topics: dict[object, list[Message]] = {}
+) -> list[ShareFetchableTopicResponse]:
+    topics: dict[TopicId, list[PartitionData]] = {}
     for partition in dict.fromkeys((*readings, *acknowledged)):
         reading = readings.get(partition) or ShareReading()
         if not (names_all or reading.ranges or reading.error or partition in acknowledged):
             continue
         answers = topics.setdefault(partition.topic_id, [])
         answers.append(_partition(broker, partition, reading, acknowledged.get(partition), batch_size))
-    return [Message(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
+    return [
+        ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()
+    ]
 
 
 def _partition(
     broker: "Broker", partition: PartitionId, reading: ShareReading, acknowledged: ErrorCode | None, batch_size: int
-) -> Message:
+) -> PartitionData:
     ranges, batches = reading.in_order()
     thin = broker.shares.partial_batches
     records = b"".join(thin.cut(partition, header, batch, ranges) for header, batch in batches)
@@ -101,19 +119,19 @@ def _partition(
     for code in (reading.error, acknowledged):
         if code:
             broker.metrics.error(API.name, code)
-    return Message(
+    return PartitionData(
         partition_index=partition.index,
         error_code=reading.error,
         error_message=reading.message,
         acknowledge_error_code=acknowledged or ErrorCode.NONE,
         acknowledge_error_message=None,
-        current_leader=Message(
-            leader_id=queue.partition.leader if queue is not None else -1,
-            leader_epoch=queue.partition.leader_epoch if queue is not None else -1,
+        current_leader=LeaderIdAndEpoch(
+            leader_id=queue.partition.leader if queue is not None else NO_NODE,
+            leader_epoch=queue.partition.leader_epoch if queue is not None else NO_LEADER_EPOCH,
         ),
         records=records,
         acquired_records=[
-            Message(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
+            AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
             for each in divided(ranges, [header.last_offset for header, _ in batches], batch_size)
         ],
     )

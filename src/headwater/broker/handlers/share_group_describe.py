@@ -9,21 +9,31 @@ from headwater.groups.rebalance import GroupState
 from headwater.groups.share import ShareGroup, ShareMember
 from headwater.groups.share_assignor import NAME
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=77, name="ShareGroupDescribe", min_version=1, max_version=1)
+API = Api(key=ApiKey.SHARE_GROUP_DESCRIBE, name="ShareGroupDescribe", min_version=1, max_version=1)
 
 
-def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+def handle(broker: "Broker", request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
     operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
-    return Message(groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)])
+    return ShareGroupDescribeResponse(
+        groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)]
+    )
 
 
-def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
-    answer = Message(
+def _describe(broker: "Broker", group_id: str, operations: int) -> DescribedGroup:
+    answer = DescribedGroup(
         error_code=ErrorCode.NONE,
         error_message=None,
         group_id=group_id,
@@ -48,13 +58,18 @@ def _describe(broker: "Broker", group_id: str, operations: int) -> Message:
     return answer
 
 
-def _member(broker: "Broker", group: ShareGroup, member: ShareMember) -> Message:
-    return Message(
+def _member(broker: "Broker", group: ShareGroup, member: ShareMember) -> Member:
+    return Member(
         member_id=member.member_id,
         rack_id=member.stored.rack_id,
         member_epoch=member.epoch if member.epoch is not None else group.epoch,
         client_id=member.stored.client_id,
         client_host=member.stored.client_host,
         subscribed_topic_names=list(member.stored.topics),
-        assignment=Message(topic_partitions=assigned_topics(broker.catalog, group.assigned(member.member_id))),
+        assignment=Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=partitions)
+                for topic, partitions in assigned_topics(broker.catalog, group.assigned(member.member_id))
+            ]
+        ),
     )

@@ -8,15 +8,23 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_assignment import assigned_topics
 from headwater.groups.share import JOIN_EPOCH, ShareHeartbeat
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=76, name="ShareGroupHeartbeat", min_version=1, max_version=1)
+API = Api(key=ApiKey.SHARE_GROUP_HEARTBEAT, name="ShareGroupHeartbeat", min_version=1, max_version=1)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: ShareGroupHeartbeatRequest, context: RequestContext
+) -> ShareGroupHeartbeatResponse:
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     topics = request.subscribed_topic_names
@@ -34,8 +42,13 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     answer = await broker.groups.share_heartbeat(request.group_id, heartbeat, settings)
     assignment = None
     if answer.assignment is not None:
-        assignment = Message(topic_partitions=assigned_topics(broker.catalog, answer.assignment))
-    return Message(
+        assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic.topic_id, partitions=partitions)
+                for topic, partitions in assigned_topics(broker.catalog, answer.assignment)
+            ]
+        )
+    return ShareGroupHeartbeatResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         member_id=answer.member_id,

@@ -8,15 +8,16 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.effects import SyncAnswer
 from headwater.groups.requests import SyncRequest
 from headwater.model.errors import RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=14, name="SyncGroup", min_version=0, max_version=5)
+API = Api(key=ApiKey.SYNC_GROUP, name="SyncGroup", min_version=0, max_version=5)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     sync = SyncRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -29,7 +30,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         answer = await broker.groups.sync(request.group_id, sync)
     except RequestError as error:
         answer = SyncAnswer(error.code)
-    return Message(
+    return SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,
         protocol_name=answer.protocol,

@@ -12,19 +12,25 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=28, name="TxnOffsetCommit", min_version=0, max_version=5)
+API = Api(key=ApiKey.TXN_OFFSET_COMMIT, name="TxnOffsetCommit", min_version=0, max_version=5)
 
 FIRST_THAT_KNOWS_LOADING = 2
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_ADDS = 5
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     known = tuple(
         OffsetToCommit(
             topic.name,
@@ -39,12 +45,14 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     )
     errors = await _commit(broker, request, known, context.api_version) if known else {}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return Message(
+    return TxnOffsetCommitResponse(
         topics=[
-            Message(
+            TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    Message(partition_index=index, error_code=errors.get((topic.name, index), unknown))
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=index, error_code=errors.get((topic.name, index), unknown)
+                    )
                     for index in (partition.partition_index for partition in topic.partitions)
                 ],
             )
@@ -54,7 +62,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
 
 
 async def _commit(
-    broker: "Broker", request: Message, offsets: tuple[OffsetToCommit, ...], version: int
+    broker: "Broker", request: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...], version: int
 ) -> dict[tuple[str, int], ErrorCode]:
     commit = CommitRequest(request.member_id, request.group_instance_id, request.generation_id, offsets)
     group_id: str = request.group_id

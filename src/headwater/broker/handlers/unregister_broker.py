@@ -10,15 +10,18 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.cluster.node_removal import forget
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=64, name="UnregisterBroker", min_version=0, max_version=0)
+API = Api(key=ApiKey.UNREGISTER_BROKER, name="UnregisterBroker", min_version=0, max_version=0)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
+async def handle(
+    broker: "Broker", request: UnregisterBrokerRequest, context: RequestContext
+) -> UnregisterBrokerResponse:
     node_id = request.broker_id
     if broker.cluster_nodes.find(node_id) is not None:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Broker {node_id} is running. Stop it first.")
@@ -26,4 +29,4 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
         await forget(broker.metadata, node_id)
     except (Unavailable, Unknown) as error:
         raise RequestError(ErrorCode.REQUEST_TIMED_OUT, f"The metadata store does not answer: {error}") from error
-    return Message(error_code=ErrorCode.NONE, error_message=None)
+    return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)

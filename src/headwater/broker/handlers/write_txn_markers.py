@@ -7,24 +7,34 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
+from headwater.wire.api_keys import ApiKey
+from headwater.wire.typed.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=27, name="WriteTxnMarkers", min_version=1, max_version=2)
+API = Api(key=ApiKey.WRITE_TXN_MARKERS, name="WriteTxnMarkers", min_version=1, max_version=2)
 
 
-async def handle(broker: "Broker", request: Message, context: RequestContext) -> Message:
-    return Message(
+async def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
         markers=[
-            Message(
+            WritableTxnMarkerResult(
                 producer_id=marker.producer_id,
                 topics=[
-                    Message(
+                    WritableTxnMarkerTopicResult(
                         name=topic.name,
                         partitions=[
-                            Message(partition_index=index, error_code=await _write(broker, marker, topic.name, index))
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=await _write(broker, marker, topic.name, index)
+                            )
                             for index in topic.partition_indexes
                         ],
                     )
@@ -36,7 +46,7 @@ async def handle(broker: "Broker", request: Message, context: RequestContext) ->
     )
 
 
-async def _write(broker: "Broker", marker: Message, topic: str, index: int) -> ErrorCode:
+async def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
     try:
         await broker.transactions.markers.write(
             broker.catalog.topic(topic).partition(index).id,

@@ -8,8 +8,11 @@ from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcknowledgedBatch, AcknowledgeType
-from headwater.wire.message import Message
+from headwater.wire.typed import share_acknowledge, share_fetch
 
+AcknowledgedTopic: TypeAlias = share_fetch.FetchTopic | share_acknowledge.AcknowledgeTopic
+"""As each of the two APIs has it."""
+AcknowledgementBatch: TypeAlias = share_fetch.AcknowledgementBatch | share_acknowledge.AcknowledgementBatch
 Acknowledged: TypeAlias = "dict[PartitionId, ErrorCode | asyncio.Future[ErrorCode]]"
 
 
@@ -22,7 +25,7 @@ class Acknowledging:
         self._errors: dict[PartitionId, ErrorCode] = {}
         self._logged: dict[PartitionId, asyncio.Future[None]] = {}
 
-    def decide(self, topics: Iterable[Message]) -> None:
+    def decide(self, topics: Iterable[AcknowledgedTopic]) -> None:
         """Take over what the topics of a request acknowledge."""
         for topic in topics:
             for asked in topic.partitions:
@@ -38,7 +41,7 @@ class Acknowledging:
                 self._errors[partition] = error.code
         return self._errors
 
-    def _decide(self, partition: PartitionId, batches: Iterable[Message]) -> None:
+    def _decide(self, partition: PartitionId, batches: Iterable[AcknowledgementBatch]) -> None:
         if partition in self._errors:
             self._errors[partition] = ErrorCode.INVALID_REQUEST  # named twice
             return

@@ -92,7 +92,8 @@ class ShareSessions:
         return True
 
 
-def check_names(group_id: str, member_id: str) -> None:
+def checked_names(group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """Every request of a session names both. Raises RequestError."""
     if not group_id or not member_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "A group and a member must be named.")
+    return group_id, member_id

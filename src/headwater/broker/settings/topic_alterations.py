@@ -1,36 +1,51 @@
-"""Alterations of topic configurations: each resource of a request, with its own answer."""
+"""Alterations of topic configurations: each resource of a request, with its own result."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from headwater.broker.settings.config_resources import ResourceType
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.wire.message import Message
 
 
-async def alter_each(resources: Sequence[Message], alter: Callable[[Message], Awaitable[None]]) -> list[Message]:
-    """Alter every resource of a request; one answer each, in order. A resource named twice is not altered at all."""
+class ConfigResource(Protocol):
+    """What is altered, in both APIs that alter."""
+
+    resource_type: int
+    resource_name: str
+
+
+class Alteration(NamedTuple):
+    """What became of a resource."""
+
+    resource_type: int
+    resource_name: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+ResourceT = TypeVar("ResourceT", bound=ConfigResource)
+
+
+async def alter_each(resources: Sequence[ResourceT], alter: Callable[[ResourceT], Awaitable[None]]) -> list[Alteration]:
+    """Alter every resource of a request; one result each, in order. A resource named twice is not altered at all."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    answers = []
+    results = []
     for resource in resources:
-        answer = Message(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
+        names = (resource.resource_type, resource.resource_name)
         try:
-            if times[resource.resource_type, resource.resource_name] > 1:
+            if times[names] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "The resource is named twice.")
             if resource.resource_type == ResourceType.TOPIC:
                 check_topic_name(resource.resource_name)
             await alter(resource)
+            result = Alteration(*names)
         except RequestError as error:
-            answer.error_code, answer.error_message = error.code, error.message
+            result = Alteration(*names, error.code, error.message)
         except (Unavailable, Unknown) as error:
-            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            answer.error_message = f"The metadata could not be changed: {error}"
-        answers.append(answer)
-    return answers
+            message = f"The metadata could not be changed: {error}"
+            result = Alteration(*names, ErrorCode.KAFKA_STORAGE_ERROR, message)
+        results.append(result)
+    return results

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from headwater.model.ids import NodeId
 from headwater.wire.message import Message, Request
 from headwater.wire.schema import NULL_UUID
 
@@ -48,7 +49,7 @@ class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
         *,
         cluster_id: str | None = None,
         timeout_ms: int = 0,
-        voter_id: int = 0,
+        voter_id: NodeId = NodeId(0),
         voter_directory_id: UUID = NULL_UUID,
         listeners: Sequence[Listener] = (),
         ack_when_committed: bool = True,

@@ -13,7 +13,7 @@ class DeleteRecordsPartitionResult(Message):
         self,
         *,
         partition_index: int = 0,
-        low_watermark: int = 0,
+        low_watermark: Offset = Offset(0),
         error_code: int = 0,
     ) -> None:
         self.partition_index = partition_index

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from headwater.model.ids import NodeId
 from headwater.wire.message import Message, Request
 from headwater.wire.schema import NULL_UUID
 
@@ -30,7 +31,7 @@ class RemoveRaftVoterRequest(Request[RemoveRaftVoterResponse]):
         self,
         *,
         cluster_id: str | None = None,
-        voter_id: int = 0,
+        voter_id: NodeId = NodeId(0),
         voter_directory_id: UUID = NULL_UUID,
     ) -> None:
         self.cluster_id = cluster_id

@@ -14,7 +14,7 @@ class LeaderIdAndEpoch(Message):
     def __init__(
         self,
         *,
-        leader_id: int = 0,
+        leader_id: NodeId = NodeId(0),
         leader_epoch: LeaderEpoch = LeaderEpoch(0),
     ) -> None:
         self.leader_id = leader_id

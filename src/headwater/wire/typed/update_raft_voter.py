@@ -87,7 +87,7 @@ class UpdateRaftVoterRequest(Request[UpdateRaftVoterResponse]):
         *,
         cluster_id: str | None = None,
         current_leader_epoch: LeaderEpoch = LeaderEpoch(0),
-        voter_id: int = 0,
+        voter_id: NodeId = NodeId(0),
         voter_directory_id: UUID = NULL_UUID,
         listeners: Sequence[Listener] = (),
         k_raft_version_feature: KRaftVersionFeature,
