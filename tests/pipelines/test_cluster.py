@@ -10,13 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.client.offsets import EARLIEST, LATEST
+from headwater.client.topic_partition import TopicPartition
 from headwater.model.errors import ErrorCode
 from headwater.pipelines.client import cluster as cluster_module
 from headwater.pipelines.client import connection as connection_module
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, ClusterClient, shared_cluster
+from headwater.pipelines.client.cluster_client import ClusterClient, shared_cluster
 from headwater.pipelines.client.config import ClientConfig, client_config
 from headwater.pipelines.client.long_poll import LongPoll
-from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption, RequestRefused, UnknownTopic
 from headwater.records.build import build_batch
 from headwater.records.record import Record

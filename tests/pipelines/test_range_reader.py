@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import ClusterClient
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.client.offsets import OffsetRange
 from headwater.pipelines.errors import BrokerUnreachable, DataLost, RequestRefused, UnreadableRecords

@@ -3,8 +3,9 @@
 import pytest
 
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import ClusterClient, RetriableError
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
+from headwater.pipelines.errors import RetriableError
 from headwater.pipelines.sink.coordinator import TRANSACTION, Coordinated, TransactionCoordinators
 from headwater.wire.message import Message
 from tests.pipelines.scripted_cluster import FIND_COORDINATOR, METADATA, ScriptedCluster, running

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-
-from headwater.model.errors import ErrorCode
 from headwater.pipelines.client.apis import PRODUCE
-from headwater.pipelines.client.cluster import ClusterClient
+
+from headwater.client.topic_partition import TopicPartition
+from headwater.model.errors import ErrorCode
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
-from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge

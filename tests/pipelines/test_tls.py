@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headwater.pipelines.client import cluster as cluster_module
-from headwater.pipelines.client.cluster import ClusterClient
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption
 from headwater.testing import Broker
