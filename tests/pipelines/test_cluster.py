@@ -1,6 +1,7 @@
 """The client in the executors, against brokers that restart, move leaders, hold back, lie and talk nonsense."""
 
 import os
+import pickle
 import resource
 import socket
 import struct
@@ -121,6 +122,12 @@ def test_an_error_that_should_pass_and_does_not_is_told_in_the_end(brokers: Scri
         connected(brokers, **{"default.api.timeout.ms": "100"}).list_offsets({T0: LATEST})
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
+def test_a_broker_that_has_no_better_word_is_asked_again(brokers: ScriptedCluster, code: ErrorCode) -> None:
+    brokers.misbehave(LIST_OFFSETS, fail_with(code))
+    assert connected(brokers).list_offsets({T0: LATEST}) == {T0: 10}
+
+
 def test_an_answer_that_leaves_partitions_out_is_asked_for_again(brokers: ScriptedCluster) -> None:
     brokers.misbehave(LIST_OFFSETS, lambda request, right: ListOffsetsResponse())
     assert connected(brokers).list_offsets({T0: LATEST}) == {T0: 10}
@@ -211,6 +218,14 @@ def test_the_same_configuration_shares_its_connections(brokers: ScriptedCluster)
     one, other = config(brokers.bootstrap), config(brokers.bootstrap, **{"client.id": "other"})
     assert shared_cluster(one) is shared_cluster(config(brokers.bootstrap))
     assert shared_cluster(one) is not shared_cluster(other)
+
+
+def test_a_configuration_that_went_to_an_executor_is_the_same() -> None:
+    tls = {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": ""}
+    here = config("one:1,two:2", **tls, **{"isolation.level": "read_committed", "request.timeout.ms": "1234"})
+    there = pickle.loads(pickle.dumps(here))
+    assert there == here and hash(there) == hash(here)
+    assert there.connection == here.connection and hash(there.connection) == hash(here.connection)
 
 
 def test_a_thread_has_a_cluster_of_its_own(brokers: ScriptedCluster) -> None:
