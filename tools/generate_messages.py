@@ -3,7 +3,8 @@
 
 Each API is a module with one class for each struct of its request and response. A class has the fields of all versions:
 those of the newest in their order, then those that only older versions have. A field may be None where one version
-allows it, or where a nested struct is missing in one version.
+allows it, or where a nested struct is missing in one version. A field that is left out has the default of the newest
+version; but for "" where that is null and an older version has no null there: so it can be written in each.
 """
 
 import dataclasses
@@ -68,6 +69,7 @@ def module_source(api_key: int, name: str) -> str:
     imports = [
         line
         for line, is_used in (
+            ("from __future__ import annotations\n\n", True),
             ("from collections.abc import Sequence\n", "Sequence[" in body),
             ("from uuid import UUID\n", "UUID" in body.replace("NULL_UUID", "")),
             ("\n", True),
@@ -171,6 +173,8 @@ def _field(name: str, versions: list[tuple[list[Any], Any]], count: int) -> Fiel
     default = _default_source(newest_type, newest_default, is_array, element)
     if default == "None":
         may_be_null = True
+        if newest_type == "string" and not all(shape[2] & NULLABLE for shape, _ in versions):
+            default = '""'
     return Field(name, annotation + " | None" * may_be_null, default, element if is_struct else None)
 
 

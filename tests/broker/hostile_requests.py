@@ -11,8 +11,8 @@ from headwater.wire.schema import Struct, StructField
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
-def messages(schema: Struct) -> st.SearchStrategy[Message]:
-    return st.builds(Message, **{field.name: values(field) for field in schema.fields})
+def messages(schema: Struct) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({field.name: values(field) for field in schema.fields})
 
 
 def values(field: StructField) -> st.SearchStrategy[Any]:
@@ -38,11 +38,11 @@ def primitives(kafka_type: str) -> st.SearchStrategy[Any]:
 
 def error_codes(answer: Any) -> Iterator[int]:
     if isinstance(answer, Message):
-        for name, value in answer.__dict__.items():
+        for name in answer.__slots__:
             if name == "error_code":
-                yield value
+                yield getattr(answer, name)
             else:
-                yield from error_codes(value)
+                yield from error_codes(getattr(answer, name))
     elif isinstance(answer, list | tuple):
         for value in answer:
             yield from error_codes(value)

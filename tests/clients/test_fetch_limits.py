@@ -11,10 +11,10 @@ from headwater.records.batch import split
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.message import Message
 from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Wire
 from tests.support.eventually import eventually
+from tests.support.messages import nested
 
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
 SIZES = ((300, 300, 5_000, 300), (300, 9_000), (9_000, 300), (2_000, 2_000), (300, 300, 300, 300))
@@ -41,7 +41,7 @@ def wire(bootstrap: str) -> Iterator[Wire]:
 @pytest.fixture(scope="module")
 def topic(wire: Wire) -> str:
     name = f"limits-{uuid.uuid4()}"
-    made = Message(name=name, num_partitions=len(SIZES), replication_factor=1, assignments=[], configs=[])
+    made = nested(name=name, num_partitions=len(SIZES), replication_factor=1, assignments=[], configs=[])
     assert wire.ask(CREATE_TOPICS, 4, topics=[made], timeout_ms=30_000, validate_only=False).topics[0].error_code == 0
     for partition, sizes in enumerate(SIZES):
         for size in sizes:
@@ -50,7 +50,7 @@ def topic(wire: Wire) -> str:
 
 
 def produce(wire: Wire, topic: str, partition: int, batch: bytes) -> None:
-    data = Message(name=topic, partition_data=[Message(index=partition, records=batch)])
+    data = nested(name=topic, partition_data=[nested(index=partition, records=batch)])
 
     def is_taken() -> bool:
         answer = wire.ask(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
@@ -64,7 +64,7 @@ def fetch(
 ) -> dict[int, bytes]:
     """The bytes of each partition, for (partition, offset) in that order."""
     partitions = [
-        Message(
+        nested(
             partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes, log_start_offset=-1,
             current_leader_epoch=-1,
         )
@@ -72,7 +72,7 @@ def fetch(
     ]  # fmt: skip
     answer = wire.ask(
         FETCH, 11, replica_id=-1, max_wait_ms=60_000, min_bytes=1, max_bytes=max_bytes, isolation_level=isolation,
-        session_id=0, session_epoch=-1, topics=[Message(topic=topic, partitions=partitions)], forgotten_topics_data=[],
+        session_id=0, session_epoch=-1, topics=[nested(topic=topic, partitions=partitions)], forgotten_topics_data=[],
         rack_id="",
     )  # fmt: skip
     assert all(each.error_code == 0 for each in answer.responses[0].partitions)

@@ -10,10 +10,10 @@ import pytest
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.message import Message
 from tests.clients.judged import OTHER_BROKER
 from tests.clients.transaction_wire import Code, Wire
 from tests.support.eventually import eventually
+from tests.support.messages import nested
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 19, 20, 21, 32, 44
@@ -33,7 +33,7 @@ class Pipeline(Wire):
     def send(self, api_key: int, version: int, **fields: Any) -> None:
         self._unsent += self.frame(api_key, version, **fields)
 
-    def answer(self, api_key: int, version: int) -> Message:
+    def answer(self, api_key: int, version: int) -> Any:
         self._socket.sendall(self._unsent)
         self._unsent.clear()
         return super().answer(api_key, version)
@@ -59,7 +59,7 @@ def wire(patient_bootstrap: str) -> Iterator[Wire]:
 @pytest.fixture
 def topic(wire: Wire) -> str:
     name = f"pipelined-{uuid.uuid4()}"
-    made = Message(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    made = nested(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     assert wire.ask(CREATE_TOPICS, 4, topics=[made], timeout_ms=30_000, validate_only=False).topics[0].error_code == 0
 
     def is_led() -> bool:
@@ -72,7 +72,7 @@ def topic(wire: Wire) -> str:
 
 def send_produce(wire: Wire, topic: str, values: int = 1, acks: int = -1) -> None:
     batch = bytes(build_batch([Record(None, b"v") for _ in range(values)]))
-    data = Message(name=topic, partition_data=[Message(index=0, records=batch)])
+    data = nested(name=topic, partition_data=[nested(index=0, records=batch)])
     wire.send(PRODUCE, 9, transactional_id=None, acks=acks, timeout_ms=30_000, topic_data=[data])
 
 
@@ -84,8 +84,8 @@ def produced(wire: Wire) -> int:
 
 
 def send_list_offsets(wire: Wire, topic: str, timestamp: int) -> None:
-    asked = Message(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
-    wire.send(LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[Message(name=topic, partitions=[asked])])
+    asked = nested(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
+    wire.send(LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=[nested(name=topic, partitions=[asked])])
 
 
 def listed_offset(wire: Wire) -> int:
@@ -96,16 +96,16 @@ def listed_offset(wire: Wire) -> int:
 
 
 def send_fetch(wire: Wire, topic: str, offset: int, wait_ms: int = 0) -> None:
-    asked = Message(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, log_start_offset=-1)
+    asked = nested(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, log_start_offset=-1)
     wire.send(
         FETCH, 11, replica_id=-1, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, isolation_level=0,
-        session_id=0, session_epoch=-1, topics=[Message(topic=topic, partitions=[asked])], forgotten_topics_data=[],
+        session_id=0, session_epoch=-1, topics=[nested(topic=topic, partitions=[asked])], forgotten_topics_data=[],
         rack_id="",
     )  # fmt: skip
 
 
 def send_metadata(wire: Wire, topic: str) -> None:
-    wire.send(METADATA, 8, topics=[Message(name=topic)], allow_auto_topic_creation=False)
+    wire.send(METADATA, 8, topics=[nested(name=topic)], allow_auto_topic_creation=False)
 
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
@@ -122,8 +122,8 @@ def test_the_earliest_offset_is_behind_what_was_deleted_before(wire: Wire, topic
     send_produce(wire, topic, values=TIMES)
     produced(wire)
     for number in range(1, TIMES + 1):
-        asked = Message(partition_index=0, offset=number)
-        wire.send(DELETE_RECORDS, 1, topics=[Message(name=topic, partitions=[asked])], timeout_ms=30_000)
+        asked = nested(partition_index=0, offset=number)
+        wire.send(DELETE_RECORDS, 1, topics=[nested(name=topic, partitions=[asked])], timeout_ms=30_000)
         send_list_offsets(wire, topic, EARLIEST)
         assert wire.answer(DELETE_RECORDS, 1).topics[0].partitions[0].error_code == 0
         assert listed_offset(wire) == number
@@ -147,16 +147,16 @@ def test_topics_and_partitions_are_known_to_what_asks_for_them_next(wire: Wire, 
     """Kafka's brokers learn of topics from their controller, and may answer before they have."""
     for _ in range(TIMES):
         topic = f"made-{uuid.uuid4()}"
-        made = Message(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        made = nested(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         wire.send(CREATE_TOPICS, 4, topics=[made], timeout_ms=30_000, validate_only=False)
         send_metadata(wire, topic)
-        more = Message(name=topic, count=3, assignments=None)
+        more = nested(name=topic, count=3, assignments=None)
         wire.send(CREATE_PARTITIONS, 1, topics=[more], timeout_ms=30_000, validate_only=False)
         send_metadata(wire, topic)
-        changed = Message(name="retention.ms", config_operation=0, value="12345")
-        altered = Message(resource_type=2, resource_name=topic, configs=[changed])
+        changed = nested(name="retention.ms", config_operation=0, value="12345")
+        altered = nested(resource_type=2, resource_name=topic, configs=[changed])
         wire.send(ALTER_CONFIGS, 0, resources=[altered], validate_only=False)
-        asked = Message(resource_type=2, resource_name=topic, configuration_keys=["retention.ms"])
+        asked = nested(resource_type=2, resource_name=topic, configuration_keys=["retention.ms"])
         wire.send(DESCRIBE_CONFIGS, 1, resources=[asked], include_synonyms=False)
         wire.send(DELETE_TOPICS, 3, topic_names=[topic], timeout_ms=30_000)
         send_metadata(wire, topic)
@@ -172,7 +172,7 @@ def test_topics_and_partitions_are_known_to_what_asks_for_them_next(wire: Wire, 
 
 def test_a_position_is_the_one_committed_before_and_gone_with_its_group(wire: Wire, topic: str) -> None:
     group = f"group-{uuid.uuid4()}"
-    asked = [Message(name=topic, partition_indexes=[0])]
+    asked = [nested(name=topic, partition_indexes=[0])]
     eventually(  # a broker whose first group this is makes the topic for it
         lambda: (
             wire.ask(FIND_COORDINATOR, 2, key=group, key_type=0).error_code == 0
@@ -181,10 +181,10 @@ def test_a_position_is_the_one_committed_before_and_gone_with_its_group(wire: Wi
         "the group has a coordinator",
     )
     for number in range(TIMES):
-        offset = Message(partition_index=0, committed_offset=number, committed_leader_epoch=-1, committed_metadata="")
+        offset = nested(partition_index=0, committed_offset=number, committed_leader_epoch=-1, committed_metadata="")
         wire.send(
             OFFSET_COMMIT, 7, group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
-            topics=[Message(name=topic, partitions=[offset])],
+            topics=[nested(name=topic, partitions=[offset])],
         )  # fmt: skip
         wire.send(OFFSET_FETCH, 6, group_id=group, topics=asked)
         wire.send(DELETE_GROUPS, 1, groups_names=[group])

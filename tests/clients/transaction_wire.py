@@ -12,9 +12,9 @@ from typing import Any
 from headwater.records.batch import split
 from headwater.records.build import build_batch
 from headwater.records.record import Record, records
-from headwater.wire.message import Message
 from tests.clients.transacting import Place
 from tests.support.eventually import eventually
+from tests.support.messages import nested
 from tests.support.wire import WireClient
 
 PRODUCE, FETCH, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS = 0, 1, 9, 10, 18
@@ -82,7 +82,7 @@ class Wire(WireClient):
 
     def init(
         self, transactional_id: str | None, version: int = 4, timeout_ms: int = 60_000, given: Identity | None = None
-    ) -> Message:
+    ) -> Any:
         return patiently(
             lambda: self.ask(
                 INIT_PRODUCER_ID,
@@ -109,9 +109,7 @@ class Wire(WireClient):
         )
         patiently(lambda: self.described(transactional_id), lambda answer: answer.error_code)
 
-    def produce(
-        self, who: Identity, place: Place, values: Sequence[bytes], sequence: int = 0, version: int = 9
-    ) -> Message:
+    def produce(self, who: Identity, place: Place, values: Sequence[bytes], sequence: int = 0, version: int = 9) -> Any:
         """Version 12 adds the partition to the transaction by itself; those before want it to be there."""
         topic, partition = place
         batch = build_batch(
@@ -121,7 +119,7 @@ class Wire(WireClient):
             base_sequence=sequence,
             attributes=TRANSACTIONAL,
         )
-        data = Message(name=topic, partition_data=[Message(index=partition, records=bytes(batch))])
+        data = nested(name=topic, partition_data=[nested(index=partition, records=bytes(batch))])
         asked = {"transactional_id": who.transactional_id, "acks": -1, "timeout_ms": 5000, "topic_data": [data]}
         return patiently(
             lambda: self.ask(PRODUCE, version, **asked).responses[0].partition_responses[0],
@@ -149,7 +147,7 @@ class Wire(WireClient):
 
     def add_batch(self, asked: Sequence[tuple[Identity, Sequence[Place], bool]], version: int = 4) -> list[list[int]]:
         transactions = [
-            Message(
+            nested(
                 transactional_id=who.transactional_id,
                 producer_id=who.producer_id,
                 producer_epoch=who.epoch,
@@ -163,8 +161,8 @@ class Wire(WireClient):
         found = {result.transactional_id: result.topic_results for result in answer.results_by_transaction}
         return [_codes(found[who.transactional_id], places) for who, places, _ in asked]
 
-    def end(self, who: Identity, is_commit: bool, version: int = 3) -> Message:
-        def ask() -> Message:
+    def end(self, who: Identity, is_commit: bool, version: int = 3) -> Any:
+        def ask() -> Any:
             self.send_end(who, is_commit, version)
             return self.answer(END_TXN, version)
 
@@ -186,13 +184,13 @@ class Wire(WireClient):
         assert answer.error_code == Code.NONE, answer
         return who.but(producer_id=answer.producer_id, epoch=answer.producer_epoch) if version >= 5 else who
 
-    def described(self, transactional_id: str) -> Message:
+    def described(self, transactional_id: str) -> Any:
         [state] = self.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=[transactional_id]).transaction_states
-        result: Message = state
+        result: Any = state
         return result
 
-    def wait_for_state(self, transactional_id: str, state: str) -> Message:
-        def found() -> Message | None:
+    def wait_for_state(self, transactional_id: str, state: str) -> Any:
+        def found() -> Any:
             described = self.described(transactional_id)
             return described if described.transaction_state == state else None
 
@@ -220,7 +218,7 @@ class Wire(WireClient):
     ) -> list[int]:
         """The code of each place, in the order of the offsets."""
         topics = [
-            Message(name=topic, partitions=[Message(partition_index=partition, committed_offset=offset)])
+            nested(name=topic, partitions=[nested(partition_index=partition, committed_offset=offset)])
             for (topic, partition), offset in offsets.items()
         ]
         answer = patiently(
@@ -243,15 +241,15 @@ class Wire(WireClient):
         }
         return [found[place] for place in offsets]
 
-    def group_offset(self, group: str, place: Place, require_stable: bool = False, version: int = 7) -> Message:
-        wanted = [Message(name=place[0], partition_indexes=[place[1]])]
+    def group_offset(self, group: str, place: Place, require_stable: bool = False, version: int = 7) -> Any:
+        wanted = [nested(name=place[0], partition_indexes=[place[1]])]
         if version >= 8:
-            groups = [Message(group_id=group, topics=wanted, member_epoch=-1)]
+            groups = [nested(group_id=group, topics=wanted, member_epoch=-1)]
             answer = self.ask(OFFSET_FETCH, version, groups=groups, require_stable=require_stable).groups[0]
         else:
             answer = self.ask(OFFSET_FETCH, version, group_id=group, topics=wanted, require_stable=require_stable)
         assert answer.error_code == Code.NONE, answer
-        result: Message = answer.topics[0].partitions[0]
+        result: Any = answer.topics[0].partitions[0]
         return result
 
     # Partitions
@@ -260,7 +258,7 @@ class Wire(WireClient):
         self, who: Identity, places: Sequence[Place], is_commit: bool, coordinator_epoch: int = 0, version: int = 1
     ) -> list[int]:
         """Write markers as a coordinator would; the code of each place."""
-        marker = Message(
+        marker = nested(
             producer_id=who.producer_id,
             producer_epoch=who.epoch,
             transaction_result=is_commit,
@@ -276,9 +274,9 @@ class Wire(WireClient):
         }
         return [found[place] for place in places]
 
-    def fetch(self, place: Place, offset: int = 0, isolation_level: int = 1) -> Message:
+    def fetch(self, place: Place, offset: int = 0, isolation_level: int = 1) -> Any:
         topic, partition = place
-        asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        asked = nested(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
         answer = self.ask(
             FETCH,
             11,
@@ -288,9 +286,9 @@ class Wire(WireClient):
             isolation_level=isolation_level,
             session_id=0,
             session_epoch=-1,
-            topics=[Message(topic=topic, partitions=[asked])],
+            topics=[nested(topic=topic, partitions=[asked])],
         )
-        result: Message = answer.responses[0].partitions[0]
+        result: Any = answer.responses[0].partitions[0]
         assert result.error_code == Code.NONE, result.error_code
         return result
 
@@ -316,22 +314,22 @@ class Wire(WireClient):
         return eventually(ended, f"{place} has {count} markers")
 
 
-def patiently(question: Callable[[], Message], code: Callable[[Message], int]) -> Message:
+def patiently(question: Callable[[], Any], code: Callable[[Any], int]) -> Any:
     """Ask again while the answer is that it is too early."""
 
-    def answer() -> tuple[Message] | None:
+    def answer() -> tuple[Any] | None:
         found = question()
         return None if code(found) in BUSY else (found,)
 
     return eventually(answer, "the broker is ready")[0]
 
 
-def _by_topic(places: Sequence[Place], field: str) -> list[Message]:
+def _by_topic(places: Sequence[Place], field: str) -> list[Any]:
     topics = dict.fromkeys(topic for topic, _ in places)
-    return [Message(name=name, **{field: [index for topic, index in places if topic == name]}) for name in topics]
+    return [nested(name=name, **{field: [index for topic, index in places if topic == name]}) for name in topics]
 
 
-def _codes(topics: Sequence[Message], places: Sequence[Place]) -> list[int]:
+def _codes(topics: Sequence[Any], places: Sequence[Place]) -> list[int]:
     found = {
         (topic.name, result.partition_index): result.partition_error_code
         for topic in topics

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headwater.model.ids import NodeId
 from headwater.testing.processes.cluster import ProcessCluster
 from headwater.testing.processes.etcd_process import find_etcd
-from headwater.wire.message import Message
 from tests.support.eventually import eventually
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 OFFSETS, TRANSACTIONS, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
@@ -74,7 +74,7 @@ def name_kept_by(cluster: ProcessCluster, topic: str, is_wanted: Callable[[NodeI
     return eventually(found, f"a name in {topic} is kept by a node that is wanted")
 
 
-def ask_node(cluster: ProcessCluster, node: NodeId, api_key: int, version: int, **fields: object) -> Message:
+def ask_node(cluster: ProcessCluster, node: NodeId, api_key: int, version: int, **fields: object) -> Any:
     host, _, port = cluster.address(node).partition(":")
     return ask((host, int(port)), api_key, version, **fields)
 
@@ -86,8 +86,8 @@ def place_in_turns(cluster: ProcessCluster, *topics: str) -> None:
     for topic in topics:
         indexes = sorted(index for name, index in heads if name == topic)
         turns = {index: [nodes[(index + place) % len(nodes)] for place in range(len(nodes))] for index in indexes}
-        asked = [Message(partition_index=index, replicas=replicas) for index, replicas in turns.items()]
-        placed.append(Message(name=topic, partitions=asked))
+        asked = [nested(partition_index=index, replicas=replicas) for index, replicas in turns.items()]
+        placed.append(nested(name=topic, partitions=asked))
     controller = cluster.find("controller")
     answer = ask_node(cluster, controller, ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=30_000, topics=placed)
     codes = {each.error_code for topic in answer.responses for each in topic.partitions}

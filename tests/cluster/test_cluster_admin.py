@@ -1,6 +1,7 @@
 """Elections, reassignments and log directories of a cluster, as admin clients ask for them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import ElectionType, KafkaError
@@ -10,8 +11,8 @@ from kafka.admin import KafkaAdminClient
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
 from tests.cluster.small_cluster import SEGMENT_BYTES, SmallCluster, filling
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 CONFIGS, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS = 32, 35, 43, 45, 46
@@ -49,14 +50,14 @@ def holders(cluster: SmallCluster, topic: str) -> set[frozenset[int]]:
     return {frozenset(owners[store] for store in each) for each in replicas}
 
 
-def alter(node: Broker, topic: str, replicas: list[int] | None, version: int = 1, **fields: object) -> Message:
-    partition = Message(partition_index=0, replicas=replicas)
-    topics = [Message(name=topic, partitions=[partition])]
+def alter(node: Broker, topic: str, replicas: list[int] | None, version: int = 1, **fields: object) -> Any:
+    partition = nested(partition_index=0, replicas=replicas)
+    topics = [nested(name=topic, partitions=[partition])]
     more = {"allow_replication_factor_change": True, **fields} if version else fields
     return ask(node, REASSIGN, version, timeout_ms=10_000, topics=topics, **more)
 
 
-def code(answer: Message) -> int:
+def code(answer: Any) -> int:
     return int(answer.responses[0].partitions[0].error_code)
 
 
@@ -132,7 +133,7 @@ def test_replicas_belong_on_nodes_that_have_a_store(cluster: SmallCluster, topic
 
 def test_what_does_not_exist_is_not_reassigned(cluster: SmallCluster, topic: str) -> None:
     assert code(alter(controller(cluster), topic, [1])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    asked = [Message(name=topic, partition_indexes=[0, 7])]
+    asked = [nested(name=topic, partition_indexes=[0, 7])]
     assert ask(controller(cluster), REASSIGNMENTS, 0, timeout_ms=1000, topics=asked).topics == []
 
 
@@ -179,7 +180,7 @@ def test_each_node_tells_what_its_own_disk_holds(cluster: SmallCluster, admin: K
     cluster.wait_until("two are in sync", lambda: len(cluster.partition(topic).isrs) == 2)
     members = set(cluster.partition(topic).isrs)
     for number, node in cluster.nodes.items():
-        (result,) = ask(node, LOG_DIRS, 4, topics=[Message(topic=topic, partitions=[0, 5])]).results
+        (result,) = ask(node, LOG_DIRS, 4, topics=[nested(topic=topic, partitions=[0, 5])]).results
         assert result.log_dir == str(node.data_dir.resolve())
         sizes = [partition.partition_size for found in result.topics for partition in found.partitions]
         assert bool(sizes and sizes[0] > 50_000) is (number in members), f"node {number}"
@@ -187,7 +188,7 @@ def test_each_node_tells_what_its_own_disk_holds(cluster: SmallCluster, admin: K
 
 def test_a_broker_does_not_describe_the_settings_of_another(cluster: SmallCluster) -> None:
     for asked, expected in (("1", ErrorCode.NONE), ("2", ErrorCode.INVALID_REQUEST), ("no", ErrorCode.INVALID_REQUEST)):
-        resource = Message(resource_type=BROKER_RESOURCE, resource_name=asked, configuration_keys=None)
+        resource = nested(resource_type=BROKER_RESOURCE, resource_name=asked, configuration_keys=None)
         answer = ask(
             cluster.nodes[1], CONFIGS, 4, resources=[resource], include_synonyms=False, include_documentation=False
         )

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
@@ -13,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 
 from headwater.model.ids import NodeId, PartitionId
 from headwater.testing.processes.cluster import ProcessCluster
-from headwater.wire.message import Message
 from tests.clients.judged import Record
 from tests.clients.share_workers import ACCEPT, REJECT, ConfluentWorker, JavaWorker, Lent, Worker, configure
 from tests.clients.with_confluent import ConfluentClient
@@ -31,6 +31,7 @@ from tests.cluster.coordinated import (
 )
 from tests.support.effort import in_long
 from tests.support.eventually import eventually, gathered
+from tests.support.messages import nested
 
 PATIENCE_S = 60.0
 LEASE_S = 15.0
@@ -263,12 +264,12 @@ def test_dead_letters_land_once_in_a_partition_of_another_node(cluster: ProcessC
     worker.close()
 
 
-def ask_coordinator(cluster: ProcessCluster, group: str, api_key: int, **fields: object) -> Message:
+def ask_coordinator(cluster: ProcessCluster, group: str, api_key: int, **fields: object) -> Any:
     return ask_node(cluster, coordinator(cluster, OFFSETS, group), api_key, 0, **fields)
 
 
 def starts(cluster: ProcessCluster, group: str, topic: str) -> list[int]:
-    asked = Message(group_id=group, topics=[Message(topic_name=topic, partitions=[0, 1, 2])])
+    asked = nested(group_id=group, topics=[nested(topic_name=topic, partitions=[0, 1, 2])])
     (found,) = ask_coordinator(cluster, group, DESCRIBE_OFFSETS, groups=[asked]).groups
     assert found.error_code == 0, found.error_message
     return [each.start_offset for each in found.topics[0].partitions]
@@ -282,15 +283,15 @@ def test_the_coordinator_tells_and_changes_where_queues_of_all_nodes_are(cluster
     taken(worker, 12)
     worker.close()
     assert starts(cluster, group, topic) == [4, 4, 4]
-    moved = [Message(partition_index=index, start_offset=offset) for index, offset in enumerate([1, 2, 99])]
+    moved = [nested(partition_index=index, start_offset=offset) for index, offset in enumerate([1, 2, 99])]
     answer = ask_coordinator(
-        cluster, group, ALTER_OFFSETS, group_id=group, topics=[Message(topic_name=topic, partitions=moved)]
+        cluster, group, ALTER_OFFSETS, group_id=group, topics=[nested(topic_name=topic, partitions=moved)]
     )
     assert [each.error_code for each in answer.responses[0].partitions] == [0, 0, 0]
     assert starts(cluster, group, topic) == [1, 2, 4], "an offset outside the log is moved to its end"
     worker = ConfluentWorker(cluster.bootstrap, topic, group)
     assert Counter(record.partition for record in taken(worker, 5)) == {0: 3, 1: 2}
     worker.close()
-    answer = ask_coordinator(cluster, group, DELETE_OFFSETS, group_id=group, topics=[Message(topic_name=topic)])
+    answer = ask_coordinator(cluster, group, DELETE_OFFSETS, group_id=group, topics=[nested(topic_name=topic)])
     assert answer.responses[0].error_code == 0
     assert starts(cluster, group, topic) == [-1, -1, -1]

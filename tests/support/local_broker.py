@@ -14,7 +14,9 @@ from headwater.records.record import Record, records
 from headwater.storage.options import StoreOptions
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.message import Message
+from headwater.wire.typed.fetch import PartitionData
+from headwater.wire.typed.produce import PartitionProduceResponse
+from tests.support.messages import nested
 from tests.support.wire import AsyncWireClient
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22
@@ -53,23 +55,23 @@ class Client(AsyncWireClient):
             await self.ask(API_VERSIONS, 0)
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
-        named = [Message(name=name.replace("_", "."), value=value) for name, value in configs.items()]
-        asked = Message(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=named)
+        named = [nested(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+        asked = nested(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=named)
         answer = await self.ask(CREATE, 7, topics=[asked], timeout_ms=1000, validate_only=False)
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
 
     async def produce(
         self, topic: str, batch: Buffer, *, partition: int = 0, acks: int = -1, version: int = 9
-    ) -> Message:
+    ) -> PartitionProduceResponse:
         self.send_batch(topic, batch, partition=partition, acks=acks, version=version)
         answer = await self.answer(PRODUCE, version)
-        result: Message = answer.responses[0].partition_responses[0]
+        result: PartitionProduceResponse = answer.responses[0].partition_responses[0]
         return result
 
     def send_batch(
         self, topic: str, batch: Buffer, *, partition: int = 0, acks: int = -1, version: int = 9, timeout_ms: int = 5000
     ) -> None:
-        data = Message(name=topic, partition_data=[Message(index=partition, records=bytes(batch))])
+        data = nested(name=topic, partition_data=[nested(index=partition, records=bytes(batch))])
         self.send(PRODUCE, version, transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
 
     async def fetch(
@@ -81,13 +83,13 @@ class Client(AsyncWireClient):
         max_bytes: int = 1 << 20,
         wait_ms: int = 0,
         min_bytes: int = 1,
-    ) -> Message:
-        asked = Message(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    ) -> PartitionData:
+        asked = nested(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         answer = await self.ask(
             FETCH, 11, max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, session_id=0, session_epoch=-1,
-            topics=[Message(topic=topic, partitions=[asked])],
+            topics=[nested(topic=topic, partitions=[asked])],
         )  # fmt: skip
-        result: Message = answer.responses[0].partitions[0]
+        result: PartitionData = answer.responses[0].partitions[0]
         return result
 
     async def read_all(self, topic: str, *, partition: int = 0, start: int = 0) -> list[Record]:
@@ -104,8 +106,8 @@ class Client(AsyncWireClient):
                 return found
 
     async def offset(self, topic: str, timestamp: int, *, partition: int = 0) -> int:
-        asked = Message(partition_index=partition, timestamp=timestamp)
-        answer = await self.ask(LIST_OFFSETS, 7, topics=[Message(name=topic, partitions=[asked])])
+        asked = nested(partition_index=partition, timestamp=timestamp)
+        answer = await self.ask(LIST_OFFSETS, 7, topics=[nested(name=topic, partitions=[asked])])
         result = answer.topics[0].partitions[0]
         assert result.error_code == 0, result.error_code
         offset: int = result.offset

@@ -1,7 +1,8 @@
 """Requests by hand, in any version: for what no client library sends, or shows.
 
 `WireClient` speaks over a blocking socket, `AsyncWireClient` over the test's event loop. Both send requests in the
-order of the calls, and take the responses in it."""
+order of the calls, and take the responses in it. A request is named by its API's number and its fields (`messages`);
+its response is of the class of its API, which the type checker does not know and the run does."""
 
 import asyncio
 import socket
@@ -13,9 +14,10 @@ from headwater.testing.broker import Broker
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.codec import struct_reader
 from headwater.wire.cursor import Cursor
-from headwater.wire.message import Message
+from headwater.wire.message_classes import request_class, response_class
 from headwater.wire.requests import write_request
 from headwater.wire.schema import response_schema
+from tests.support.messages import build
 
 TIMEOUT_S = 60.0
 CLIENT_ID = "by hand"
@@ -39,7 +41,7 @@ class WireClient:
     def close(self) -> None:
         self._socket.close()
 
-    def ask(self, api_key: int, version: int, **fields: Any) -> Message:
+    def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         self.send(api_key, version, **fields)
         return self.answer(api_key, version)
 
@@ -50,9 +52,9 @@ class WireClient:
         """The next request, to be sent before any other."""
         self._sent += 1
         self._waiting.append(self._sent)
-        return bytes(write_request(api_key, version, self._sent, CLIENT_ID, Message(**fields)))
+        return bytes(write_request(build(request_class(api_key), **fields), version, self._sent, CLIENT_ID))
 
-    def answer(self, api_key: int, version: int) -> Message:
+    def answer(self, api_key: int, version: int) -> Any:
         (size,) = struct.unpack(">i", self._receive(4))
         return response(self._receive(size), api_key, version, self._waiting)
 
@@ -81,29 +83,29 @@ class AsyncWireClient:
     def close(self) -> None:
         self._writer.close()
 
-    async def ask(self, api_key: int, version: int, **fields: Any) -> Message:
+    async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         self.send(api_key, version, **fields)
         return await self.answer(api_key, version)
 
     def send(self, api_key: int, version: int, **fields: Any) -> None:
         self._sent += 1
         self._waiting.append(self._sent)
-        self._writer.write(write_request(api_key, version, self._sent, CLIENT_ID, Message(**fields)))
+        self._writer.write(write_request(build(request_class(api_key), **fields), version, self._sent, CLIENT_ID))
 
-    async def answer(self, api_key: int, version: int) -> Message:
+    async def answer(self, api_key: int, version: int) -> Any:
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return response(await self._reader.readexactly(size), api_key, version, self._waiting)
 
 
-def ask(broker: Broker | tuple[str, int], api_key: int, version: int, **fields: Any) -> Message:
+def ask(broker: Broker | tuple[str, int], api_key: int, version: int, **fields: Any) -> Any:
     """One request on a connection of its own."""
     with WireClient((broker.host, broker.port) if isinstance(broker, Broker) else broker) as wire:
         return wire.ask(api_key, version, **fields)
 
 
-def response(data: bytes, api_key: int, version: int, waiting: deque[int]) -> Message:
-    """A response in a frame, with the fields of that version and no others. `waiting` has the ids of the requests that
-    were sent; one that wants no response (acks=0) is stepped over."""
+def response(data: bytes, api_key: int, version: int, waiting: deque[int]) -> Any:
+    """A response in a frame, of the class of its API. `waiting` has the ids of the requests that were sent; one that
+    wants no response (acks=0) is stepped over."""
     (correlation_id,) = struct.unpack_from(">i", data)
     assert correlation_id in waiting, "a response is to a request, and they come in the order of the requests"
     while waiting.popleft() != correlation_id:
@@ -112,6 +114,6 @@ def response(data: bytes, api_key: int, version: int, waiting: deque[int]) -> Me
     cursor = Cursor(data, 4)
     if schema.is_flexible and api_key != ApiKey.API_VERSIONS:
         cursor.skip_tags()
-    message = struct_reader(schema, schema)(cursor)
+    message = struct_reader(schema, response_class(api_key))(cursor)
     assert cursor.position == len(data), "a response has no bytes left over"
     return message

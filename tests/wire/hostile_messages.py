@@ -8,6 +8,7 @@ from typing import Any
 
 from headwater.wire.codec import struct_writer
 from headwater.wire.message import Message
+from headwater.wire.message_classes import request_class
 from headwater.wire.schema import Struct, StructField, request_schema
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
@@ -47,12 +48,19 @@ class Place:
         return getattr(message, self.field.name)
 
 
-def good_message(schema: Struct, good: Good) -> Message:
-    return Message(**{field.name: _good_value(field, good) for field in schema.fields})
+def good_message(api_key: int, version: int, good: Good) -> Message:
+    return _good_message(request_schema(api_key, version), request_class(api_key), good)
 
 
-def _good_value(field: StructField, good: Good) -> Any:
-    value = good_message(field.type, good) if isinstance(field.type, Struct) else good(field)
+def _good_message(schema: Struct, message_class: Any, good: Good) -> Message:
+    structs = message_class.STRUCTS
+    fields = {field.name: _good_value(field, structs.get(field.name), good) for field in schema.fields}
+    message: Message = message_class(**fields)
+    return message
+
+
+def _good_value(field: StructField, message_class: Any, good: Good) -> Any:
+    value = _good_message(field.type, message_class, good) if isinstance(field.type, Struct) else good(field)
     return [value] if field.is_array else value
 
 
@@ -107,7 +115,7 @@ def body(api_key: int, version: int, message: Message) -> bytes:
 def null_bodies(api_key: int, version: int, good: Good) -> Iterator[tuple[Place, bytes]]:
     """Bodies with null in one place that may not have it, and with a length of -2 in one place."""
     schema = request_schema(api_key, version)
-    message = good_message(schema, good)
+    message = good_message(api_key, version, good)
     for place in places(schema):
         if not has_length(place.field) or place.field.tag is not None:
             continue
@@ -131,6 +139,6 @@ def doubled_tags(api_key: int, version: int, good: Good) -> bytes | None:
         return None
     plain = Struct(tuple(field for field in schema.fields if field.tag is None), True)
     out = bytearray()
-    struct_writer(plain)(out, good_message(plain, good))
+    struct_writer(plain)(out, good_message(api_key, version, good))
     assert out[-1] == 0, "it has no tagged fields"
     return bytes(out[:-1]) + UNKNOWN_TWICE

@@ -10,13 +10,13 @@ from headwater.broker.api import Api
 from headwater.broker.dispatch import load_handlers
 from headwater.wire import fetch, produce
 from headwater.wire.cursor import MalformedRequest
-from headwater.wire.message import Message
 from headwater.wire.messages import read_body, read_header
 from headwater.wire.schema import StructField, request_schema
+from headwater.wire.typed.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from tests.wire.hostile_messages import UNKNOWN_TWICE, body, doubled_tags, good_message, null_bodies, places
 
 APIS = sorted((entry.api for entry in load_handlers().values()), key=lambda api: api.key)
-BY_HAND = {produce.KEY: produce.read_request, fetch.KEY: fetch.read_request}
+BY_HAND: dict[int, Any] = {produce.KEY: produce.read_request, fetch.KEY: fetch.read_request}
 
 
 def good(field: StructField) -> Any:
@@ -35,7 +35,7 @@ def read(api_key: int, version: int, data: bytes) -> Any:
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_null_and_senseless_lengths_are_refused_in_every_place(api: Api) -> None:
     for version in range(api.min_version, api.max_version + 1):
-        read(api.key, version, body(api.key, version, good_message(request_schema(api.key, version), good)))
+        read(api.key, version, body(api.key, version, good_message(api.key, version, good)))
         for place, hostile in null_bodies(api.key, version, good):
             try:
                 read(api.key, version, hostile)
@@ -51,7 +51,7 @@ def test_null_is_read_where_it_is_allowed(api: Api) -> None:
         return
     for version in range(api.min_version, api.max_version + 1):
         schema = request_schema(api.key, version)
-        message = good_message(schema, good)
+        message = good_message(api.key, version, good)
         for place in places(schema):
             if place.field.is_nullable:
                 data = body(api.key, version, place.put(message, None))
@@ -97,7 +97,9 @@ def test_a_client_id_has_no_length_but_minus_one_to_be_null() -> None:
 
 
 def test_a_struct_that_may_be_null_is_there_or_null_and_nothing_else() -> None:
-    message = Message(topics=[], response_partition_limit=1, cursor=Message(topic_name="t", partition_index=0))
+    message = DescribeTopicPartitionsRequest(
+        response_partition_limit=1, cursor=Cursor(topic_name="t", partition_index=0)
+    )
     data = body(75, 0, message)
     position = data.index(b"\x01\x02t")
     assert read(75, 0, data).cursor.topic_name == "t"

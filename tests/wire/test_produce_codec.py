@@ -17,8 +17,11 @@ from headwater.wire import fetch, produce
 from headwater.wire.codec import struct_reader, struct_writer
 from headwater.wire.cursor import Cursor, MalformedRequest
 from headwater.wire.message import Message
+from headwater.wire.message_classes import response_class
 from headwater.wire.messages import read_header
 from headwater.wire.schema import request_schema, response_schema
+from headwater.wire.typed.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from headwater.wire.typed.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOPIC_ID = uuid.UUID(int=99)
 PRODUCE_VERSIONS = range(produce.MIN_VERSION, produce.MAX_VERSION + 1)
@@ -39,18 +42,18 @@ def struct_head(api_key: int, version: int, is_flexible: bool) -> bytearray:
     return head
 
 
-def response_body(api_key: int, version: int, data: bytes) -> Message:
+def response_body(api_key: int, version: int, data: bytes) -> Any:
     schema = response_schema(api_key, version)
     cursor = Cursor(data, 5 if schema.is_flexible else 4)
-    message = struct_reader(schema, schema)(cursor)
+    message = struct_reader(schema, response_class(api_key))(cursor)
     assert cursor.position == len(data)
     return message
 
 
-def produce_message() -> Message:
-    partitions = [Message(index=3, records=b"batch"), Message(index=4, records=None)]
-    topic = Message(name="t", topic_id=TOPIC_ID, partition_data=partitions)
-    return Message(transactional_id=None, acks=-1, timeout_ms=1500, topic_data=[topic])
+def produce_message() -> ProduceRequest:
+    partitions = [PartitionProduceData(index=3, records=b"batch"), PartitionProduceData(index=4, records=None)]
+    topic = TopicProduceData(name="t", topic_id=TOPIC_ID, partition_data=partitions)
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1500, topic_data=[topic])
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -95,8 +98,8 @@ def test_a_produce_response_is_written_in_every_version(version: int) -> None:
         ]
 
 
-def fetch_message() -> Message:
-    partition = Message(
+def fetch_message() -> FetchRequest:
+    partition = FetchPartition(
         partition=2,
         current_leader_epoch=7,
         fetch_offset=55,
@@ -104,9 +107,9 @@ def fetch_message() -> Message:
         log_start_offset=1,
         partition_max_bytes=1000,
     )
-    topic = Message(topic="t", topic_id=TOPIC_ID, partitions=[partition])
-    forgotten = Message(topic="u", topic_id=TOPIC_ID, partitions=[1, 2])
-    return Message(
+    topic = FetchTopic(topic="t", topic_id=TOPIC_ID, partitions=[partition])
+    forgotten = ForgottenTopic(topic="u", topic_id=TOPIC_ID, partitions=[1, 2])
+    return FetchRequest(
         replica_id=-1,
         max_wait_ms=500,
         min_bytes=1,
@@ -138,7 +141,7 @@ def test_a_fetch_request_is_read_in_every_version(version: int) -> None:
 @pytest.mark.parametrize("version", range(15, 19))
 def test_a_client_that_claims_to_be_a_replica_is_seen_through(version: int) -> None:
     message = fetch_message()
-    message.replica_state = Message(replica_id=3, replica_epoch=1)
+    message.replica_state = ReplicaState(replica_id=3, replica_epoch=1)
     frame = request_frame(1, version, message)
     assert fetch.read_request(frame, read_header(frame)).replica_id == 3
 

@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 LOG_DIRS, ELECT, CLUSTER, PRODUCERS, PARTITIONS = 35, 43, 60, 61, 75
@@ -72,7 +72,7 @@ def test_the_log_directory_shows_what_each_partition_takes(
     create(librdkafka, "t", 2)
     produce(headwater, "t", 100, partition=1)
     answer = ask(
-        headwater, LOG_DIRS, 4, topics=[Message(topic="t", partitions=[0, 1, 7]), Message(topic="no", partitions=[0])]
+        headwater, LOG_DIRS, 4, topics=[nested(topic="t", partitions=[0, 1, 7]), nested(topic="no", partitions=[0])]
     )
     (result,) = answer.results
     assert result.log_dir == str(headwater.data_dir.resolve())
@@ -106,7 +106,7 @@ def pages(broker: Broker, names: list[str], limit: int) -> list[list[tuple[str, 
     """What each page of a description holds, followed cursor by cursor."""
     cursor, found = None, []
     while True:
-        asked = [Message(name=name) for name in names]
+        asked = [nested(name=name) for name in names]
         answer = ask(broker, PARTITIONS, 0, topics=asked, response_partition_limit=limit, cursor=cursor)
         found.append(
             [(topic.name, partition.partition_index) for topic in answer.topics for partition in topic.partitions]
@@ -139,7 +139,7 @@ def test_an_unknown_topic_is_described_as_an_error_between_the_others(
 ) -> None:
     create(librdkafka, "a")
     create(librdkafka, "c")
-    asked = [Message(name=name) for name in ("a", "b", "c", "not valid")]
+    asked = [nested(name=name) for name in ("a", "b", "c", "not valid")]
     answer = ask(headwater, PARTITIONS, 0, topics=asked, response_partition_limit=100, cursor=None)
     codes = {topic.name: topic.error_code for topic in answer.topics}
     assert codes == {
@@ -160,7 +160,7 @@ def test_an_idempotent_producer_is_shown_with_its_last_sequence(
     partition = PythonTopicPartition("t", 0)
     (state,) = admin.describe_producers([partition])[partition].active_producers
     assert state.last_sequence == 2
-    answer = ask(headwater, PRODUCERS, 0, topics=[Message(name="t", partition_indexes=[5, 0, 0])])
+    answer = ask(headwater, PRODUCERS, 0, topics=[nested(name="t", partition_indexes=[5, 0, 0])])
     assert [partition.error_code for partition in answer.topics[0].partitions] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,

@@ -5,7 +5,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 REASSIGN, REASSIGNMENTS = 45, 46
@@ -33,7 +33,7 @@ def broker(headwater: Broker) -> Broker:
 def test_replicas_can_only_be_where_they_are(
     broker: Broker, topic: str, index: int, nodes: list[int] | None, expected: ErrorCode
 ) -> None:
-    asked = [Message(name=topic, partitions=[Message(partition_index=index, replicas=nodes)])]
+    asked = [nested(name=topic, partitions=[nested(partition_index=index, replicas=nodes)])]
     for version in (0, 1):
         answer = ask(broker, REASSIGN, version, timeout_ms=1000, topics=asked, allow_replication_factor_change=True)
         assert answer.error_code == ErrorCode.NONE
@@ -41,6 +41,6 @@ def test_replicas_can_only_be_where_they_are(
 
 
 def test_nothing_is_on_its_way(broker: Broker) -> None:
-    for topics in (None, [Message(name="t", partition_indexes=[0])]):
+    for topics in (None, [nested(name="t", partition_indexes=[0])]):
         answer = ask(broker, REASSIGNMENTS, 0, timeout_ms=1000, topics=topics)
         assert (answer.error_code, list(answer.topics)) == (ErrorCode.NONE, [])

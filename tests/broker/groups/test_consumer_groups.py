@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 COMMIT, FETCH_OFFSETS, METADATA, DESCRIBE, LIST, HEARTBEAT, DESCRIBE_CONSUMERS = 8, 9, 3, 15, 16, 68, 69
@@ -52,13 +52,13 @@ def group() -> str:
     return f"group-{uuid.uuid4().hex[:8]}"
 
 
-def beat(broker: Broker, group: str, member_id: str, epoch: int, version: int = 1, **fields: Any) -> Message:
+def beat(broker: Broker, group: str, member_id: str, epoch: int, version: int = 1, **fields: Any) -> Any:
     whole = {**(JOIN if epoch == 0 else STAY), **fields}
     return ask(broker, HEARTBEAT, version, group_id=group, member_id=member_id, member_epoch=epoch, **whole)
 
 
 def topic_id(broker: Broker, name: str = "orders") -> uuid.UUID:
-    asked = [Message(topic_id=uuid.UUID(int=0), name=name)]
+    asked = [nested(topic_id=uuid.UUID(int=0), name=name)]
     answer = ask(
         broker, METADATA, 12, topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
@@ -138,12 +138,12 @@ def test_the_type_of_a_group_shows_in_lists_and_it_is_no_classic_group(broker: B
 
 def commit(broker: Broker, group: str, member_id: str, epoch: int, version: int, **topic: Any) -> list[int]:
     offsets = [
-        Message(partition_index=index, committed_offset=7, committed_leader_epoch=-1, committed_metadata="x")
+        nested(partition_index=index, committed_offset=7, committed_leader_epoch=-1, committed_metadata="x")
         for index in (0, 5)
     ]
     answer = ask(
         broker, COMMIT, version, group_id=group, generation_id_or_member_epoch=epoch, member_id=member_id,
-        group_instance_id=None, retention_time_ms=-1, topics=[Message(partitions=offsets, **topic)],
+        group_instance_id=None, retention_time_ms=-1, topics=[nested(partitions=offsets, **topic)],
     )  # fmt: skip
     return [each.error_code for each in answer.topics[0].partitions]
 
@@ -159,9 +159,9 @@ def test_commits_name_the_members_epoch(broker: Broker, group: str) -> None:
     assert commit(broker, group, "a", 1, 10, topic_id=uuid.UUID(int=5)) == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
 
 
-def fetch_offsets(broker: Broker, group: str, version: int, topics: Any, member: Any = (None, -1)) -> Message:
-    asked = Message(group_id=group, member_id=member[0], member_epoch=member[1], topics=topics)
-    answer: Message
+def fetch_offsets(broker: Broker, group: str, version: int, topics: Any, member: Any = (None, -1)) -> Any:
+    asked = nested(group_id=group, member_id=member[0], member_epoch=member[1], topics=topics)
+    answer: Any
     (answer,) = ask(broker, FETCH_OFFSETS, version, groups=[asked], require_stable=True).groups
     return answer
 
@@ -169,10 +169,10 @@ def fetch_offsets(broker: Broker, group: str, version: int, topics: Any, member:
 def test_offsets_are_fetched_by_id_and_by_members_of_the_present_epoch(broker: Broker, group: str) -> None:
     beat(broker, group, "a", 0)
     commit(broker, group, "a", 1, 9, name="orders")
-    by_name = [Message(name="orders", partition_indexes=[0])]
+    by_name = [nested(name="orders", partition_indexes=[0])]
     by_id = [
-        Message(topic_id=topic_id(broker), partition_indexes=[0, 1]),
-        Message(topic_id=uuid.UUID(int=5), partition_indexes=[0]),
+        nested(topic_id=topic_id(broker), partition_indexes=[0, 1]),
+        nested(topic_id=uuid.UUID(int=5), partition_indexes=[0]),
     ]
     found = fetch_offsets(broker, group, 10, by_id, ("a", 1))
     assert found.error_code == 0

@@ -54,9 +54,9 @@ def test_nonsense_is_answered(broker: Broker, module: Any) -> None:
     def nonsense(data: st.DataObject) -> None:
         version = data.draw(st.integers(module.API.min_version, module.API.max_version))
         request = data.draw(messages(request_schema(module.API.key, version)))
-        if module is join_group and request.group_id:
-            request.group_id = uuid.uuid4().hex  # Else the request may rightly wait for others to join.
-        answer = ask(broker, module.API.key, version, **request.__dict__)
+        if module is join_group and request["group_id"]:
+            request["group_id"] = uuid.uuid4().hex  # Else the request may rightly wait for others to join.
+        answer = ask(broker, module.API.key, version, **request)
         assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer)
 
     nonsense()

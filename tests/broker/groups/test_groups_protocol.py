@@ -21,7 +21,7 @@ from headwater.broker.handlers import (
 )
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"
@@ -46,11 +46,11 @@ def versions_with_names(module: Any) -> list[int]:
     return [version for version in versions(module) if version < 10]
 
 
-def call(broker: Broker, module: Any, version: int | None = None, **fields: object) -> Message:
+def call(broker: Broker, module: Any, version: int | None = None, **fields: object) -> Any:
     return ask(broker, module.API.key, module.API.max_version if version is None else version, **fields)
 
 
-def join(broker: Broker, group_id: str, version: int = 9, **changes: object) -> Message:
+def join(broker: Broker, group_id: str, version: int = 9, **changes: object) -> Any:
     fields = {
         "group_id": group_id,
         "session_timeout_ms": 10_000,
@@ -58,18 +58,18 @@ def join(broker: Broker, group_id: str, version: int = 9, **changes: object) -> 
         "member_id": "",
         "group_instance_id": None,
         "protocol_type": "consumer",
-        "protocols": [Message(name="range", metadata=SUBSCRIPTION)],
+        "protocols": [nested(name="range", metadata=SUBSCRIPTION)],
         "reason": None,
     }
     return call(broker, join_group, version, **{**fields, **changes})
 
 
-def sync(broker: Broker, group_id: str, joined: Message, version: int = 5) -> Message:
+def sync(broker: Broker, group_id: str, joined: Any, version: int = 5) -> Any:
     fields: dict[str, object] = {
         "group_id": group_id,
         "generation_id": joined.generation_id,
         "member_id": joined.member_id,
-        "assignments": [Message(member_id=joined.member_id, assignment=b"mine")],
+        "assignments": [nested(member_id=joined.member_id, assignment=b"mine")],
         "group_instance_id": None,
         "protocol_type": "consumer",
         "protocol_name": "range",
@@ -77,14 +77,14 @@ def sync(broker: Broker, group_id: str, joined: Message, version: int = 5) -> Me
     return call(broker, sync_group, version, **fields)
 
 
-def stable(broker: Broker, group_id: str) -> Message:
+def stable(broker: Broker, group_id: str) -> Any:
     joined = join(broker, group_id, 3)
     assert sync(broker, group_id, joined).error_code == ErrorCode.NONE
     return joined
 
 
 def commit(
-    broker: Broker, group_id: str, offset: int, joined: Message | None = None, version: int = 8, **changes: object
+    broker: Broker, group_id: str, offset: int, joined: Any = None, version: int = 8, **changes: object
 ) -> list[tuple[str, int, int]]:
     partition = {"committed_offset": offset, "committed_leader_epoch": 3, "committed_metadata": "note"}
     topics = changes.pop("topics", {"orders": [0]})
@@ -96,7 +96,7 @@ def commit(
         "group_instance_id": None,
         "retention_time_ms": -1,
         "topics": [
-            Message(name=name, partitions=[Message(partition_index=index, **partition) for index in indexes])
+            nested(name=name, partitions=[nested(partition_index=index, **partition) for index in indexes])
             for name, indexes in topics.items()
         ],
     }
@@ -108,18 +108,18 @@ def commit(
     ]
 
 
-def fetch(broker: Broker, group_id: str, topics: dict[str, list[int]] | None, version: int = 8) -> Message:
+def fetch(broker: Broker, group_id: str, topics: dict[str, list[int]] | None, version: int = 8) -> Any:
     wanted = None
     if topics is not None:
-        wanted = [Message(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+        wanted = [nested(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
     if version < 8:
         return call(broker, offset_fetch, version, group_id=group_id, topics=wanted, require_stable=True)
-    groups = [Message(group_id=group_id, topics=wanted)]
-    group: Message = call(broker, offset_fetch, version, groups=groups, require_stable=True).groups[0]
+    groups = [nested(group_id=group_id, topics=wanted)]
+    group: Any = call(broker, offset_fetch, version, groups=groups, require_stable=True).groups[0]
     return group
 
 
-def offsets_of(fetched: Message) -> dict[tuple[str, int], int]:
+def offsets_of(fetched: Any) -> dict[tuple[str, int], int]:
     return {
         (topic.name, partition.partition_index): partition.committed_offset
         for topic in fetched.topics
@@ -127,10 +127,10 @@ def offsets_of(fetched: Message) -> dict[tuple[str, int], int]:
     }
 
 
-def leave(broker: Broker, group_id: str, member_id: str, version: int = 5) -> Message:
+def leave(broker: Broker, group_id: str, member_id: str, version: int = 5) -> Any:
     if version < 3:
         return call(broker, leave_group, version, group_id=group_id, member_id=member_id)
-    leaving = [Message(member_id=member_id, group_instance_id=None, reason="done")]
+    leaving = [nested(member_id=member_id, group_instance_id=None, reason="done")]
     return call(broker, leave_group, version, group_id=group_id, members=leaving)
 
 
@@ -245,14 +245,14 @@ def test_an_unknown_group_has_no_offsets_and_that_is_no_error(broker: Broker, ve
 def test_many_groups_are_fetched_at_once(broker: Broker) -> None:
     for number in range(3):
         commit(broker, f"many-{number}", number)
-    groups = [Message(group_id=f"many-{number}", topics=None) for number in range(3)]
+    groups = [nested(group_id=f"many-{number}", topics=None) for number in range(3)]
     answer = call(broker, offset_fetch, 8, groups=groups, require_stable=False)
     assert [offsets_of(group) for group in answer.groups] == [{("orders", 0): number} for number in range(3)]
 
 
 def test_metadata_of_an_offset_has_a_limit(broker: Broker) -> None:
     partitions = [
-        Message(partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata="x" * 4097)
+        nested(partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata="x" * 4097)
     ]
     answer = call(
         broker,
@@ -262,7 +262,7 @@ def test_metadata_of_an_offset_has_a_limit(broker: Broker) -> None:
         generation_id_or_member_epoch=-1,
         member_id="",
         group_instance_id=None,
-        topics=[Message(name="orders", partitions=partitions)],
+        topics=[nested(name="orders", partitions=partitions)],
     )
     assert answer.topics[0].partitions[0].error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
@@ -318,7 +318,7 @@ def test_only_empty_groups_are_deleted(broker: Broker, version: int) -> None:
 def test_offsets_are_deleted_unless_their_topic_is_read(broker: Broker) -> None:
     joined = stable(broker, "offset-delete")
     commit(broker, "offset-delete", 5, joined, topics={"orders": [0], "old": [0]})
-    topics = [Message(name=name, partitions=[Message(partition_index=0)]) for name in ("orders", "old", "nowhere")]
+    topics = [nested(name=name, partitions=[nested(partition_index=0)]) for name in ("orders", "old", "nowhere")]
     answer = call(broker, offset_delete, group_id="offset-delete", topics=topics)
     assert answer.error_code == ErrorCode.NONE
     assert [topic.partitions[0].error_code for topic in answer.topics] == [

@@ -15,26 +15,27 @@ from headwater.wire.message import Message
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
 from tests.support.eventually import until
 from tests.support.local_broker import Client
+from tests.support.messages import nested
 
 
 def questions(group: str, transaction: str) -> list[tuple[str, int, int, dict[str, Any]]]:
     """Name, API, version, fields."""
-    offset = Message(partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata="")
-    topics = [Message(name="t", partitions=[offset])]
+    offset = nested(partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata="")
+    topics = [nested(name="t", partitions=[offset])]
     producer: dict[str, Any] = {"transactional_id": transaction, "producer_id": 1, "producer_epoch": 0}
     return [
         ("OffsetCommit", 8, 8, {
             "group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None,
             "topics": topics,
         }),
-        ("OffsetFetch", 9, 8, {"groups": [Message(group_id=group, topics=None)], "require_stable": False}),
+        ("OffsetFetch", 9, 8, {"groups": [nested(group_id=group, topics=None)], "require_stable": False}),
         ("JoinGroup", 11, 7, {
             "group_id": group, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": "",
             "group_instance_id": None, "protocol_type": "consumer",
-            "protocols": [Message(name="range", metadata=b"")],
+            "protocols": [nested(name="range", metadata=b"")],
         }),
         ("Heartbeat", 12, 4, {"group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": None}),
-        ("LeaveGroup", 13, 4, {"group_id": group, "members": [Message(member_id="m", group_instance_id=None)]}),
+        ("LeaveGroup", 13, 4, {"group_id": group, "members": [nested(member_id="m", group_instance_id=None)]}),
         ("SyncGroup", 14, 5, {
             "group_id": group, "generation_id": 1, "member_id": "m", "group_instance_id": None,
             "protocol_type": "consumer", "protocol_name": "range", "assignments": [],
@@ -42,7 +43,7 @@ def questions(group: str, transaction: str) -> list[tuple[str, int, int, dict[st
         ("DescribeGroups", 15, 5, {"groups": [group], "include_authorized_operations": False}),
         ("DeleteGroups", 42, 2, {"groups_names": [group]}),
         ("OffsetDelete", 47, 0, {
-            "group_id": group, "topics": [Message(name="t", partitions=[Message(partition_index=0)])]
+            "group_id": group, "topics": [nested(name="t", partitions=[nested(partition_index=0)])]
         }),
         ("ConsumerGroupHeartbeat", 68, 0, {
             "group_id": group, "member_id": "", "member_epoch": 0, "instance_id": None, "rack_id": None,
@@ -54,7 +55,7 @@ def questions(group: str, transaction: str) -> list[tuple[str, int, int, dict[st
             "group_id": group, "member_id": "m", "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"],
         }),
         ("ShareGroupDescribe", 77, 1, {"group_ids": [group], "include_authorized_operations": False}),
-        ("DescribeShareGroupOffsets", 90, 0, {"groups": [Message(group_id=group, topics=None)]}),
+        ("DescribeShareGroupOffsets", 90, 0, {"groups": [nested(group_id=group, topics=None)]}),
         ("AlterShareGroupOffsets", 91, 0, {"group_id": group, "topics": []}),
         ("DeleteShareGroupOffsets", 92, 0, {"group_id": group, "topics": []}),
         ("InitProducerId", 22, 4, {
@@ -62,7 +63,7 @@ def questions(group: str, transaction: str) -> list[tuple[str, int, int, dict[st
         }),
         ("AddPartitionsToTxn", 24, 3, {
             "v3_and_below_transactional_id": transaction, "v3_and_below_producer_id": 1,
-            "v3_and_below_producer_epoch": 0, "v3_and_below_topics": [Message(name="t", partitions=[0])],
+            "v3_and_below_producer_epoch": 0, "v3_and_below_topics": [nested(name="t", partitions=[0])],
         }),
         ("AddOffsetsToTxn", 25, 3, {**producer, "group_id": group}),
         ("EndTxn", 26, 3, {**producer, "committed": True}),
@@ -73,11 +74,11 @@ def questions(group: str, transaction: str) -> list[tuple[str, int, int, dict[st
 def codes(answer: object) -> Iterator[int]:
     """All error codes in an answer, however deep."""
     if isinstance(answer, Message):
-        for name, value in vars(answer).items():
+        for name in answer.__slots__:
             if name.endswith("error_code"):
-                yield value
+                yield getattr(answer, name)
             else:
-                yield from codes(value)
+                yield from codes(getattr(answer, name))
     elif isinstance(answer, list | tuple):
         for each in answer:
             yield from codes(each)

@@ -3,10 +3,10 @@
 from typing import Any
 
 from headwater.broker.server import Broker
-from headwater.wire.message import Message
 from headwater.wire.schema import StructField
 from tests.broker.queues.share_members import Member
 from tests.support.local_broker import Client, batch_of
+from tests.support.messages import nested
 
 TOPIC = "orders"
 JOIN, SYNC, CONSUMER_HEARTBEAT, INIT_PRODUCER_ID = 11, 14, 68, 22
@@ -68,12 +68,12 @@ class Scene:
 
 
 async def _classic_member(client: Client, group: str) -> dict[str, Any]:
-    protocols = [Message(name="range", metadata=b"")]
+    protocols = [nested(name="range", metadata=b"")]
     joined = await client.ask(
         JOIN, 3, group_id=group, session_timeout_ms=LONG_MS, rebalance_timeout_ms=LONG_MS, member_id="",
         protocol_type="consumer", protocols=protocols,
     )  # fmt: skip
-    assignments = [Message(member_id=joined.member_id, assignment=b"")]
+    assignments = [nested(member_id=joined.member_id, assignment=b"")]
     await client.ask(
         SYNC, 3, group_id=group, generation_id=joined.generation_id, member_id=joined.member_id, assignments=assignments
     )

@@ -10,7 +10,7 @@ from kafka import TopicPartition as PythonTopicPartition
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 DELETE_RECORDS, LEADER_EPOCH = 21, 23
@@ -50,8 +50,8 @@ def delete_before(librdkafka: confluent.AdminClient, topic: str, offset: int) ->
 
 
 def epoch_end(broker: Broker, topic: str, epoch: int, version: int = 4, partition: int = 0, current: int = -1) -> Any:
-    asked = [Message(partition=partition, current_leader_epoch=current, leader_epoch=epoch)]
-    answer = ask(broker, LEADER_EPOCH, version, replica_id=-1, topics=[Message(topic=topic, partitions=asked)])
+    asked = [nested(partition=partition, current_leader_epoch=current, leader_epoch=epoch)]
+    answer = ask(broker, LEADER_EPOCH, version, replica_id=-1, topics=[nested(topic=topic, partitions=asked)])
     return answer.topics[0].partitions[0]
 
 
@@ -95,7 +95,7 @@ def test_a_topic_that_is_only_compacted_keeps_its_records(headwater: Broker, lib
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_every_version_answers_for_partitions_that_are_not_there(headwater: Broker, version: int) -> None:
-    asked = [Message(name="absent", partitions=[Message(partition_index=0, offset=1)])]
+    asked = [nested(name="absent", partitions=[nested(partition_index=0, offset=1)])]
     (topic,) = ask(headwater, DELETE_RECORDS, version, topics=asked, timeout_ms=1000).topics
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert topic.partitions[0].low_watermark == -1
@@ -104,7 +104,7 @@ def test_every_version_answers_for_partitions_that_are_not_there(headwater: Brok
 def test_a_partition_named_twice_keeps_its_records(headwater: Broker, librdkafka: confluent.AdminClient) -> None:
     create(librdkafka, "t")
     produce(headwater, "t", 3)
-    asked = [Message(name="t", partitions=[Message(partition_index=0, offset=offset) for offset in (1, 2)])]
+    asked = [nested(name="t", partitions=[nested(partition_index=0, offset=offset) for offset in (1, 2)])]
     (topic,) = ask(headwater, DELETE_RECORDS, 2, topics=asked, timeout_ms=1000).topics
     assert [partition.error_code for partition in topic.partitions] == [ErrorCode.INVALID_REQUEST] * 2
     assert first_value(headwater, "t") == "value 0"

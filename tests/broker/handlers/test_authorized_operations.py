@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
 from tests.support.eventually import eventually
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 NOT_ASKED = -(2**31)
@@ -36,12 +36,12 @@ def broker() -> Iterator[Any]:
 
 def arranged(broker: Any) -> Any:
     """A topic, and a group of each kind."""
-    topic = Message(name=TOPIC_NAME, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    topic = nested(name=TOPIC_NAME, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     ask(broker, CREATE, 7, topics=[topic], timeout_ms=10_000, validate_only=False)
     answered(broker, FIND_COORDINATOR, 4, "coordinators", key_type=0, coordinator_keys=["classic"])
     answered(
         broker, 11, 3, None, group_id="classic", session_timeout_ms=60_000, rebalance_timeout_ms=60_000, member_id="",
-        protocol_type="consumer", protocols=[Message(name="range", metadata=b"")],
+        protocol_type="consumer", protocols=[nested(name="range", metadata=b"")],
     )  # fmt: skip
     answered(
         broker, 68, 1, None, group_id="consumer", member_id="m", member_epoch=0, rebalance_timeout_ms=60_000,
@@ -64,8 +64,8 @@ def answered(broker: Any, api_key: int, version: int, inside: str | None, **fiel
     eventually(has_no_error, f"api {api_key} is answered without an error")
 
 
-def metadata(broker: Any, version: int, asks: bool, **named: Any) -> Message:
-    topics = [Message(name=name, topic_id=NULL) for name in (TOPIC_NAME, UNKNOWN)]
+def metadata(broker: Any, version: int, asks: bool, **named: Any) -> Any:
+    topics = [nested(name=name, topic_id=NULL) for name in (TOPIC_NAME, UNKNOWN)]
     asked = {f"include_{what}_authorized_operations": asks for what in ("cluster", "topic")}
     fields = {"topics": topics, "allow_auto_topic_creation": False, **asked, **named}
     return ask(broker, METADATA, version, **fields)
@@ -82,16 +82,16 @@ def test_metadata_says_what_may_be_done_with_topics_and_the_cluster(broker: Any,
 
 
 def test_nothing_is_said_of_a_topic_that_is_only_an_unknown_id(broker: Any) -> None:
-    (topic,) = metadata(broker, 12, True, topics=[Message(name=None, topic_id=uuid.UUID(int=9))]).topics
+    (topic,) = metadata(broker, 12, True, topics=[nested(name=None, topic_id=uuid.UUID(int=9))]).topics
     assert (topic.error_code, topic.topic_authorized_operations) == (100, NOT_ASKED)
 
 
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize(
-    "asked", [Message(name=TOPIC_NAME, topic_id=uuid.UUID(int=9)), Message(name=None, topic_id=NULL)]
+    "asked", [nested(name=TOPIC_NAME, topic_id=uuid.UUID(int=9)), nested(name=None, topic_id=NULL)]
 )
-def test_versions_10_and_11_know_no_ids(broker: Any, version: int, asked: Message) -> None:
-    answer = metadata(broker, version, True, topics=[asked, Message(name=TOPIC_NAME, topic_id=NULL)])
+def test_versions_10_and_11_know_no_ids(broker: Any, version: int, asked: Any) -> None:
+    answer = metadata(broker, version, True, topics=[asked, nested(name=TOPIC_NAME, topic_id=NULL)])
     assert [(topic.error_code, topic.name) for topic in answer.topics] == [(42, asked.name or ""), (42, TOPIC_NAME)]
     assert [topic.topic_authorized_operations for topic in answer.topics] == [NOT_ASKED, NOT_ASKED]
 
@@ -103,7 +103,7 @@ def test_describe_cluster_agrees(broker: Any) -> None:
 
 
 def test_describe_topic_partitions_always_says_it(broker: Any) -> None:
-    topics = [Message(name=TOPIC_NAME), Message(name=UNKNOWN)]
+    topics = [nested(name=TOPIC_NAME), nested(name=UNKNOWN)]
     answer = ask(broker, DESCRIBE_TOPIC_PARTITIONS, 0, topics=topics, response_partition_limit=10, cursor=None)
     assert [topic.topic_authorized_operations for topic in answer.topics] == [TOPIC, TOPIC]
 

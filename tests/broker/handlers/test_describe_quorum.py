@@ -8,18 +8,18 @@ import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.message import Message
 from tests.broker.two_nodes import two_nodes
 from tests.support.eventually import until
 from tests.support.local_broker import Client, running
+from tests.support.messages import nested
 
 DESCRIBE_QUORUM = 55
 TOPIC = "__cluster_metadata"
 
 
-async def quorum(client: Client, version: int = 2, topic: str = TOPIC, index: int = 0) -> tuple[Message, Message]:
+async def quorum(client: Client, version: int = 2, topic: str = TOPIC, index: int = 0) -> tuple[Any, Any]:
     """The answer and its partition."""
-    asked = [Message(topic_name=topic, partitions=[Message(partition_index=index)])]
+    asked = [nested(topic_name=topic, partitions=[nested(partition_index=index)])]
     answer = await client.ask(DESCRIBE_QUORUM, version, topics=asked)
     assert answer.error_code == 0
     return answer, answer.topics[0].partitions[0]

@@ -25,6 +25,7 @@ from headwater.testing.fakes.files import MemoryFiles
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.codec import struct_reader
 from headwater.wire.cursor import Cursor, MalformedRequest
+from headwater.wire.message_classes import response_class
 from headwater.wire.requests import MAX_RESPONSE_ELEMENTS
 from headwater.wire.schema import request_schema, response_schema
 from tests.broker.handlers.hostile_scene import Scene
@@ -59,7 +60,7 @@ class Request:
 def hostile_requests(api: Api, version: int, good: Good) -> Iterator[Callable[[], Request]]:
     """To be called for the request, which is not made otherwise."""
     schema = request_schema(api.key, version)
-    message = good_message(schema, good)
+    message = good_message(api.key, version, good)
 
     def legal(place: Place, value: Any) -> Request:
         data = body(api.key, version, place.put(message, value))
@@ -97,7 +98,7 @@ async def send(broker: Broker, request: Request) -> None:
     cursor = Cursor(answer, 5 if answered.is_flexible and api_key != ApiKey.API_VERSIONS else 4)
     cursor.elements_left = MAX_RESPONSE_ELEMENTS
     try:
-        struct_reader(answered, answered)(cursor)
+        struct_reader(answered, response_class(api_key))(cursor)
     except MalformedRequest as error:
         raise AssertionError(f"the answer to {request} cannot be read: {error}") from None
     assert cursor.position == len(answer), f"the answer to {request} has bytes left over"

@@ -8,16 +8,16 @@ import pytest
 from headwater.broker.log.offset_search import find_timestamp
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.message import Message
 from tests.support.local_broker import LIST_OFFSETS, batch_of, running
+from tests.support.messages import nested
 
 
 def test_a_partition_that_is_named_twice_is_answered_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, MemoryFiles()) as (_, client):
             await client.create("orders", 2)
-            named = [Message(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
-            topics = [Message(name="orders", partitions=named), Message(name="orders", partitions=named[:1])]
+            named = [nested(partition_index=index, timestamp=-1) for index in (0, 1, 0)]
+            topics = [nested(name="orders", partitions=named), nested(name="orders", partitions=named[:1])]
             answer = await client.ask(LIST_OFFSETS, 7, replica_id=-1, topics=topics)
             (topic,) = answer.topics
             found = [(each.partition_index, each.error_code, each.offset) for each in topic.partitions]
@@ -53,8 +53,8 @@ def test_what_negative_timestamps_mean_depends_on_the_version(tmp_path: Path, ve
             expected = {-1: 2, -2: 0, -3: 0, -4: 0, -5: -1, -6: -1}
             known_since = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
             for timestamp in (*expected, -7, -(2**63)):
-                asked = Message(partition_index=0, timestamp=timestamp)
-                fields = {"replica_id": -1, "topics": [Message(name="orders", partitions=[asked])]}
+                asked = nested(partition_index=0, timestamp=timestamp)
+                fields = {"replica_id": -1, "topics": [nested(name="orders", partitions=[asked])]}
                 found = (await client.ask(LIST_OFFSETS, version, **fields)).topics[0].partitions[0]
                 if version >= known_since.get(timestamp, 99):
                     assert (found.error_code, found.offset) == (ErrorCode.NONE, expected[timestamp]), timestamp

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from headwater.broker.server import Broker
 from headwater.metadata import keys
@@ -9,16 +10,16 @@ from headwater.metadata.store import Is, Put
 from headwater.model.cluster import StoreState
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.message import Message
 from tests.broker.two_nodes import new_partition, two_nodes
 from tests.support.eventually import until
 from tests.support.local_broker import Client, running
+from tests.support.messages import nested
 
 ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 
 
 async def alter(client: Client, *wanted: tuple[str, str, list[int]]) -> dict[tuple[str, int], int]:
-    dirs = [Message(path=path, topics=[Message(name=topic, partitions=indexes)]) for path, topic, indexes in wanted]
+    dirs = [nested(path=path, topics=[nested(name=topic, partitions=indexes)]) for path, topic, indexes in wanted]
     answer = await client.ask(ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs)
     return {
         (topic.topic_name, each.partition_index): each.error_code
@@ -27,9 +28,9 @@ async def alter(client: Client, *wanted: tuple[str, str, list[int]]) -> dict[tup
     }
 
 
-async def directory_of(client: Client) -> Message:
+async def directory_of(client: Client) -> Any:
     (found,) = (await client.ask(DESCRIBE_LOG_DIRS, 5, topics=None)).results
-    result: Message = found
+    result: Any = found
     return result
 
 

@@ -23,9 +23,9 @@ from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.group_position import GroupPosition
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.message import Message
 from tests.support.eventually import until
 from tests.support.local_broker import Client, batch_of, running
+from tests.support.messages import nested
 
 NOW_MS = 1_700_000_000_000
 DAY_S = 86_400
@@ -211,8 +211,8 @@ def test_subscriptions_are_back_after_a_restart(tmp_path: Path) -> None:
 async def subscribe_queue(broker: Broker, client: Client, group_id: str, offset: int, **values: object) -> None:
     """As `headwater subscription create --queue` does it."""
     await configure(broker, group_id, topic="t", kind="queue", **values)
-    start = Message(partition_index=0, start_offset=offset)
-    asked = [Message(topic_name="t", partitions=[start])]
+    start = nested(partition_index=0, start_offset=offset)
+    asked = [nested(topic_name="t", partitions=[start])]
 
     async def is_answered() -> bool:
         answer = await client.ask(ALTER_SHARE_GROUP_OFFSETS, 0, group_id=group_id, topics=asked)
@@ -259,7 +259,7 @@ def test_the_name_of_a_stream_does_not_become_a_queue(tmp_path: Path) -> None:
         await client.create("t")
         await commit(broker, "stream", 0)
         await configure(broker, "stream", topic="t", kind="queue")
-        begins = Message(topic_name="t", partitions=[Message(partition_index=0, start_offset=0)])
+        begins = nested(topic_name="t", partitions=[nested(partition_index=0, start_offset=0)])
         answer = await client.ask(ALTER_SHARE_GROUP_OFFSETS, 0, group_id="stream", topics=[begins])
         assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 

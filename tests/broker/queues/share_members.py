@@ -11,9 +11,9 @@ from headwater.broker.server import Broker
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import split
 from headwater.records.record import Record, records
-from headwater.wire.message import Message
 from tests.support.eventually import until
 from tests.support.local_broker import Client
+from tests.support.messages import nested
 
 HEARTBEAT, DESCRIBE, FETCH, ACKNOWLEDGE = 76, 77, 78, 79
 DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS = 90, 91, 92
@@ -93,7 +93,7 @@ class Member:
             await member.fetch()
         return member
 
-    async def heartbeat(self, epoch: int, *topics: str) -> Message:
+    async def heartbeat(self, epoch: int, *topics: str) -> Any:
         answer = await self.client.ask(
             HEARTBEAT, 1, group_id=self.group, member_id=self.member_id, member_epoch=epoch, rack_id=None,
             subscribed_topic_names=list(topics) or None,
@@ -119,16 +119,16 @@ class Member:
     ) -> Fetched:
         epoch = self.session_epoch if session_epoch is None else session_epoch
         if acks:
-            named = [Message(partition_index=ack_partition, acknowledgement_batches=_batches(acks))]
+            named = [nested(partition_index=ack_partition, acknowledgement_batches=_batches(acks))]
         else:
-            named = [Message(partition_index=each, acknowledgement_batches=[]) for each in self.partitions]
+            named = [nested(partition_index=each, acknowledgement_batches=[]) for each in self.partitions]
         answer = await self.client.ask(
             FETCH, version, group_id=self.group, member_id=self.member_id, share_session_epoch=epoch,
             max_wait_ms=0 if is_renewal else wait_ms, min_bytes=0 if is_renewal else min_bytes,
             max_bytes=0 if is_renewal else max_bytes, max_records=0 if is_renewal else max_records,
             batch_size=batch_size, share_acquire_mode=mode, is_renew_ack=is_renewal,
-            topics=[Message(topic_id=self.topic_id, partitions=named)] if acks or epoch == 0 else [],
-            forgotten_topics_data=[Message(topic_id=self.topic_id, partitions=list(forgets))] if forgets else [],
+            topics=[nested(topic_id=self.topic_id, partitions=named)] if acks or epoch == 0 else [],
+            forgotten_topics_data=[nested(topic_id=self.topic_id, partitions=list(forgets))] if forgets else [],
         )  # fmt: skip
         if answer.error_code == 0 and session_epoch is None:
             self.session_epoch += 1
@@ -144,10 +144,10 @@ class Member:
     ) -> int:
         """The error of the request, or of its partition."""
         epoch = self.session_epoch if session_epoch is None else session_epoch
-        named = [Message(partition_index=partition, acknowledgement_batches=_batches(acks))] if acks else []
+        named = [nested(partition_index=partition, acknowledgement_batches=_batches(acks))] if acks else []
         answer = await self.client.ask(
             ACKNOWLEDGE, version, group_id=self.group, member_id=self.member_id, share_session_epoch=epoch,
-            is_renew_ack=is_renewal, topics=[Message(topic_id=self.topic_id, partitions=named)] if named else [],
+            is_renew_ack=is_renewal, topics=[nested(topic_id=self.topic_id, partitions=named)] if named else [],
         )  # fmt: skip
         if answer.error_code == 0 and session_epoch is None:
             self.session_epoch += 1
@@ -167,19 +167,19 @@ class Member:
 
 async def configure(client: Client, group: str = "g", **configs: str) -> None:
     named = [
-        Message(name=name.replace("__", "-").replace("_", "."), config_operation=0, value=value)
+        nested(name=name.replace("__", "-").replace("_", "."), config_operation=0, value=value)
         for name, value in configs.items()
     ]
-    asked = Message(resource_type=GROUP_RESOURCE, resource_name=group, configs=named)
+    asked = nested(resource_type=GROUP_RESOURCE, resource_name=group, configs=named)
     answer = await client.ask(CONFIGURE, 1, resources=[asked], validate_only=False)
     assert answer.responses[0].error_code == 0, answer.responses[0].error_message
 
 
-def _batches(acks: Sequence[tuple[int, int, int]]) -> list[Message]:
-    return [Message(first_offset=first, last_offset=last, acknowledge_types=[kind]) for first, last, kind in acks]
+def _batches(acks: Sequence[tuple[int, int, int]]) -> list[Any]:
+    return [nested(first_offset=first, last_offset=last, acknowledge_types=[kind]) for first, last, kind in acks]
 
 
-def _fetched(answer: Message) -> Fetched:
+def _fetched(answer: Any) -> Fetched:
     fetched = Fetched(answer.error_code)
     for topic in answer.responses:
         for each in topic.partitions:

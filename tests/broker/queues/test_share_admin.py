@@ -1,12 +1,12 @@
 """What administrators see and change of share groups."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.message import Message
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import (
     ACCEPT,
@@ -20,18 +20,19 @@ from tests.broker.queues.share_members import (
     on_loop,
 )
 from tests.support.local_broker import Client
+from tests.support.messages import nested
 
 DELETE_GROUPS, LIST_GROUPS, DESCRIBE_CONFIGS, INCREMENTAL, LIST_RESOURCES, API_VERSIONS = 42, 16, 32, 44, 74, 18
 
 
-async def offsets(client: Client, group: str = "g", *topics: Message) -> Message:
-    answer = await client.ask(DESCRIBE_OFFSETS, 1, groups=[Message(group_id=group, topics=list(topics) or None)])
-    found: Message = answer.groups[0]
+async def offsets(client: Client, group: str = "g", *topics: Any) -> Any:
+    answer = await client.ask(DESCRIBE_OFFSETS, 1, groups=[nested(group_id=group, topics=list(topics) or None)])
+    found: Any = answer.groups[0]
     return found
 
 
 async def group_values(client: Client, group: str = "g") -> dict[str, tuple[str, int]]:
-    asked = Message(resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=None)
+    asked = nested(resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=None)
     answer = await client.ask(DESCRIBE_CONFIGS, 4, resources=[asked], include_synonyms=True, include_documentation=True)
     assert answer.results[0].error_code == 0
     return {entry.name: (entry.value, entry.config_source) for entry in answer.results[0].configs}
@@ -64,7 +65,7 @@ async def test_offsets_tell_where_a_group_is_and_how_far_behind(tmp_path: Path) 
         assert found.error_code == 0
         (partition,) = found.topics[0].partitions
         assert (partition.partition_index, partition.start_offset, partition.lag) == (0, 4, 6)
-        named = await offsets(client, "g", Message(topic_name="t", partitions=[1, 9]))
+        named = await offsets(client, "g", nested(topic_name="t", partitions=[1, 9]))
         assert [(each.start_offset, each.error_code) for each in named.topics[0].partitions] == [
             (-1, 0),
             (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -77,10 +78,10 @@ async def test_offsets_are_altered_and_deleted_when_nobody_reads(tmp_path: Path)
     async with queue_broker(tmp_path) as (broker, client):
         member = await Member.joined(broker, "t")
         await produced(client, *numbered(10))
-        altered = Message(topic_name="t", partitions=[Message(partition_index=0, start_offset=7)])
+        altered = nested(topic_name="t", partitions=[nested(partition_index=0, start_offset=7)])
         answer = await client.ask(ALTER_OFFSETS, 0, group_id="g", topics=[altered])
         assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
-        answer = await client.ask(DELETE_OFFSETS, 0, group_id="g", topics=[Message(topic_name="t")])
+        answer = await client.ask(DELETE_OFFSETS, 0, group_id="g", topics=[nested(topic_name="t")])
         assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
         await member.heartbeat(-1)
         answer = await client.ask(ALTER_OFFSETS, 0, group_id="g", topics=[altered])
@@ -89,13 +90,13 @@ async def test_offsets_are_altered_and_deleted_when_nobody_reads(tmp_path: Path)
         again = await Member.joined(broker, "t", opens=False)
         assert (await again.fetch(wait_ms=1000)).offsets == [7, 8, 9]
         await again.heartbeat(-1)
-        answer = await client.ask(DELETE_OFFSETS, 0, group_id="g", topics=[Message(topic_name="t")])
+        answer = await client.ask(DELETE_OFFSETS, 0, group_id="g", topics=[nested(topic_name="t")])
         assert (answer.error_code, answer.responses[0].error_code) == (0, 0)
         assert (await offsets(client)).topics == []
 
 
-def altered(topic: str, partition: int = 0) -> Message:
-    return Message(topic_name=topic, partitions=[Message(partition_index=partition, start_offset=7)])
+def altered(topic: str, partition: int = 0) -> Any:
+    return nested(topic_name=topic, partitions=[nested(partition_index=partition, start_offset=7)])
 
 
 @on_loop
@@ -167,10 +168,10 @@ async def test_an_illegal_configuration_is_refused_and_nothing_changes(
 ) -> None:
     async with queue_broker(tmp_path) as (_, client):
         before = await group_values(client)
-        asked = Message(
+        asked = nested(
             resource_type=GROUP_RESOURCE,
             resource_name="g",
-            configs=[Message(name=name, config_operation=operation, value=value)],
+            configs=[nested(name=name, config_operation=operation, value=value)],
         )
         answer = await client.ask(INCREMENTAL, 1, resources=[asked], validate_only=False)
         assert answer.responses[0].error_code == code

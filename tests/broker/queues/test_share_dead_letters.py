@@ -73,7 +73,7 @@ async def test_many_letters_of_one_batch_are_read_and_written_together(tmp_path:
         found = await letters(client, broker, len(rejected))
         assert [about(letter)["offset"] for letter in found] == [b"%d" % offset for offset in rejected]
         stored = await client.fetch("dlq.g", 0)
-        assert len(split(stored.records)) == 2, "a batch of letters for each batch of records"
+        assert len(split(stored.records or b"")) == 2, "a batch of letters for each batch of records"
         await settled(broker)
         assert broker.shares.of_group("g")[0].share.acquired_count == 1_010 - len(rejected)
 

@@ -20,11 +20,11 @@ from headwater.broker.handlers import (
 )
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
 from headwater.wire.schema import request_schema
 from tests.broker.hostile_requests import error_codes, messages
 from tests.broker.queues.queue_brokers import numbered, produced, queue_broker
 from tests.broker.queues.share_members import ACCEPT, ACKNOWLEDGE, FETCH, Member, on_loop
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 MODULES = [
@@ -47,8 +47,8 @@ def test_nonsense_is_answered(broker: Broker, module: Any) -> None:
         version = data.draw(st.integers(module.API.min_version, module.API.max_version))
         request = data.draw(messages(request_schema(module.API.key, version)))
         if module is share_fetch:
-            request.max_wait_ms = min(request.max_wait_ms, 20)  # Else it may rightly wait.
-        answer = ask(broker, module.API.key, version, **request.__dict__)
+            request["max_wait_ms"] = min(request["max_wait_ms"], 20)  # Else it may rightly wait.
+        answer = ask(broker, module.API.key, version, **request)
         assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(answer)
 
     nonsense()
@@ -64,17 +64,15 @@ async def test_a_queue_under_attack_loses_nothing(tmp_path: Path) -> None:
         assert fetched.offsets == list(range(10))
         for _ in range(150):
             batches = [
-                Message(
+                nested(
                     first_offset=chance.choice(EXTREMES),
                     last_offset=chance.choice(EXTREMES),
                     acknowledge_types=[chance.randint(-128, 127) for _ in range(chance.choice([0, 1, 1, 2, 11]))],
                 )
                 for _ in range(chance.randint(1, 3))
             ]
-            partition = Message(
-                partition_index=chance.choice([0, 0, 0, -1, 2**31 - 1]), acknowledgement_batches=batches
-            )
-            topics = [Message(topic_id=attacker.topic_id, partitions=[partition] * chance.randint(1, 2))]
+            partition = nested(partition_index=chance.choice([0, 0, 0, -1, 2**31 - 1]), acknowledgement_batches=batches)
+            topics = [nested(topic_id=attacker.topic_id, partitions=[partition] * chance.randint(1, 2))]
             fields: dict[str, Any] = {
                 "group_id": "g",
                 "member_id": attacker.member_id,

@@ -2,7 +2,7 @@
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 PRODUCE, METADATA, CREATE, INIT_PRODUCER, DESCRIBE, INCREMENTAL, HEARTBEAT = 0, 3, 19, 22, 32, 44, 68
@@ -12,10 +12,10 @@ SET, DELETE = 0, 1
 
 def alter(broker: Broker, name: str, kind: int = BROKER, **configs: str | None) -> None:
     changes = [
-        Message(name=key.replace("_", "."), config_operation=DELETE if value is None else SET, value=value)
+        nested(name=key.replace("_", "."), config_operation=DELETE if value is None else SET, value=value)
         for key, value in configs.items()
     ]
-    asked = [Message(resource_type=kind, resource_name=name, configs=changes)]
+    asked = [nested(resource_type=kind, resource_name=name, configs=changes)]
     (answer,) = ask(broker, INCREMENTAL, 1, resources=asked, validate_only=False).responses
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 

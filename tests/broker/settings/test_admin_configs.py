@@ -13,7 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from headwater.broker.settings.topic_keys import TOPIC_KEYS
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
@@ -52,12 +52,12 @@ def topic_value(broker: Broker, topic: str, key: str) -> tuple[str, int]:
     return entry.value, entry.config_source
 
 
-def resource(kind: int, name: str, **more: object) -> Message:
-    return Message(resource_type=kind, resource_name=name, **more)
+def resource(kind: int, name: str, **more: object) -> Any:
+    return nested(resource_type=kind, resource_name=name, **more)
 
 
-def config(name: str, value: str | None, **more: object) -> Message:
-    return Message(name=name, value=value, **more)
+def config(name: str, value: str | None, **more: object) -> Any:
+    return nested(name=name, value=value, **more)
 
 
 def test_a_topic_shows_all_its_configs_with_types_synonyms_and_documentation(

@@ -11,10 +11,10 @@ from headwater.broker.settings.member_keys import BOUNDS, BROKER_DEFAULTS, MEMBE
 from headwater.groups.settings import ConsumerTimes
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
 from tests.broker.queues.share_members import on_loop
 from tests.broker.settings.altered_settings import BROKER, DESCRIBE, INCREMENTAL, SET, alter, heartbeat_interval_ms
 from tests.broker.settings.shared_settings import opened
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 GROUP = 32
@@ -22,7 +22,7 @@ SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.
 
 
 def described(broker: Broker, group: str, key: str) -> list[tuple[str, str, int]]:
-    asked = [Message(resource_type=GROUP, resource_name=group, configuration_keys=[key])]
+    asked = [nested(resource_type=GROUP, resource_name=group, configuration_keys=[key])]
     (entry,) = ask(broker, DESCRIBE, 4, resources=asked, include_synonyms=True).results[0].configs
     assert not entry.read_only
     assert entry.value == entry.synonyms[0].value
@@ -30,8 +30,8 @@ def described(broker: Broker, group: str, key: str) -> list[tuple[str, str, int]
 
 
 def refusal(broker: Broker, group: str, **configs: str) -> str:
-    changes = [Message(name=key.replace("_", "."), config_operation=SET, value=value) for key, value in configs.items()]
-    asked = [Message(resource_type=GROUP, resource_name=group, configs=changes)]
+    changes = [nested(name=key.replace("_", "."), config_operation=SET, value=value) for key, value in configs.items()]
+    asked = [nested(resource_type=GROUP, resource_name=group, configs=changes)]
     (answer,) = ask(broker, INCREMENTAL, 1, resources=asked, validate_only=True).responses
     assert answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_CONFIG)
     return str(answer.error_message or "")

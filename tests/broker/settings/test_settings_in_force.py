@@ -9,7 +9,6 @@ from headwater.model.errors import ErrorCode
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
 from tests.broker.settings.altered_settings import (
     CREATE,
     DESCRIBE,
@@ -20,19 +19,20 @@ from tests.broker.settings.altered_settings import (
     alter,
     heartbeat_interval_ms,
 )
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 
 def partitions_on_use(broker: Broker, topic: str) -> int:
-    ask(broker, METADATA, 9, topics=[Message(name=topic)], allow_auto_topic_creation=True)
-    (found,) = ask(broker, METADATA, 9, topics=[Message(name=topic)], allow_auto_topic_creation=False).topics
+    ask(broker, METADATA, 9, topics=[nested(name=topic)], allow_auto_topic_creation=True)
+    (found,) = ask(broker, METADATA, 9, topics=[nested(name=topic)], allow_auto_topic_creation=False).topics
     return len(found.partitions)
 
 
 def produce(broker: Broker, topic: str, size_bytes: int) -> int:
     batch = bytes(build_batch([Record(None, bytes(size_bytes))]))
-    parts = [Message(index=0, records=batch)]
-    answer = ask(broker, PRODUCE, 9, acks=-1, timeout_ms=9_000, topic_data=[Message(name=topic, partition_data=parts)])
+    parts = [nested(index=0, records=batch)]
+    answer = ask(broker, PRODUCE, 9, acks=-1, timeout_ms=9_000, topic_data=[nested(name=topic, partition_data=parts)])
     code: int = answer.responses[0].partition_responses[0].error_code
     return code
 
@@ -68,8 +68,8 @@ def test_clients_notice_at_once_and_after_a_restart(headwater: Broker) -> None:
 
 
 def test_a_topic_keeps_what_it_says_itself(headwater: Broker) -> None:
-    own = [Message(name="min.compaction.lag.ms", value="5000"), Message(name="max.message.bytes", value="4000")]
-    asked = [Message(name="own", num_partitions=1, replication_factor=1, assignments=[], configs=own)]
+    own = [nested(name="min.compaction.lag.ms", value="5000"), nested(name="max.message.bytes", value="4000")]
+    asked = [nested(name="own", num_partitions=1, replication_factor=1, assignments=[], configs=own)]
     assert ask(headwater, CREATE, 5, topics=asked, timeout_ms=9_000, validate_only=False).topics[0].error_code == 0
     alter(headwater, "1", message_max_bytes="1000", log_cleaner_max_compaction_lag_ms="1000")
     assert produce(headwater, "own", 2_000) == ErrorCode.NONE
@@ -99,7 +99,7 @@ def test_a_logger_is_altered_and_goes_back(headwater: Broker) -> None:
     try:
         alter(headwater, "1", LOGGER, headwater="ERROR")
         assert logger.level == logging.ERROR
-        asked = [Message(resource_type=LOGGER, resource_name="1", configuration_keys=["headwater"])]
+        asked = [nested(resource_type=LOGGER, resource_name="1", configuration_keys=["headwater"])]
         (entry,) = ask(headwater, DESCRIBE, 4, resources=asked, include_synonyms=False).results[0].configs
         assert (entry.value, entry.read_only) == ("ERROR", False)
         alter(headwater, "1", LOGGER, headwater=None)

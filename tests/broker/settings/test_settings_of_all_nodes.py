@@ -14,12 +14,12 @@ from headwater.broker.settings.key_cache import KeyCache
 from headwater.metadata.sqlite.store import SqliteMetaStore
 from headwater.metadata.store import Put
 from headwater.model.errors import ErrorCode
-from headwater.wire.message import Message
 from tests.broker.queues.queue_brokers import produced
 from tests.broker.queues.share_members import Member, configure, on_loop
 from tests.broker.two_nodes import name_kept_by, new_partition, two_nodes
 from tests.support.eventually import tasks_run, until
 from tests.support.local_broker import Client
+from tests.support.messages import nested
 
 CONFIGURE, DESCRIBE, HEARTBEAT = 44, 32, 68
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
@@ -56,14 +56,14 @@ async def client_of(node: Broker) -> AsyncIterator[Client]:
 
 
 async def alter(client: Client, kind: int, name: str, **configs: str) -> int:
-    named = [Message(name=key.replace("_", "."), config_operation=0, value=value) for key, value in configs.items()]
-    asked = Message(resource_type=kind, resource_name=name, configs=named)
+    named = [nested(name=key.replace("_", "."), config_operation=0, value=value) for key, value in configs.items()]
+    asked = nested(resource_type=kind, resource_name=name, configs=named)
     answer = await client.ask(CONFIGURE, 1, resources=[asked], validate_only=False)
     return int(answer.responses[0].error_code)
 
 
 async def described(client: Client, kind: int, name: str, key: str) -> str:
-    asked = Message(resource_type=kind, resource_name=name, configuration_keys=[key])
+    asked = nested(resource_type=kind, resource_name=name, configuration_keys=[key])
     answer = await client.ask(DESCRIBE, 4, resources=[asked], include_synonyms=False, include_documentation=False)
     return str(answer.results[0].configs[0].value)
 

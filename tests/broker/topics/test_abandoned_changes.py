@@ -8,8 +8,8 @@ import pytest
 
 from headwater.model.errors import ErrorCode
 from headwater.testing.fakes.files import MemoryFiles
-from headwater.wire.message import Message
 from tests.support.local_broker import Client, running
+from tests.support.messages import nested
 
 FIND_COORDINATOR, CREATE_PARTITIONS, DELETE_TOPICS = 10, 37, 20
 
@@ -38,12 +38,12 @@ def test_a_topic_whose_growth_was_abandoned_can_be_deleted(tmp_path: Path, turns
         async with running(tmp_path, MemoryFiles()) as (broker, client):
             await client.create("t")
             gone = await Client.connect(broker)
-            growth = Message(name="t", count=4, assignments=None)
+            growth = nested(name="t", count=4, assignments=None)
             gone.send(CREATE_PARTITIONS, 3, topics=[growth], timeout_ms=1000, validate_only=False)
             for _ in range(turns):
                 await asyncio.sleep(0)
             gone.close()
-            named = Message(name="t", topic_id=uuid.UUID(int=0))
+            named = nested(name="t", topic_id=uuid.UUID(int=0))
             (deleted,) = (await client.ask(DELETE_TOPICS, 6, topics=[named], timeout_ms=1000)).responses
             assert deleted.error_code == ErrorCode.NONE, deleted.error_message
 

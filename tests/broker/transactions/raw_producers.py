@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from headwater.records.batch import TRANSACTIONAL
-from headwater.wire.message import Message
 from tests.support.local_broker import INIT_PRODUCER_ID, PRODUCE, Client, batch_of
+from tests.support.messages import nested
 
 ADD_PARTITIONS, END = 24, 26
 ID = "orders"
@@ -33,7 +33,7 @@ class Producer:
             attributes=TRANSACTIONAL,
         )
         self.sequence += 1
-        data = Message(name="t", partition_data=[Message(index=partition, records=bytes(batch))])
+        data = nested(name="t", partition_data=[nested(index=partition, records=bytes(batch))])
         self.client.send(PRODUCE, version, transactional_id=ID, acks=-1, timeout_ms=5_000, topic_data=[data])
 
     async def sent(self, version: int) -> int:
@@ -57,7 +57,7 @@ class Producer:
     def add(self, *partitions: int) -> None:
         self.client.send(
             ADD_PARTITIONS, 0, v3_and_below_transactional_id=ID, v3_and_below_producer_id=self.id,
-            v3_and_below_producer_epoch=self.epoch, v3_and_below_topics=[Message(name="t", partitions=partitions)],
+            v3_and_below_producer_epoch=self.epoch, v3_and_below_topics=[nested(name="t", partitions=partitions)],
         )  # fmt: skip
 
     async def added(self) -> list[int]:

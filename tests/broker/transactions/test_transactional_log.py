@@ -15,7 +15,6 @@ from headwater.records.batch import LOG_APPEND_TIME, TRANSACTIONAL, Codec, parse
 from headwater.records.record import Record
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.transactions.partition_snapshot import read_aborted
-from headwater.wire.message import Message
 from tests.broker.transactions.transactors import (
     Transactor,
     committed_values,
@@ -25,6 +24,7 @@ from tests.broker.transactions.transactors import (
     stable_offset,
 )
 from tests.support.local_broker import Client, batch_of, running, start
+from tests.support.messages import nested
 
 DESCRIBE_PRODUCERS, DELETE_RECORDS, EPOCH_END = 61, 21, 23
 
@@ -389,7 +389,7 @@ def test_records_of_an_open_transaction_can_be_deleted(tmp_path: Path) -> None:
 
 
 async def delete_records(client: Client, offset: int) -> None:
-    asked = Message(name="t", partitions=[Message(partition_index=0, offset=offset)])
+    asked = nested(name="t", partitions=[nested(partition_index=0, offset=offset)])
     answer = await client.ask(DELETE_RECORDS, 1, topics=[asked], timeout_ms=1000)
     assert answer.topics[0].partitions[0].error_code == 0
 
@@ -402,7 +402,7 @@ def test_producers_are_described_with_their_transactions(tmp_path: Path) -> None
             await ended.write(b"a")
             await ended.commit()
             await Transactor(partition_of(broker), 2).write(b"b")
-            asked = Message(name="t", partition_indexes=[0])
+            asked = nested(name="t", partition_indexes=[0])
             answer = await client.ask(DESCRIBE_PRODUCERS, 0, topics=[asked])
             described = answer.topics[0].partitions[0].active_producers
             assert [
@@ -429,7 +429,7 @@ def test_what_a_topic_does_to_batches_leaves_them_transactional(tmp_path: Path, 
             await appended.committed
             await Transactor(partition).commit()
             result = await client.fetch("t", 0)
-            (data, _), (marker, _) = split(result.records)
+            (data, _), (marker, _) = split(result.records or b"")
             assert data.is_transactional and not data.is_control and marker.is_control and marker.is_transactional
             if "compression_type" in config:
                 assert data.compression == Codec.GZIP and marker.compression == Codec.NONE
@@ -452,9 +452,9 @@ def test_markers_have_an_epoch_like_any_batch(tmp_path: Path) -> None:
             transactor.partition = partition_of(broker)
             await transactor.commit()
             result = await client.fetch("t", 1)
-            assert parse_header(result.records).partition_leader_epoch == 1
-            asked = Message(partition=0, current_leader_epoch=-1, leader_epoch=0)
-            answer = await client.ask(EPOCH_END, 3, replica_id=-1, topics=[Message(topic="t", partitions=[asked])])
+            assert parse_header(result.records or b"").partition_leader_epoch == 1
+            asked = nested(partition=0, current_leader_epoch=-1, leader_epoch=0)
+            answer = await client.ask(EPOCH_END, 3, replica_id=-1, topics=[nested(topic="t", partitions=[asked])])
             assert answer.topics[0].partitions[0].end_offset == 1
 
     asyncio.run(scenario())

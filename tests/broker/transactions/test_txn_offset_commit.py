@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headwater.broker.handlers import txn_offset_commit
 from headwater.model.errors import ErrorCode
 from headwater.testing.broker import Broker
-from headwater.wire.message import Message
 from tests.support.eventually import eventually
+from tests.support.messages import nested
 from tests.support.wire import ask
 
 COMMIT, FETCH, INIT, ADD_OFFSETS, END, TXN_COMMIT, DELETE_GROUPS, HEARTBEAT = 8, 9, 22, 25, 26, 28, 42, 68
@@ -65,10 +65,10 @@ class Producer:
 
     def commit(self, group: str, *offsets: tuple[str, int, int], **who: object) -> list[ErrorCode]:
         topics = [
-            Message(
+            nested(
                 name=topic,
                 partitions=[
-                    Message(
+                    nested(
                         partition_index=index,
                         committed_offset=offset,
                         committed_leader_epoch=-1,
@@ -99,11 +99,11 @@ class Producer:
 
 def fetch(broker: Broker, group: str, version: int = 8, *, stable: bool, all_topics: bool = False) -> dict[int, object]:
     """By partition: the offset, or the code of the refusal."""
-    topics = None if all_topics else [Message(name="orders", partition_indexes=[0, 1])]
+    topics = None if all_topics else [nested(name="orders", partition_indexes=[0, 1])]
     if version < 8:
         answer = ask(broker, FETCH, version, group_id=group, topics=topics, require_stable=stable)
     else:
-        asked = Message(group_id=group, member_id=None, member_epoch=-1, topics=topics)
+        asked = nested(group_id=group, member_id=None, member_epoch=-1, topics=topics)
         (answer,) = ask(broker, FETCH, version, groups=[asked], require_stable=stable).groups
     assert answer.error_code == 0
     return {
@@ -223,10 +223,10 @@ def test_a_member_of_the_new_protocol_commits_in_its_epoch_only(broker: Broker, 
 @pytest.mark.parametrize("fetch_version", [7, 8, 9])
 def test_who_asks_for_all_offsets_is_told_what_is_unstable(broker: Broker, fetch_version: int) -> None:
     group, producer = group_name(), Producer.start(broker, 5)
-    plain = Message(partition_index=0, committed_offset=5, committed_leader_epoch=-1, committed_metadata="")
+    plain = nested(partition_index=0, committed_offset=5, committed_leader_epoch=-1, committed_metadata="")
     ask(
         broker, COMMIT, 8, group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
-        topics=[Message(name="orders", partitions=[plain])],
+        topics=[nested(name="orders", partitions=[plain])],
     )  # fmt: skip
     producer.commit(group, ("orders", 0, 7), ("orders", 1, 7))
     assert fetch(broker, group, fetch_version, stable=False, all_topics=True) == {0: 5}
@@ -240,14 +240,14 @@ def test_topic_ids_are_told_what_is_unstable_too(broker: Broker) -> None:
     group, producer = group_name(), Producer.start(broker, 5)
     producer.commit(group, ("orders", 1, 7))
     (described,) = ask(
-        broker, 3, 12, topics=[Message(topic_id=uuid.UUID(int=0), name="orders")], allow_auto_topic_creation=False,
+        broker, 3, 12, topics=[nested(topic_id=uuid.UUID(int=0), name="orders")], allow_auto_topic_creation=False,
         include_topic_authorized_operations=False,
     ).topics  # fmt: skip
-    asked = Message(
+    asked = nested(
         group_id=group,
         member_id=None,
         member_epoch=-1,
-        topics=[Message(topic_id=described.topic_id, partition_indexes=[0, 1])],
+        topics=[nested(topic_id=described.topic_id, partition_indexes=[0, 1])],
     )
     (found,) = ask(broker, FETCH, 10, groups=[asked], require_stable=True).groups
     assert [each.error_code for each in found.topics[0].partitions] == [0, UNSTABLE]

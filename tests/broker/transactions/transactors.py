@@ -9,9 +9,9 @@ from headwater.records.batch import TRANSACTIONAL, parse_header, split
 from headwater.records.build import build_batch
 from headwater.records.control import read_marker
 from headwater.records.record import Record, records
-from headwater.wire.message import Message
 from tests.support.eventually import until
 from tests.support.local_broker import FETCH, LIST_OFFSETS, Client
+from tests.support.messages import nested
 
 READ_COMMITTED = 1
 TIME_MS = 1_000
@@ -84,17 +84,17 @@ class Transactor:
 
 async def fetch_committed(
     client: Client, offset: int, *, topic: str = "t", wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20
-) -> Message:
-    asked = Message(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+) -> Any:
+    asked = nested(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
     answer = await client.ask(
         FETCH, 11, max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=READ_COMMITTED,
-        session_id=0, session_epoch=-1, topics=[Message(topic=topic, partitions=[asked])],
+        session_id=0, session_epoch=-1, topics=[nested(topic=topic, partitions=[asked])],
     )  # fmt: skip
-    result: Message = answer.responses[0].partitions[0]
+    result: Any = answer.responses[0].partitions[0]
     return result
 
 
-def committed_records(result: Message, offset: int) -> list[Record]:
+def committed_records(result: Any, offset: int) -> list[Record]:
     """What a consumer makes of an answer: who aborted is told by the list, and that it is over by the marker."""
     pending = sorted((entry.first_offset, entry.producer_id) for entry in result.aborted_transactions)
     aborted: set[int] = set()
@@ -131,9 +131,9 @@ async def committed_values(client: Client, **more: Any) -> list[bytes | None]:
 
 async def stable_offset(client: Client, timestamp: int = -1) -> int:
     """What ListOffsets says to a reader of committed records."""
-    asked = Message(partition_index=0, timestamp=timestamp)
+    asked = nested(partition_index=0, timestamp=timestamp)
     answer = await client.ask(
-        LIST_OFFSETS, 7, isolation_level=READ_COMMITTED, topics=[Message(name="t", partitions=[asked])]
+        LIST_OFFSETS, 7, isolation_level=READ_COMMITTED, topics=[nested(name="t", partitions=[asked])]
     )
     result = answer.topics[0].partitions[0]
     assert result.error_code == 0, result.error_code
