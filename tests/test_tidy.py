@@ -26,6 +26,7 @@ LONG_FUNCTIONS = {
 SHARED_CLASS_NAMES = {
     "Broker": "the server, and its face in tests: both are public",
     "Node": "the record in the metadata, and the HTTP body of the same name in the OpenAPI document",
+    "Request": "of Kafka's clients, and of nodes among each other: two protocols, which know nothing of one another",
     "Topic": "the broker's, and the HTTP body of the same name in the OpenAPI document",
     "TopicPartition": "a pair as in every Kafka client: the checkers import no client, the client no checkers",
 }
@@ -33,14 +34,16 @@ SHARED_CLASS_NAMES = {
 VAGUE_CLASS = re.compile(r"(Manager|Helper|Utils?|Impl|Mixin|Base)$")
 VAGUE_FILES = {"utils.py", "common.py", "misc.py", "helpers.py"}
 RIDDLE = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
+GENERATED = re.compile(r"_pb2\.py$|^wire/typed/")
+"""With the names and the sizes of what they were made from."""
 UNFINISHED = re.compile(r"\bhasattr\(self\b")
 
 
 @cache
 def files() -> dict[str, str]:
     """The text of each module. Read by the tests and not with this one: every worker of the suite imports it."""
-    paths = (path for path in sorted(PACKAGE.rglob("*.py")) if not path.name.endswith("_pb2.py"))
-    return {str(path.relative_to(PACKAGE)): path.read_text() for path in paths}
+    paths = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
+    return {name: path.read_text() for name, path in paths.items() if not GENERATED.search(name)}
 
 
 @cache

@@ -21,8 +21,8 @@ from kio.schema.types import BrokerId
 from kio.static.constants import EntityType
 
 WIRE = Path(__file__).parent.parent / "src" / "headwater" / "wire"
-TYPED = WIRE / "typed"
-API_KEYS = WIRE / "api_keys.py"
+TYPED = "typed"
+API_KEYS = "api_keys.py"
 
 PYTHON_TYPES = {
     "bool": "bool",
@@ -72,7 +72,7 @@ def module_source(api_key: int, name: str) -> str:
             ("from __future__ import annotations\n\n", True),
             ("from collections.abc import Sequence\n", "Sequence[" in body),
             ("from uuid import UUID\n", "UUID" in body.replace("NULL_UUID", "")),
-            ("\n", True),
+            ("\n", "Sequence[" in body or "UUID" in body),
             (_model_import(body), True),
             (f"from headwater.wire.message import {', '.join(_bases(body))}\n", True),
             ("from headwater.wire.schema import NULL_UUID\n", "NULL_UUID" in body),
@@ -241,11 +241,17 @@ def api_keys_source() -> str:
     )
 
 
-if __name__ == "__main__":
-    shutil.rmtree(TYPED, ignore_errors=True)
-    TYPED.mkdir()
-    (TYPED / "__init__.py").touch()
+def write(wire: Path) -> None:
+    """Into a folder, still to be formatted."""
+    typed = wire / TYPED
+    shutil.rmtree(typed, ignore_errors=True)
+    typed.mkdir()
+    (typed / "__init__.py").touch()
     for number, api_name in sorted(api_key_map.items()):
-        (TYPED / f"{api_name}.py").write_text(module_source(number, api_name))
-    API_KEYS.write_text(api_keys_source())
-    sys.stdout.write(f"wrote {TYPED.name}/ and {API_KEYS.name}: {len(api_key_map)} APIs\n")
+        (typed / f"{api_name}.py").write_text(module_source(number, api_name))
+    (wire / API_KEYS).write_text(api_keys_source())
+
+
+if __name__ == "__main__":
+    write(WIRE)
+    sys.stdout.write(f"wrote {TYPED}/ and {API_KEYS}: {len(api_key_map)} APIs\n")

@@ -324,7 +324,7 @@ def patiently(question: Callable[[], Any], code: Callable[[Any], int]) -> Any:
     return eventually(answer, "the broker is ready")[0]
 
 
-def _by_topic(places: Sequence[Place], field: str) -> list[Any]:
+def _by_topic(places: Sequence[Place], field: str) -> list[dict[str, Any]]:
     topics = dict.fromkeys(topic for topic, _ in places)
     return [nested(name=name, **{field: [index for topic, index in places if topic == name]}) for name in topics]
 

@@ -37,9 +37,6 @@ class Struct:
     fields: tuple[StructField, ...]
     is_flexible: bool
 
-    def defaults(self) -> dict[str, Any]:
-        return {field.name: field.default for field in self.fields}
-
 
 @cache
 def request_schema(api_key: int, version: int) -> Struct:
@@ -49,15 +46,6 @@ def request_schema(api_key: int, version: int) -> Struct:
 @cache
 def response_schema(api_key: int, version: int) -> Struct:
     return _message("response", api_key, version)
-
-
-@cache
-def newest_version(api_key: int) -> int:
-    """The newest version that has a definition, served or not."""
-    try:
-        return max(map(int, _table()["apis"][str(api_key)]["request"]))
-    except KeyError:
-        raise UnknownMessage(f"there is no API {api_key}") from None
 
 
 @cache
@@ -85,13 +73,13 @@ def _field(name: str, type_: str | int, flags: int, default: Any, tag: int | Non
         _struct(type_) if isinstance(type_, int) else type_,
         bool(flags & _ARRAY),
         bool(flags & _NULLABLE),
-        _default(type_, default),
+        _default(type_, bool(flags & _ARRAY), default),
         tag,
     )
 
 
-def _default(type_: str | int, default: Any) -> Any:
-    if type_ == "uuid" and default is None:
+def _default(type_: str | int, is_array: bool, default: Any) -> Any:
+    if type_ == "uuid" and default is None and not is_array:
         return NULL_UUID
     if type_ in ("bytes", "records") and default == "":
         return b""

@@ -337,8 +337,14 @@ def test_a_retention_of_the_clients_own_is_taken(broker: Broker) -> None:
     assert offsets_of(fetch(broker, "retention", None)) == {("orders", 0): 5}
 
 
-@pytest.mark.parametrize("module", [join_group, sync_group, heartbeat])
-def test_an_empty_group_id_is_refused(broker: Broker, module: Any) -> None:
-    fields: dict[str, Any] = {"session_timeout_ms": 10_000, "protocol_type": "consumer", "member_id": "m"}
-    answer = call(broker, module, group_id="", generation_id=1, assignments=[], protocols=[], **fields)
+@pytest.mark.parametrize(
+    ("module", "fields"),
+    [
+        (join_group, {"session_timeout_ms": 10_000, "protocol_type": "consumer"}),
+        (sync_group, {"generation_id": 1, "protocol_type": "consumer"}),
+        (heartbeat, {"generation_id": 1}),
+    ],
+)
+def test_an_empty_group_id_is_refused(broker: Broker, module: Any, fields: dict[str, Any]) -> None:
+    answer = call(broker, module, group_id="", member_id="m", **fields)
     assert answer.error_code == ErrorCode.INVALID_GROUP_ID

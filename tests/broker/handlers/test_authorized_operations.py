@@ -90,9 +90,9 @@ def test_nothing_is_said_of_a_topic_that_is_only_an_unknown_id(broker: Any) -> N
 @pytest.mark.parametrize(
     "asked", [nested(name=TOPIC_NAME, topic_id=uuid.UUID(int=9)), nested(name=None, topic_id=NULL)]
 )
-def test_versions_10_and_11_know_no_ids(broker: Any, version: int, asked: Any) -> None:
+def test_versions_10_and_11_know_no_ids(broker: Any, version: int, asked: dict[str, Any]) -> None:
     answer = metadata(broker, version, True, topics=[asked, nested(name=TOPIC_NAME, topic_id=NULL)])
-    assert [(topic.error_code, topic.name) for topic in answer.topics] == [(42, asked.name or ""), (42, TOPIC_NAME)]
+    assert [(topic.error_code, topic.name) for topic in answer.topics] == [(42, asked["name"] or ""), (42, TOPIC_NAME)]
     assert [topic.topic_authorized_operations for topic in answer.topics] == [NOT_ASKED, NOT_ASKED]
 
 
@@ -123,6 +123,6 @@ def test_describe_topic_partitions_always_says_it(broker: Any) -> None:
 )
 def test_groups_say_it_where_there_is_one(broker: Any, api_key: int, version: int, group: str, expected: int) -> None:
     for asks in (True, False):
-        fields = {"groups": [group], "group_ids": [group], "include_authorized_operations": asks}
-        (described,) = ask(broker, api_key, version, **fields).groups
+        named = {"groups" if api_key == DESCRIBE_GROUPS else "group_ids": [group]}
+        (described,) = ask(broker, api_key, version, include_authorized_operations=asks, **named).groups
         assert described.authorized_operations == (expected if asks else NOT_ASKED)

@@ -175,7 +175,7 @@ async def configure(client: Client, group: str = "g", **configs: str) -> None:
     assert answer.responses[0].error_code == 0, answer.responses[0].error_message
 
 
-def _batches(acks: Sequence[tuple[int, int, int]]) -> list[Any]:
+def _batches(acks: Sequence[tuple[int, int, int]]) -> list[dict[str, Any]]:
     return [nested(first_offset=first, last_offset=last, acknowledge_types=[kind]) for first, last, kind in acks]
 
 

@@ -25,7 +25,7 @@ from tests.support.messages import nested
 DELETE_GROUPS, LIST_GROUPS, DESCRIBE_CONFIGS, INCREMENTAL, LIST_RESOURCES, API_VERSIONS = 42, 16, 32, 44, 74, 18
 
 
-async def offsets(client: Client, group: str = "g", *topics: Any) -> Any:
+async def offsets(client: Client, group: str = "g", *topics: dict[str, Any]) -> Any:
     answer = await client.ask(DESCRIBE_OFFSETS, 1, groups=[nested(group_id=group, topics=list(topics) or None)])
     found: Any = answer.groups[0]
     return found
@@ -95,7 +95,7 @@ async def test_offsets_are_altered_and_deleted_when_nobody_reads(tmp_path: Path)
         assert (await offsets(client)).topics == []
 
 
-def altered(topic: str, partition: int = 0) -> Any:
+def altered(topic: str, partition: int = 0) -> dict[str, Any]:
     return nested(topic_name=topic, partitions=[nested(partition_index=partition, start_offset=7)])
 
 

@@ -52,11 +52,11 @@ def topic_value(broker: Broker, topic: str, key: str) -> tuple[str, int]:
     return entry.value, entry.config_source
 
 
-def resource(kind: int, name: str, **more: object) -> Any:
+def resource(kind: int, name: str, **more: object) -> dict[str, Any]:
     return nested(resource_type=kind, resource_name=name, **more)
 
 
-def config(name: str, value: str | None, **more: object) -> Any:
+def config(name: str, value: str | None, **more: object) -> dict[str, Any]:
     return nested(name=name, value=value, **more)
 
 
@@ -218,10 +218,10 @@ def test_refusals_name_what_is_wrong(
     ],
 )
 def test_what_is_not_there_is_described_as_an_error_with_a_message(
-    headwater: Broker, asked: list[Any], code: ErrorCode
+    headwater: Broker, asked: list[dict[str, Any]], code: ErrorCode
 ) -> None:
     for one in asked:
-        one.configuration_keys = None
+        one["configuration_keys"] = None
     answer = ask(headwater, DESCRIBE, 4, resources=asked, include_synonyms=True)
     assert answer.results[0].error_code == code
     assert answer.results[0].error_message
