@@ -10,14 +10,46 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from headwater.model.errors import ErrorCode
 from headwater.records.batch import parse_header
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.message import Message
 from headwater.wire.messages import read_body, read_header, write_response
+from headwater.wire.typed.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headwater.wire.typed.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from headwater.wire.typed.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from headwater.wire.typed.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from headwater.wire.typed.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
-API_VERSIONS, FIND_COORDINATOR, METADATA, LIST_OFFSETS, FETCH = 18, 10, 3, 2, 1
-VERSIONS = {FETCH: (4, 18), LIST_OFFSETS: (1, 11), METADATA: (0, 13), API_VERSIONS: (0, 4), FIND_COORDINATOR: (0, 6)}
+API_VERSIONS, FIND_COORDINATOR, METADATA = ApiKey.API_VERSIONS, ApiKey.FIND_COORDINATOR, ApiKey.METADATA
+LIST_OFFSETS, FETCH = ApiKey.LIST_OFFSETS, ApiKey.FETCH
+VERSIONS: dict[int, tuple[int, int]] = {
+    FETCH: (4, 18),
+    LIST_OFFSETS: (1, 11),
+    METADATA: (0, 13),
+    API_VERSIONS: (0, 4),
+    FIND_COORDINATOR: (0, 6),
+}
 WAKE_S = 0.005
 
 
@@ -42,13 +74,13 @@ class Log:
         return self.high_watermark if self.stable is None else self.stable
 
 
-Misdeed = Callable[[Message, Message], Message | bytes | None]
+Misdeed = Callable[[Any, Any], Message | bytes | None]
 """Given a request and the right answer: what to answer instead. Bytes are sent as they are; None closes."""
 
 
 class ScriptedCluster:
     def __init__(self, versions: dict[int, tuple[int, int]] | None = None) -> None:
-        self.versions = versions or VERSIONS
+        self.versions = dict(versions or VERSIONS)
         self.topics: dict[str, dict[int, Log]] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.misdeeds: dict[int, list[Misdeed]] = {}
@@ -70,40 +102,49 @@ class ScriptedCluster:
 
     def answer(self, node: int, api_key: int, request: Message) -> Message | bytes | None:
         self.asked.append((node, api_key))
-        right = {
+        answers: dict[int, Callable[[Any], Message]] = {
             API_VERSIONS: self._versions,
             METADATA: self._metadata,
             LIST_OFFSETS: self._list_offsets,
             FETCH: self._fetch,
             FIND_COORDINATOR: self._find_coordinator,
-        }[api_key](request)
+        }
+        right = answers[api_key](request)
         misdeeds = self.misdeeds.get(api_key)
         return misdeeds.pop(0)(request, right) if misdeeds else right
 
-    def _versions(self, request: Message) -> Message:
-        ranges = [Message(api_key=key, min_version=low, max_version=high) for key, (low, high) in self.versions.items()]
-        return Message(error_code=0, api_keys=ranges)
+    def _versions(self, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in self.versions.items()
+            ]
+        )
 
-    def _metadata(self, request: Message) -> Message:
-        names = list(self.topics) if request.topics is None else [topic.name for topic in request.topics]
-        brokers = [Message(node_id=node, host=host, port=port) for node, (host, port) in enumerate(self.addresses)]
-        return Message(brokers=brokers, topics=[self._describe(name) for name in names])
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        names = list(self.topics) if request.topics is None else [topic.name or "" for topic in request.topics]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=node, host=host, port=port)
+                for node, (host, port) in enumerate(self.addresses)
+            ],
+            topics=[self._describe(name) for name in names],
+        )
 
-    def _describe(self, name: str) -> Message:
+    def _describe(self, name: str) -> MetadataResponseTopic:
         logs = self.topics.get(name)
         if logs is None:
-            return Message(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, partitions=())
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
         partitions = [
-            Message(error_code=0, partition_index=number, leader_id=log.leader, replica_nodes=(), isr_nodes=())
-            for number, log in logs.items()
+            MetadataResponsePartition(partition_index=number, leader_id=log.leader) for number, log in logs.items()
         ]
-        return Message(error_code=0, name=name, topic_id=self.topic_ids[name], partitions=partitions)
+        return MetadataResponseTopic(name=name, topic_id=self.topic_ids[name], partitions=partitions)
 
-    def _find_coordinator(self, request: Message) -> Message:
+    def _find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         host, port = self.addresses[0]
-        return Message(error_code=0, error_message=None, node_id=0, host=host, port=port)
+        coordinators = [Coordinator(key=key, host=host, port=port) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(host=host, port=port, coordinators=coordinators)
 
-    def _list_offsets(self, request: Message) -> Message:
+    def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topics = []
         for topic in request.topics:
             results = []
@@ -111,11 +152,11 @@ class ScriptedCluster:
                 log = self.topics[topic.name][asked.partition_index]
                 end = log.last_stable if request.isolation_level else log.high_watermark
                 offset = end if asked.timestamp == -1 else log.start
-                results.append(Message(partition_index=asked.partition_index, error_code=0, offset=offset))
-            topics.append(Message(name=topic.name, partitions=results))
-        return Message(topics=topics)
+                results.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset))
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+        return ListOffsetsResponse(topics=topics)
 
-    def _fetch(self, request: Message) -> Message:
+    def _fetch(self, request: FetchRequest) -> FetchResponse:
         deadline_s = time.monotonic() + request.max_wait_ms / 1000
         while True:
             answer = self._read(request)
@@ -124,17 +165,17 @@ class ScriptedCluster:
                 return answer
             time.sleep(WAKE_S)
 
-    def _read(self, request: Message) -> Message:
+    def _read(self, request: FetchRequest) -> FetchResponse:
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
         responses = []
         for topic in request.topics:
-            name = getattr(topic, "topic", None) or names.get(topic.topic_id)
+            name = topic.topic or names.get(topic.topic_id)
             partitions = [self._read_one(name, asked, request.isolation_level) for asked in topic.partitions]
-            responses.append(Message(topic=name, topic_id=topic.topic_id, partitions=partitions))
-        return Message(error_code=0, responses=responses)
+            responses.append(FetchableTopicResponse(topic=name or "", topic_id=topic.topic_id, partitions=partitions))
+        return FetchResponse(responses=responses)
 
-    def _read_one(self, name: str | None, asked: Message, isolation_level: int) -> Message:
-        result = Message(partition_index=asked.partition, error_code=0, high_watermark=-1, records=b"")
+    def _read_one(self, name: str | None, asked: FetchPartition, isolation_level: int) -> PartitionData:
+        result = PartitionData(partition_index=asked.partition, high_watermark=-1, records=b"")
         if name is None:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             return result
@@ -153,7 +194,9 @@ class ScriptedCluster:
                 break
             found += batch
         result.records = found
-        aborted = [Message(producer_id=producer_id, first_offset=first) for producer_id, first in log.aborted]
+        aborted = [
+            AbortedTransaction(producer_id=producer_id, first_offset=first) for producer_id, first in log.aborted
+        ]
         result.aborted_transactions = aborted if isolation_level else None
         return result
 

@@ -1,6 +1,7 @@
 """The client in the executors, against brokers that restart, move leaders, hold back, lie and talk nonsense."""
 
 import os
+import pickle
 import resource
 import socket
 import struct
@@ -10,17 +11,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.client.offsets import EARLIEST, LATEST
+from headwater.client.settings import MAX_RESPONSE_BYTES
+from headwater.client.topic_partition import TopicPartition
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client import cluster as cluster_module
-from headwater.pipelines.client import connection as connection_module
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, ClusterClient, shared_cluster
+from headwater.pipelines.client import cluster_client
+from headwater.pipelines.client.cluster_client import ClusterClient, shared_cluster
 from headwater.pipelines.client.config import ClientConfig, client_config
 from headwater.pipelines.client.long_poll import LongPoll
-from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption, RequestRefused, UnknownTopic
 from headwater.records.build import build_batch
 from headwater.records.record import Record
-from headwater.wire.message import Message
+from headwater.wire.typed.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tests.pipelines.scripted_cluster import (
     API_VERSIONS,
     FETCH,
@@ -71,7 +73,7 @@ def connected(scripted: ScriptedCluster, **more: str) -> ClusterClient:
 
 
 def fail_with(code: int) -> Misdeed:
-    def misdeed(request: Message, right: Message) -> Message:
+    def misdeed(request: ListOffsetsRequest, right: ListOffsetsResponse) -> ListOffsetsResponse:
         right.topics[0].partitions[0].error_code = code
         return right
 
@@ -120,8 +122,14 @@ def test_an_error_that_should_pass_and_does_not_is_told_in_the_end(brokers: Scri
         connected(brokers, **{"default.api.timeout.ms": "100"}).list_offsets({T0: LATEST})
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
+def test_a_broker_that_has_no_better_word_is_asked_again(brokers: ScriptedCluster, code: ErrorCode) -> None:
+    brokers.misbehave(LIST_OFFSETS, fail_with(code))
+    assert connected(brokers).list_offsets({T0: LATEST}) == {T0: 10}
+
+
 def test_an_answer_that_leaves_partitions_out_is_asked_for_again(brokers: ScriptedCluster) -> None:
-    brokers.misbehave(LIST_OFFSETS, lambda request, right: Message(topics=[]))
+    brokers.misbehave(LIST_OFFSETS, lambda request, right: ListOffsetsResponse())
     assert connected(brokers).list_offsets({T0: LATEST}) == {T0: 10}
 
 
@@ -134,7 +142,7 @@ def test_topics_that_do_not_exist_are_not_there(brokers: ScriptedCluster) -> Non
 
 
 def test_nobody_there_is_told_soon_and_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "FIRST_CONTACT_MS", 100)
+    monkeypatch.setattr(cluster_client, "FIRST_CONTACT_MS", 100)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(BrokerUnreachable, match=rf"127\.0\.0\.1:{port}.*Connection refused.*bootstrap\.servers right"):
@@ -166,7 +174,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 def test_what_is_no_answer_is_told_as_such(
     brokers: ScriptedCluster, monkeypatch: pytest.MonkeyPatch, nonsense: bytes, words: str
 ) -> None:
-    monkeypatch.setattr(cluster_module, "FIRST_CONTACT_MS", 0)
+    monkeypatch.setattr(cluster_client, "FIRST_CONTACT_MS", 0)
     brokers.misbehave(API_VERSIONS, lambda request, right: nonsense)
     cluster = connected(brokers, **{"default.api.timeout.ms": "0"})
     with pytest.raises(BrokerUnreachable, match=words):
@@ -180,14 +188,12 @@ def test_an_answer_that_does_not_come_is_not_waited_for_forever(brokers: Scripte
 
 
 def test_a_length_that_is_only_announced_costs_no_memory(brokers: ScriptedCluster) -> None:
-    announced = struct.pack(">i", connection_module.MAX_RESPONSE_BYTES)
+    announced = struct.pack(">i", MAX_RESPONSE_BYTES)
     brokers.misbehave(METADATA, lambda request, right: announced)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(BrokerUnreachable, match="no answer in time"):
         connected(brokers, **{"request.timeout.ms": "50", "default.api.timeout.ms": "0"}).topics()
-    assert (
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    ) * 1024 < connection_module.MAX_RESPONSE_BYTES // 4
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MAX_RESPONSE_BYTES // 4
 
 
 def test_brokers_of_old_are_asked_in_their_versions() -> None:
@@ -214,6 +220,14 @@ def test_the_same_configuration_shares_its_connections(brokers: ScriptedCluster)
     assert shared_cluster(one) is not shared_cluster(other)
 
 
+def test_a_configuration_that_went_to_an_executor_is_the_same() -> None:
+    tls = {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem", "ssl.endpoint.identification.algorithm": ""}
+    here = config("one:1,two:2", **tls, **{"isolation.level": "read_committed", "request.timeout.ms": "1234"})
+    there = pickle.loads(pickle.dumps(here))
+    assert there == here and hash(there) == hash(here)
+    assert there.connection == here.connection and hash(there.connection) == hash(here.connection)
+
+
 def test_a_thread_has_a_cluster_of_its_own(brokers: ScriptedCluster) -> None:
     mine, theirs = shared_cluster(config(brokers.bootstrap)), []
     thread = threading.Thread(target=lambda: theirs.append(shared_cluster(config(brokers.bootstrap))))
@@ -231,7 +245,7 @@ def test_a_forked_process_does_not_use_the_connections_of_its_parent(
 
 
 def test_only_so_many_configurations_are_kept(monkeypatch: pytest.MonkeyPatch, brokers: ScriptedCluster) -> None:
-    monkeypatch.setattr(cluster_module, "MAX_CLUSTERS", 2)
+    monkeypatch.setattr(cluster_client, "MAX_CLUSTERS", 2)
     first, second = (shared_cluster(config("localhost", **{"client.id": name})) for name in "ab")
     shared_cluster(config("localhost", **{"client.id": "a"}))
     shared_cluster(config("localhost", **{"client.id": "c"}))

@@ -1,8 +1,12 @@
 """Pages of Spark's, and the sentence that is in them."""
 
+import traceback
+
 import pytest
 
+from headwater.pipelines.errors import BrokerUnreachable, DataLost, RequestRefused, RetriableError
 from headwater.pipelines.run.problems import PipelineFailed, explain, plain, sql_line
+from headwater.pipelines.sink.errors import ProducerFenced
 
 PARSE = """
 [PARSE_SYNTAX_ERROR] Syntax error at or near 'x': extra input 'x'. SQLSTATE: 42601 (line 3, pos 13)
@@ -58,6 +62,11 @@ class SparkSays(Exception):
 SparkSays.__module__ = "pyspark.errors.exceptions.captured"
 
 
+def raised(error: Exception) -> str:
+    """The last line of its traceback."""
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -86,18 +95,20 @@ def test_a_database_without_a_driver_is_told_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "is_passing"),
+    ("line", "is_passing"),
     [
-        ("headwater.pipelines.errors.BrokerUnreachable: No broker answers.", True),
-        ("headwater.pipelines.client.cluster.NotNow: Broker h:1 answers NOT_LEADER_OR_FOLLOWER for t-0.", True),
-        ("headwater.pipelines.errors.DataLost: Records are gone.", False),
+        (raised(BrokerUnreachable("No broker answers.")), True),
+        (raised(RetriableError("Broker h:1 answers NOT_LEADER_OR_FOLLOWER for t-0.")), True),
+        (raised(ProducerFenced("Another producer writes as p by now.")), True),
+        (raised(RequestRefused("Broker h:1 refuses to say more of t-0: INVALID_REQUEST.")), False),
+        (raised(DataLost("Records are gone.")), False),
         ("headwater.pipelines.run.problems.PipelineFailed: The webhook does not answer.", False),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", True),
         ("ValueError: not today", False),
     ],
 )
-def test_it_is_known_what_another_try_may_cure(raised: str, is_passing: bool) -> None:
-    assert explain(SparkSays(WORKER.format(raised=raised))).is_passing is is_passing
+def test_it_is_known_what_another_try_may_cure(line: str, is_passing: bool) -> None:
+    assert explain(SparkSays(WORKER.format(raised=line))).is_passing is is_passing
     assert explain(PipelineFailed("x", is_passing=True)).is_passing
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.pipelines.client.offsets import TopicPartition
+from headwater.client.topic_partition import TopicPartition
 from headwater.pipelines.run.progress import (
     STALE_MS,
     QueryProgress,

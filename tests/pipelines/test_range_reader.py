@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import ClusterClient
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.client.offsets import OffsetRange
 from headwater.pipelines.errors import BrokerUnreachable, DataLost, RequestRefused, UnreadableRecords
@@ -19,7 +19,7 @@ from headwater.records.build import build_batch
 from headwater.records.control import EndMarker, build_marker
 from headwater.records.record import Record
 from headwater.testing import Broker
-from headwater.wire.message import Message
+from headwater.wire.typed.fetch import FetchRequest, FetchResponse
 from tests.pipelines.scripted_cluster import FETCH, LIST_OFFSETS, Log, Misdeed, ScriptedCluster, running
 from tests.pipelines.topics import Topics, judged_topics, numbered
 
@@ -62,7 +62,7 @@ def whole(end: int = 100, start: int = 0) -> OffsetRange:
 
 
 def fetch_error(code: int) -> Misdeed:
-    def misdeed(request: Message, right: Message) -> Message:
+    def misdeed(request: FetchRequest, right: FetchResponse) -> FetchResponse:
         right.responses[0].partitions[0].error_code = code
         right.responses[0].partitions[0].records = b""
         return right
@@ -214,7 +214,7 @@ def test_brokers_that_stay_away_end_the_task(scripted: ScriptedCluster) -> None:
 
 
 def test_a_client_that_is_held_back_waits_and_goes_on(scripted: ScriptedCluster) -> None:
-    def hold_back(request: Message, right: Message) -> Message:
+    def hold_back(request: FetchRequest, right: FetchResponse) -> FetchResponse:
         right.responses[0].partitions[0].records = b""
         right.throttle_time_ms = 10
         return right
@@ -236,7 +236,7 @@ def test_offsets_that_compaction_took_away_are_not_waited_for_long(
 def test_a_broker_that_needs_time_to_find_its_records_is_not_taken_for_one_that_has_none(
     scripted: ScriptedCluster,
 ) -> None:
-    def find_nothing_yet(request: Message, right: Message) -> Message:
+    def find_nothing_yet(request: FetchRequest, right: FetchResponse) -> FetchResponse:
         right.responses[0].partitions[0].records = b""
         return right
 
@@ -267,7 +267,7 @@ def test_a_batch_that_unpacks_to_too_much_is_told(scripted: ScriptedCluster) -> 
 
 
 def test_an_answer_without_a_whole_batch_is_not_asked_for_forever(scripted: ScriptedCluster) -> None:
-    def cut(request: Message, right: Message) -> Message:
+    def cut(request: FetchRequest, right: FetchResponse) -> FetchResponse:
         right.responses[0].partitions[0].records = batch(0, 10)[:-5]
         return right
 

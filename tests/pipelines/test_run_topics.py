@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater.pipelines.client.offsets import TopicPartition
+from headwater.client.topic_partition import TopicPartition
 from headwater.pipelines.run.lags import Lags
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.run.progress import RunStatus, State

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartition, from_json, to_json
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.offsets import OffsetRange, Offsets, from_json, to_json
 from headwater.pipelines.source.task_ranges import limit_rows, split
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "10", "9"]), st.integers(0, 12))

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.client.topic_partition import TopicPartition
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.apis import PRODUCE
-from headwater.pipelines.client.cluster import ClusterClient
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
-from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge
@@ -18,11 +17,20 @@ from headwater.records.batch import parse_header
 from headwater.records.build import build_batch
 from headwater.records.record import Record
 from headwater.testing import Broker
+from headwater.wire.api_keys import ApiKey
 from headwater.wire.message import Message
+from headwater.wire.typed.metadata import MetadataRequest, MetadataResponse
+from headwater.wire.typed.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tests.pipelines.reading_back import read_back
 from tests.pipelines.scripted_cluster import METADATA, Log, Misdeed, ScriptedCluster, running
 from tests.pipelines.topics import Topics
 
+PRODUCE = ApiKey.PRODUCE
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -36,16 +44,17 @@ class Written(ScriptedCluster):
         """(node, partition, base sequence) of every batch."""
 
     def answer(self, node: int, api_key: int, request: Message) -> Message | bytes | None:
-        if api_key != PRODUCE:
+        if not isinstance(request, ProduceRequest):
             return super().answer(node, api_key, request)
         responses = []
         for topic in request.topic_data:
             for partition in topic.partition_data:
+                assert partition.records is not None
                 sequence = parse_header(partition.records).base_sequence
                 self.came.append((node, TopicPartition(topic.name, partition.index), sequence))
-            results = [Message(index=partition.index, error_code=0) for partition in topic.partition_data]
-            responses.append(Message(name=topic.name, partition_responses=results))
-        right = Message(responses=responses)
+            results = [PartitionProduceResponse(index=partition.index) for partition in topic.partition_data]
+            responses.append(TopicProduceResponse(name=topic.name, partition_responses=results))
+        right = ProduceResponse(responses=responses)
         misdeeds = self.misdeeds.get(PRODUCE)
         return misdeeds.pop(0)(request, right) if misdeeds else right
 
@@ -68,7 +77,7 @@ def batch(to: TopicPartition, *values: bytes) -> PackedBatch:
 
 
 def fail_with(code: int) -> Misdeed:
-    def misdeed(request: Message, right: Message) -> Message:
+    def misdeed(request: ProduceRequest, right: ProduceResponse) -> ProduceResponse:
         right.responses[0].partition_responses[0].error_code = code
         return right
 
@@ -93,9 +102,9 @@ def test_a_batch_whose_answer_was_lost_is_sent_again_as_the_same(brokers: Writte
 
 
 def test_a_batch_follows_its_leader(brokers: Written) -> None:
-    def move(request: Message, right: Message) -> Message:
+    def move(request: ProduceRequest, right: ProduceResponse) -> Message | bytes | None:
         brokers.topic("t", Log(leader=1), Log(leader=1))
-        return fail_with(ErrorCode.NOT_LEADER_OR_FOLLOWER)(request, right)  # type: ignore[return-value]
+        return fail_with(ErrorCode.NOT_LEADER_OR_FOLLOWER)(request, right)
 
     brokers.misbehave(PRODUCE, move)
     producer = producer_for(brokers)
@@ -105,7 +114,7 @@ def test_a_batch_follows_its_leader(brokers: Written) -> None:
 
 
 def test_a_leader_that_is_not_elected_yet_is_waited_for(brokers: Written) -> None:
-    def not_ready(request: Message, right: Message) -> Message:
+    def not_ready(request: MetadataRequest, right: MetadataResponse) -> MetadataResponse:
         right.topics[0].error_code = ErrorCode.LEADER_NOT_AVAILABLE
         return right
 

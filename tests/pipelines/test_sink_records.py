@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headwater.pipelines.client.offsets import TopicPartition
+from headwater.client.topic_partition import TopicPartition
 from headwater.pipelines.errors import UnknownTopic
 from headwater.pipelines.sink import batches as batches_module
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack, pieces, stamp_producer

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from headwater.pipelines.client.cluster import ClusterClient
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.errors import BrokerUnreachable, RequestRefused, SourceError, UnknownTopic
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack

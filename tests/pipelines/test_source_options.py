@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from headwater.pipelines.client.cluster import EARLIEST, LATEST
-from headwater.pipelines.client.config import BrokerAddress
-from headwater.pipelines.client.offsets import TopicPartition
+from headwater.client.address import BrokerAddress
+from headwater.client.offsets import EARLIEST, LATEST
+from headwater.client.topic_partition import TopicPartition
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.source.options import SourceOptions, source_options
 from headwater.pipelines.source.positions import AtOffsets, AtTime, AtTimes, Everywhere

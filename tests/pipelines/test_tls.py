@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.pipelines.client import cluster as cluster_module
-from headwater.pipelines.client.cluster import ClusterClient
+from headwater.pipelines.client import cluster_client
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.config import client_config
 from headwater.pipelines.errors import BrokerUnreachable, InvalidOption
 from headwater.testing import Broker
@@ -84,7 +84,7 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 
 @pytest.fixture(autouse=True)
 def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "FIRST_CONTACT_MS", 0)
+    monkeypatch.setattr(cluster_client, "FIRST_CONTACT_MS", 0)
 
 
 def reach(broker: TlsBroker, **more: str) -> None:

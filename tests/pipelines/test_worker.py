@@ -40,6 +40,16 @@ print(sum(batch.num_rows for batch in decoder.decode(fetched, selected, 0, 10)),
 """
 
 
+LIGHT = """
+import sys
+import headwater.pipelines.data_source
+import headwater.pipelines.sink.task
+import headwater.pipelines.source.tasks
+heavy = ("confluent_kafka", "asyncio", "headwater.gateway", "headwater.broker", "headwater.cli")
+print([name for name in heavy if name in sys.modules and name not in before])
+"""
+
+
 def test_modules_are_spared_and_what_tasks_leave_behind_is_collected() -> None:
     done = subprocess.run([sys.executable, "-c", SETTLING], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["True", "True", "True"]
@@ -49,3 +59,11 @@ def test_planning_and_reading_do_not_load_pandas() -> None:
     pytest.importorskip("pyspark", reason="the extra headwater[spark] is not installed")
     done = subprocess.run([sys.executable, "-c", DECODING], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["2", "False"]
+
+
+def test_a_task_loads_no_other_client_and_no_server() -> None:
+    pytest.importorskip("pyspark", reason="the extra headwater[spark] is not installed")
+    spark_alone = "import sys\nimport pyspark.worker\nbefore = set(sys.modules)\n"
+    command = [sys.executable, "-c", spark_alone + LIGHT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "[]"

@@ -34,7 +34,7 @@ class AsyncioConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, address: BrokerAddress, settings: ConnectionSettings) -> Self:
-        """Raises ConnectionLost, and OSError if the files of TLS cannot be used."""
+        """Raises ConnectionLost and UnusableTlsFiles."""
         context = tls_context(settings.tls) if settings.tls is not None else None
         connection = cls(address, settings)
         try:
@@ -55,14 +55,15 @@ class AsyncioConnection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, request: Request[ResponseT], *, wait_s: float = 0.0) -> ResponseT:
-        """The response. `wait_s` is how long the broker was asked to wait with it."""
+    async def ask(self, request: Request[ResponseT], *, at_most: int | None = None, wait_s: float = 0.0) -> ResponseT:
+        """The response. `at_most` is the newest version that says what is meant; `wait_s` is how long the broker was
+        asked to wait with the response."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLost(f"{self.address}: the connection is closed")
         if len(self._pending) >= MAX_PENDING:
             raise ConnectionLost(f"{self.address}: {MAX_PENDING} requests wait for their responses")
         try:
-            sent, data = self._exchange.send(request)
+            sent, data = self._exchange.send(request, at_most)
         except NotServed as error:
             raise ConnectionLost(f"{self.address}: {error}") from error
         future: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()

@@ -1,17 +1,18 @@
 """A cluster whose calls block: one connection to each broker, kept for as long as it works. Not thread-safe.
 Everything raises ClientError."""
 
-import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from typing import TypeVar
 
 from headwater.client.address import BrokerAddress
+from headwater.client.blocking_backoff import BlockingBackoff
 from headwater.client.blocking_connection import BlockingConnection, zeroed
 from headwater.client.cluster_view import ClusterView, Coordinated, TopicView, coordinator_request, metadata_request
-from headwater.client.errors import ClientError, ConnectionLost
+from headwater.client.errors import ClientError, ConnectionLost, NoSuchPartition
 from headwater.client.question import AnswerT, Question
-from headwater.client.retry import Backoff, passes
+from headwater.client.retry import passes
 from headwater.client.settings import ConnectionSettings
+from headwater.client.topic_partition import TopicPartition
 from headwater.wire.message import Request, ResponseT
 
 T = TypeVar("T")
@@ -56,6 +57,29 @@ class BlockingCluster:
         """Those of the named topics that exist, or all, as of now."""
         asked = None if names is None else list(names)
         return self.view.learn(asked, self.ask(metadata_request(asked)))
+
+    def leader(self, partition: TopicPartition) -> BrokerAddress:
+        """As it is known, or else asked for. A caller that learns better forgets it (`view.forget_topic`). Raises
+        NoSuchPartition, and ConnectionLost if no broker leads the partition now."""
+        address = self.view.leader(*partition)
+        if address is None:
+            topic = self.topics([partition.topic]).get(partition.topic)
+            if topic is None or partition.partition not in topic.leaders:
+                raise NoSuchPartition(f"Partition {partition} does not exist.")
+            address = self.view.leader(*partition)
+        if address is None:
+            raise ConnectionLost(f"partition {partition} has no leader now")
+        return address
+
+    def by_leader(self, partitions: Collection[TopicPartition]) -> dict[BrokerAddress, list[TopicPartition]]:
+        """Raises what `leader` raises."""
+        unknown = {partition.topic for partition in partitions} - self.view.topics.keys()
+        if unknown:
+            self.topics(sorted(unknown))
+        found: dict[BrokerAddress, list[TopicPartition]] = {}
+        for partition in partitions:
+            found.setdefault(self.leader(partition), []).append(partition)
+        return found
 
     def brokers(self) -> list[BrokerAddress]:
         """All that the cluster names now, by node."""
@@ -106,12 +130,10 @@ def retried(
     final: Container[int] = (),
 ) -> T:
     """The result of a call that is repeated while it fails for a reason that passes (`retry.passes`)."""
-    backoff = Backoff(time.monotonic(), patience_s)
+    backoff = BlockingBackoff(patience_s)
     while True:
         try:
             return call()
         except ClientError as error:
-            pause_s = backoff.next_pause_s(time.monotonic())
-            if pause_s is None or not passes(error, also=also, final=final):
+            if not passes(error, also=also, final=final) or not backoff.pause():
                 raise
-        time.sleep(pause_s)

@@ -33,8 +33,8 @@ class BlockingConnection:
         settings: ConnectionSettings,
         allocate: Callable[[int], memoryview] = zeroed,
     ) -> None:
-        """`allocate` makes the buffer of a response, which its records stay in. Raises ConnectionLost, NotServed, and
-        OSError if the files of TLS cannot be used."""
+        """`allocate` makes the buffer of a response, which its records stay in. Raises ConnectionLost and
+        UnusableTlsFiles."""
         self.address = address
         self._settings = settings
         self._allocate = allocate

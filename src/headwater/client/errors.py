@@ -16,6 +16,14 @@ class NotServed(ClientError):
     """The broker does not serve an API, or in no version that is spoken here."""
 
 
+class NoSuchPartition(ClientError):
+    """Metadata has no such topic, or the topic no such partition."""
+
+
+class UnusableTlsFiles(ClientError, OSError):
+    """The files of TLS cannot be read, or are no PEM."""
+
+
 class BrokerRefused(ClientError):
     """A broker responded with an error code. `subject` says what it is about, `reason` is the broker's own text."""
 

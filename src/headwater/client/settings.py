@@ -3,6 +3,8 @@
 import ssl
 from dataclasses import dataclass
 
+from headwater.client.errors import UnusableTlsFiles
+
 MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
 """Far above what any request here asks for. A longer announcement comes from a server of another protocol."""
 
@@ -31,9 +33,12 @@ class ConnectionSettings:
 
 
 def tls_context(tls: TlsFiles) -> ssl.SSLContext:
-    """Raises OSError if the files cannot be read or used."""
-    context = ssl.create_default_context(cafile=tls.authorities)
-    context.check_hostname = tls.checks_host_name
-    if tls.certificate is not None:
-        context.load_cert_chain(tls.certificate, tls.key, tls.key_password)
+    """Raises UnusableTlsFiles."""
+    try:
+        context = ssl.create_default_context(cafile=tls.authorities)
+        context.check_hostname = tls.checks_host_name
+        if tls.certificate is not None:
+            context.load_cert_chain(tls.certificate, tls.key, tls.key_password)
+    except OSError as error:
+        raise UnusableTlsFiles(str(error)) from error
     return context

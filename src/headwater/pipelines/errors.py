@@ -25,6 +25,10 @@ class RequestRefused(SourceError):
     """A broker answered with an error that trying again does not cure."""
 
 
+class RetriableError(RequestRefused):
+    """A broker answered with an error that passes."""
+
+
 class UnknownTopic(SourceError):
     """A topic or partition that the query names does not exist."""
 

@@ -216,7 +216,7 @@ def write_record(output: bytearray, record: Record, timestamp_delta: int, offset
     output += body
 
 
-def read_varint(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int, max_bytes: int) -> tuple[int, int]:
     """A zigzag integer and the position after it. Past the end of the data is an IndexError."""
     raw = 0
     shift = 0

@@ -53,41 +53,42 @@ def struct_reader(schema: Struct, message_class: Any) -> Callable[[Cursor], Any]
         for field in schema.fields
         if field.tag is not None
     }
-    defaults = _own_defaults(schema, message_class)
+    defaults = _defaults_of_rest(schema, message_class)
     is_flexible = schema.is_flexible
+    new = message_class.__new__
 
     def read(cursor: Cursor) -> Any:
-        values = defaults.copy()
+        message = new(message_class)  # without its constructor, which would match names with names
+        for name, default in defaults:
+            setattr(message, name, default)
         for name, read_field in plain:
-            values[name] = read_field(cursor)
+            setattr(message, name, read_field(cursor))
         if is_flexible:
             if tagged:
-                _read_tags(cursor, tagged, values)
+                _read_tags(cursor, tagged, message)
             else:
                 cursor.skip_tags()
-        return message_class(**values)
+        return message
 
     return read
 
 
-def _own_defaults(schema: Struct, message_class: type[Message]) -> dict[str, Any]:
-    """Of tagged fields whose default in this version is not that of the newest."""
-    newest: dict[str, Any] = message_class.__init__.__kwdefaults__ or {}
-    return {
-        field.name: field.default
-        for field in schema.fields
-        if field.tag is not None and field.default != newest.get(field.name, field.default)
-    }
+def _defaults_of_rest(schema: Struct, message_class: Any) -> list[tuple[str, Any]]:
+    """Of the fields that need not be there: those that are tagged in this version, and those that it does not have."""
+    fields = {field.name: field for field in schema.fields}
+    rest = [name for name in message_class.__slots__ if name not in fields or fields[name].tag is not None]
+    newest: dict[str, Any] = message_class.__init__.__kwdefaults__ if rest else {}
+    return [(name, fields[name].default if name in fields else newest[name]) for name in rest]
 
 
-def _read_tags(cursor: Cursor, tagged: dict[int | None, tuple[str, Read]], values: dict[str, Any]) -> None:
+def _read_tags(cursor: Cursor, tagged: dict[int | None, tuple[str, Read]], message: Any) -> None:
     for tag, size in cursor.tags():
         known = tagged.get(tag)
         if known is None:
             cursor.take(size)
             continue
         stop = cursor.position + size
-        values[known[0]] = known[1](cursor)
+        setattr(message, known[0], known[1](cursor))
         if cursor.position != stop:
             raise MalformedRequest(f"tagged field {tag} is not {size} bytes long")
 

@@ -73,13 +73,13 @@ def _field(name: str, type_: str | int, flags: int, default: Any, tag: int | Non
         _struct(type_) if isinstance(type_, int) else type_,
         bool(flags & _ARRAY),
         bool(flags & _NULLABLE),
-        _default(type_, default),
+        _default(type_, bool(flags & _ARRAY), default),
         tag,
     )
 
 
-def _default(type_: str | int, default: Any) -> Any:
-    if type_ == "uuid" and default is None:
+def _default(type_: str | int, is_array: bool, default: Any) -> Any:
+    if type_ == "uuid" and default is None and not is_array:
         return NULL_UUID
     if type_ in ("bytes", "records") and default == "":
         return b""

@@ -8,6 +8,8 @@ meaning here, where Spark keeps the offsets: they are accepted, and ignored.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headwater.client.address import BrokerAddress
+from headwater.client.settings import ConnectionSettings, TlsFiles
 from headwater.pipelines.client.option_values import a_choice, an_integer
 from headwater.pipelines.errors import InvalidOption
 
@@ -42,27 +44,6 @@ REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files, as the brokers' listener needs them."""
-
-    authorities: str | None
-    """Whom to trust; None: whom this machine trusts."""
-    certificate: str | None
-    key: str | None
-    key_password: str | None
-    checks_host_name: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ClientConfig:
     """Hashable: everything in one process that has the same configuration shares its connections."""
 
@@ -79,6 +60,15 @@ class ClientConfig:
     """How long brokers may be away before a query fails."""
     metadata_age_ms: int = 5_000
     """After this time a running query looks for new topics and partitions."""
+
+    @property
+    def connection(self) -> ConnectionSettings:
+        return ConnectionSettings(
+            client_id=self.client_id,
+            tls=self.tls,
+            connect_timeout_s=self.connect_timeout_ms / 1000,
+            request_timeout_s=self.request_timeout_ms / 1000,
+        )
 
     @property
     def isolation_level(self) -> int:

@@ -7,22 +7,33 @@ The connections are its own, because a broker that has no news keeps its answer 
 import selectors
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from headwater.pipelines.client.cluster import ClusterClient
-from headwater.pipelines.client.config import BrokerAddress
-from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
-from headwater.pipelines.client.fetching import FetchLimits, receive_fetch, send_fetch
-from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartition
+from headwater.client.address import BrokerAddress
+from headwater.client.blocking_connection import BlockingConnection
+from headwater.client.errors import ConnectionLost
+from headwater.client.exchange import Sent
+from headwater.client.fetch import FetchLimits, FetchPosition, PlainFetch, plain_fetch
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.errors import SourceError
+from headwater.wire.typed.fetch import FetchResponse
 
 ENOUGH_BYTES = 1
 """The broker sends one batch at least; its content is not used."""
 
 
+@dataclass(slots=True)
+class _Line:
+    connection: BlockingConnection
+    waiting: tuple[PlainFetch, Sent[FetchResponse]] | None = None
+    """The fetch that has no response yet."""
+
+
 class LongPoll:
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
-        self._connections: dict[BrokerAddress, BrokerConnection] = {}
+        self._lines: dict[BrokerAddress, _Line] = {}
 
     def wait(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> None:
         """Return when one of the partitions probably has a record at its end, or after the time. Whatever prevents that
@@ -36,39 +47,35 @@ class LongPoll:
         time.sleep(max(deadline_s - time.monotonic(), 0))
 
     def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        for line in self._lines.values():
+            line.connection.close()
+        self._lines.clear()
 
     def _listen(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> bool:
         """Whether a broker answered with records."""
         limits = FetchLimits(timeout_ms, ENOUGH_BYTES, self._cluster.config.isolation_level)
-        ranges_by_leader = self._by_leader(ends)
-        for address, ranges in ranges_by_leader.items():
-            connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
-                connection = self._connections[address] = BrokerConnection(address, self._cluster.config)
-            if connection.is_idle:
-                send_fetch(connection, ranges, limits)
+        for address, partitions in self._cluster.by_leader(ends).items():
+            line = self._lines.get(address)
+            if line is None or not line.connection.is_open:
+                line = self._lines[address] = _Line(self._cluster.dial(address))
+            if line.waiting is None:
+                positions = [FetchPosition(one, ends[one], self._cluster.topic_id(one.topic)) for one in partitions]
+                fetch = plain_fetch(positions, limits)
+                sent = line.connection.send(fetch.request, at_most=fetch.at_most, wait_ms=timeout_ms)
+                line.waiting = (fetch, sent)
         has_records = False
-        for connection in self._answering(timeout_ms):
-            answer = receive_fetch(connection, ranges_by_leader.get(connection.address, ()))
-            has_records |= any(fetched.records for fetched in answer.partitions.values())
+        for line in self._answering(timeout_ms):
+            assert line.waiting is not None, "an answer follows a fetch"
+            (fetch, sent), line.waiting = line.waiting, None
+            fetched = fetch.read(line.connection.receive(sent))
+            has_records |= any(partition.records for partition in fetched.partitions.values())
         return has_records
 
-    def _answering(self, timeout_ms: int) -> list[BrokerConnection]:
+    def _answering(self, timeout_ms: int) -> list[_Line]:
         """The connections on which an answer begins within the time. Not select(2): the driver of a busy Spark has file
         descriptors above 1,023."""
         with selectors.DefaultSelector() as selector:
-            for connection in self._connections.values():
-                if not connection.is_idle:
-                    selector.register(connection, selectors.EVENT_READ, connection)
+            for line in self._lines.values():
+                if line.waiting is not None:
+                    selector.register(line.connection, selectors.EVENT_READ, line)
             return [key.data for key, _ in selector.select(timeout_ms / 1000)]
-
-    def _by_leader(self, ends: Offsets | Mapping[TopicPartition, int]) -> dict[BrokerAddress, list[OffsetRange]]:
-        by_leader: dict[BrokerAddress, list[OffsetRange]] = {}
-        for partition, end in ends.items():
-            address = self._cluster.leader_address(partition)
-            topic_id = self._cluster.topic_id(partition.topic)
-            by_leader.setdefault(address, []).append(OffsetRange(*partition, end, end, topic_id))
-        return by_leader

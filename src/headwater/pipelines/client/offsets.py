@@ -6,17 +6,10 @@ the shape of Spark's own Kafka source, `{"orders": {"0": 12, "1": 7}}`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
+from headwater.client.topic_partition import TopicPartition
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 """Of each partition, the offset of the next record to read."""

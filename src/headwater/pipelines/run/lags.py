@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, shared_cluster
+from headwater.client.offsets import EARLIEST, LATEST
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import shared_cluster
 from headwater.pipelines.client.config import ClientConfig
-from headwater.pipelines.client.offsets import Offsets, TopicPartition
+from headwater.pipelines.client.offsets import Offsets
 from headwater.pipelines.errors import InvalidOption, SourceError
 from headwater.pipelines.run.progress import topic_offsets
 from headwater.pipelines.run.sources import ReadOptions, topic_options

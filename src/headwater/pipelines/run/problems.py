@@ -5,7 +5,10 @@ The caller raises the result from the error itself, so that the whole stack can 
 
 import re
 
-PASSING = frozenset({"BrokerUnreachable", "ConnectionLost", "Fenced", "NotNow"})
+from headwater.pipelines.errors import BrokerUnreachable, RetriableError
+from headwater.pipelines.sink.errors import ProducerFenced
+
+PASSING = frozenset(error.__name__ for error in (BrokerUnreachable, RetriableError, ProducerFenced))
 """Errors of topics that another try may cure."""
 PASSING_SIGNS = ("Connection refused", "Connection reset", "ConnectionResetError", "timed out", "Broken pipe")
 KILLED_SIGN = "Python worker exited unexpectedly"

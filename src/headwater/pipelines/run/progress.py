@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from headwater.pipelines.client.offsets import Offsets, TopicPartition, from_json
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.offsets import Offsets, from_json
 
 Number = TypeVar("Number", int, float)
 

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headwater.client.topic_partition import TopicPartition
 from headwater.model.ids import FIRST_OFFSET, NO_LEADER_EPOCH
-from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.sink.columns import Columns, Rows, rows_of
 from headwater.pipelines.sink.destinations import Destinations
 from headwater.pipelines.sink.records import header_bytes, payload_sizes, record_bytes

@@ -4,44 +4,21 @@ A coordinator moves and loads like any leader: what fails for such a reason is a
 coordinator then, until `retry_timeout_ms` of the configuration has passed. Each of these requests may be repeated.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, Self
 
-from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.apis import FIND_COORDINATOR
-from headwater.pipelines.client.cluster import ClusterClient, RetriableError, error_name
-from headwater.pipelines.client.config import BrokerAddress
-from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
-from headwater.pipelines.client.retry import RetryBackoff
-from headwater.pipelines.errors import RequestRefused, SourceError
+from headwater.client.errors import BrokerRefused, ConnectionLost
+from headwater.client.question import AnswerT, Question
+from headwater.model.errors import ErrorCode, error_name
+from headwater.pipelines.client.cluster_client import ClusterClient, backoff
+from headwater.pipelines.client.refusals import is_passing
+from headwater.pipelines.errors import RequestRefused, RetriableError, SourceError
 from headwater.pipelines.sink.errors import ProducerFenced
 from headwater.pipelines.sink.producer import FENCES
-from headwater.wire.message import Message
 
-GROUP: Final = 0
-TRANSACTION: Final = 1
-
-MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-COORDINATOR_RETRIABLE: Final = MOVED | {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 OUTDATED: Final = FENCES | {ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE}
 """A newer producer has the transactional id, or the coordinator ended the transaction because it took too long."""
-
-
-class Coordinated(NamedTuple):
-    """What has a coordinator: a GROUP or a TRANSACTION of this name."""
-
-    kind: int
-    name: str
 
 
 class TransactionCoordinators:
@@ -49,8 +26,7 @@ class TransactionCoordinators:
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
-        self._connections: dict[BrokerAddress, BrokerConnection] = {}
-        self._found: dict[Coordinated, BrokerAddress] = {}
+        self._brokers = cluster.own_brokers()
 
     def __enter__(self) -> Self:
         return self
@@ -58,75 +34,56 @@ class TransactionCoordinators:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for connection in self._connections.values():
-            connection.close()
+        self._brokers.close()
 
-    def ask(
-        self,
-        of: Coordinated | None,
-        api_key: int,
-        errors: Callable[[Message], Iterable[int]] = lambda answer: (answer.error_code,),
-        retry_timeout_ms: int | None = None,
-        **fields: Any,
-    ) -> Message:
-        """Ask the coordinator of a group or transactional id; None: any broker. `errors` gives the error codes in an
-        answer. Raises ProducerFenced, RequestRefused and BrokerUnreachable."""
-        whose = of.name if of is not None else "a new producer"
-        backoff = RetryBackoff(self._cluster.config.retry_timeout_ms if retry_timeout_ms is None else retry_timeout_ms)
+    def answer(self, question: Question[AnswerT], retry_timeout_ms: int | None = None) -> AnswerT:
+        """Of the coordinator, or of any broker. Raises ProducerFenced, RequestRefused and BrokerUnreachable."""
+        pauses = backoff(self._cluster.config.retry_timeout_ms if retry_timeout_ms is None else retry_timeout_ms)
         while True:
             try:
-                answer = self._responsible(of).ask(api_key, **fields)
+                return self._answer(question)
             except ConnectionLost as error:
                 failure: SourceError = self._cluster.unreachable(error)
-                self._found.clear()
             except RetriableError as error:
                 failure = error
-            else:
-                wrong = [code for code in errors(answer) if code != ErrorCode.NONE]
-                if not wrong:
-                    return answer
-                if not COORDINATOR_RETRIABLE.issuperset(wrong):
-                    raise _refusal(whose, next(code for code in wrong if code not in COORDINATOR_RETRIABLE))
-                if not MOVED.isdisjoint(wrong):
-                    self._found.clear()
-                failure = RetriableError(f"The coordinator of {whose} is not ready: {error_name(wrong[0])}.")
-            if not backoff.pause():
+            self._brokers.view.coordinators.clear()
+            if not pauses.pause():
                 raise failure
 
-    def _responsible(self, of: Coordinated | None) -> BrokerConnection:
-        if of is None:
-            return self._any_connection()
-        found = self._found.get(of)
-        if found is None:
-            answer = self._any_connection().ask(FIND_COORDINATOR, key=of.name, key_type=of.kind)
-            if answer.error_code in COORDINATOR_RETRIABLE:
-                why = f" {answer.error_message}" if answer.error_message else ""
-                raise RetriableError(f"{of.name} has no coordinator now: {error_name(answer.error_code)}.{why}")
-            if answer.error_code:
-                raise _refusal(of.name, answer.error_code)
-            found = self._found[of] = BrokerAddress(answer.host, answer.port)
-        return self._connection(found)
-
-    def _any_connection(self) -> BrokerConnection:
-        failure = ConnectionLost("no address is known")
-        for address in (*self._connections, *self._cluster.config.bootstrap):
+    def _answer(self, question: Question[AnswerT]) -> AnswerT:
+        of = question.coordinator_of
+        with self._cluster.in_words():
+            if of is not None:
+                try:
+                    self._brokers.coordinator(of)
+                except BrokerRefused as refused:
+                    raise _no_coordinator(of.name, refused) from refused
             try:
-                return self._connection(address)
-            except ConnectionLost as error:
-                failure = error
-        raise failure
-
-    def _connection(self, address: BrokerAddress) -> BrokerConnection:
-        connection = self._connections.get(address)
-        if connection is None or not connection.is_open:
-            connection = self._connections[address] = BrokerConnection(address, self._cluster.config)
-        return connection
+                return self._brokers.answer(question)
+            except BrokerRefused as refused:
+                raise _refusal(of.name if of is not None else "a new producer", refused) from refused
 
 
-def _refusal(whose: str, code: int) -> SourceError:
-    if code in OUTDATED:
+def check_codes(codes: Iterable[int]) -> None:
+    """Raises BrokerRefused for the first error that does not pass, or else for the first."""
+    refusals = [BrokerRefused(code, None, "The coordinator") for code in codes if code]
+    if refusals:
+        raise min(refusals, key=is_passing)
+
+
+def _no_coordinator(whose: str, refused: BrokerRefused) -> SourceError:
+    if not is_passing(refused):
+        return _refusal(whose, refused)
+    why = f" {refused.reason}" if refused.reason else ""
+    return RetriableError(f"{whose} has no coordinator now: {error_name(refused.code)}.{why}")
+
+
+def _refusal(whose: str, refused: BrokerRefused) -> SourceError:
+    name = error_name(refused.code)
+    if is_passing(refused):
+        return RetriableError(f"The coordinator of {whose} is not ready: {name}.")
+    if refused.code in OUTDATED:
         return ProducerFenced(
-            f"Another producer writes as {whose} by now, or the transaction took longer than its timeout "
-            f"({error_name(code)})."
+            f"Another producer writes as {whose} by now, or the transaction took longer than its timeout ({name})."
         )
-    return RequestRefused(f"The coordinator of {whose} refuses: {error_name(code)}.")
+    return RequestRefused(f"The coordinator of {whose} refuses: {name}.")

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from headwater.pipelines.client.cluster import ClusterClient
-from headwater.pipelines.client.offsets import TopicPartition
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.errors import UnknownTopic
 from headwater.pipelines.sink.columns import Rows
 from headwater.pipelines.sink.errors import InvalidRow

@@ -7,20 +7,28 @@ batch of each partition; while brokers write, the caller packs what comes next.
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.apis import PRODUCE
-from headwater.pipelines.client.cluster import RETRIABLE, ClusterClient, RetriableError, error_name
-from headwater.pipelines.client.config import BrokerAddress
-from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
-from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.client.retry import RetryBackoff
-from headwater.pipelines.errors import RequestRefused, SourceError
+from headwater.client.address import BrokerAddress
+from headwater.client.blocking_backoff import BlockingBackoff
+from headwater.client.blocking_connection import BlockingConnection
+from headwater.client.errors import BrokerRefused, ConnectionLost
+from headwater.client.exchange import Sent
+from headwater.client.topic_partition import TopicPartition
+from headwater.model.errors import ErrorCode, error_name
+from headwater.pipelines.client.cluster_client import ClusterClient, backoff
+from headwater.pipelines.client.refusals import is_passing
+from headwater.pipelines.errors import RequestRefused, RetriableError, SourceError
 from headwater.pipelines.sink.batches import PackedBatch, record_count, stamp_producer
 from headwater.pipelines.sink.errors import ProducerFenced, RecordTooLarge
-from headwater.wire.message import Message
+from headwater.wire.typed.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 REQUEST_BYTES: Final = 16 * 1024 * 1024
 """Of batches in one request, but at least one batch."""
@@ -29,7 +37,6 @@ _SEQUENCES: Final = 2**31
 
 FENCES: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-PRODUCE_RETRIABLE: Final = RETRIABLE | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,20 @@ class SinkProducerIdentity:
     epoch: int
     transactional_id: str | None = None
 
+    @property
+    def transaction(self) -> str:
+        assert self.transactional_id is not None, "a producer in a transaction has an id for it"
+        return self.transactional_id
+
+
+@dataclass(slots=True)
+class _Underway:
+    """One request to one leader."""
+
+    connection: BlockingConnection
+    batches: dict[TopicPartition, bytearray] = field(default_factory=dict)
+    sent: Sent[ProduceResponse] | None = None
+
 
 class IdempotentProducer:
     def __init__(self, cluster: ClusterClient, identity: SinkProducerIdentity) -> None:
@@ -45,8 +66,8 @@ class IdempotentProducer:
         self._identity = identity
         self._sequences: dict[TopicPartition, int] = {}
         self._queues: dict[TopicPartition, deque[bytearray]] = {}
-        self._under_way: dict[BrokerAddress, tuple[BrokerConnection, dict[TopicPartition, bytearray]]] = {}
-        self._backoff: RetryBackoff | None = None
+        self._under_way: dict[BrokerAddress, _Underway] = {}
+        self._backoff: BlockingBackoff | None = None
         self.ends: dict[TopicPartition, int] = {}
         """The offset after the last record of each partition that was written, where the broker said it."""
 
@@ -76,8 +97,8 @@ class IdempotentProducer:
 
     def close(self) -> None:
         """Give up what is under way."""
-        for connection, _ in self._under_way.values():
-            connection.close()
+        for underway in self._under_way.values():
+            underway.connection.close()
         self._under_way.clear()
         self._queues.clear()
 
@@ -93,50 +114,50 @@ class IdempotentProducer:
                     continue
                 sizes[address] = size + len(data)
                 if address not in self._under_way:
-                    self._under_way[address] = (self._cluster.leader(to), {})
-                self._under_way[address][1][to] = self._pop(to)
-            for connection, batches in self._under_way.values():
-                self._send_request(connection, batches)
+                    self._under_way[address] = _Underway(self._cluster.leader(to))
+                self._under_way[address].batches[to] = self._pop(to)
+            for underway in self._under_way.values():
+                underway.sent = underway.connection.send(self._request(underway.batches))
         except ConnectionLost as error:
             self._try_again(self._cluster.unreachable(error), self._take_back())
         except RetriableError as error:
             self._try_again(error, self._take_back())
 
-    def _send_request(self, connection: BrokerConnection, batches: dict[TopicPartition, bytearray]) -> None:
-        topics: dict[str, list[Message]] = {}
+    def _request(self, batches: dict[TopicPartition, bytearray]) -> ProduceRequest:
+        topics: dict[str, list[PartitionProduceData]] = {}
         for to, data in batches.items():
-            topics.setdefault(to.topic, []).append(Message(index=to.partition, records=data))
-        request = Message(
+            topics.setdefault(to.topic, []).append(PartitionProduceData(index=to.partition, records=data))
+        return ProduceRequest(
             transactional_id=self._identity.transactional_id,
             acks=ALL_REPLICAS,
             timeout_ms=self._cluster.config.request_timeout_ms,
-            topic_data=[Message(name=name, partition_data=partitions) for name, partitions in topics.items()],
+            topic_data=[TopicProduceData(name=name, partition_data=partitions) for name, partitions in topics.items()],
         )
-        connection.send(PRODUCE, connection.version(PRODUCE), request)
 
     def _receive(self) -> None:
         """The answers to all requests under way. What passes is queued again, first."""
         failed: dict[TopicPartition, SourceError] = {}
         while self._under_way:
-            address, (connection, batches) = self._under_way.popitem()
+            address, underway = self._under_way.popitem()
+            assert underway.sent is not None, "a round ends with all its requests sent, or taken back"
             try:
-                answer = connection.receive()
+                response = underway.connection.receive(underway.sent)
             except ConnectionLost as error:
-                self._put_back(batches)
-                failed |= dict.fromkeys(batches, self._cluster.unreachable(error))
+                self._put_back(underway.batches)
+                failed |= dict.fromkeys(underway.batches, self._cluster.unreachable(error))
                 continue
-            codes = {
+            results = {
                 TopicPartition(topic.name, result.index): result
-                for topic in answer.responses or ()
-                for result in topic.partition_responses or ()
+                for topic in response.responses
+                for result in topic.partition_responses
             }
-            for to, data in batches.items():
-                failure = _failure(to, codes.get(to), address)
+            for to, data in underway.batches.items():
+                failure = _failure(to, results.get(to), address)
                 if failure is not None:
                     self._put_back({to: data})
                     failed[to] = failure
-                elif codes[to].base_offset >= 0:
-                    self.ends[to] = codes[to].base_offset + record_count(data)
+                elif results[to].base_offset >= 0:
+                    self.ends[to] = results[to].base_offset + record_count(data)
         if failed:
             self._try_again(next(iter(failed.values())), failed)
         else:
@@ -146,18 +167,18 @@ class IdempotentProducer:
         """Pause, unless it has gone on for too long."""
         for to in partitions:
             self._cluster.forget(to.topic)
-        self._backoff = self._backoff or RetryBackoff(self._cluster.config.retry_timeout_ms)
+        self._backoff = self._backoff or backoff(self._cluster.config.retry_timeout_ms)
         if not self._backoff.pause():
             raise error
 
     def _take_back(self) -> list[TopicPartition]:
         """The outcome of the requests of this round is unknown: they go out again."""
         taken: list[TopicPartition] = []
-        for connection, batches in self._under_way.values():
-            if not connection.is_idle:
-                connection.close()
-            self._put_back(batches)
-            taken.extend(batches)
+        for underway in self._under_way.values():
+            if not underway.connection.is_idle:
+                underway.connection.close()
+            self._put_back(underway.batches)
+            taken.extend(underway.batches)
         self._under_way.clear()
         return [*taken, *self._queues]
 
@@ -173,7 +194,7 @@ class IdempotentProducer:
             self._queues.setdefault(to, deque()).appendleft(data)
 
 
-def _failure(to: TopicPartition, result: Message | None, address: BrokerAddress) -> SourceError | None:
+def _failure(to: TopicPartition, result: PartitionProduceResponse | None, address: BrokerAddress) -> SourceError | None:
     """Why a batch is not written yet. Raises what does not pass."""
     if result is None:
         return RequestRefused(f"Broker {address} left {to} out of its answer.")
@@ -189,8 +210,8 @@ def _failure(to: TopicPartition, result: Message | None, address: BrokerAddress)
             f"Topic {to.topic} does not take a batch of this size. Make batchBytes smaller; if one record is too "
             "large by itself, make the topic's max.message.bytes larger."
         )
-    words = f": {result.error_message}" if getattr(result, "error_message", None) else ""
-    refused = RequestRefused(f"Broker {address} does not take records for {to} ({error_name(code)}){words}")
-    if code in PRODUCE_RETRIABLE:
-        return refused
-    raise refused
+    words = f": {result.error_message}" if result.error_message else ""
+    failure = RequestRefused(f"Broker {address} does not take records for {to} ({error_name(code)}){words}")
+    if is_passing(BrokerRefused(code, result.error_message, str(to))):
+        return failure
+    raise failure

@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from headwater.pipelines.client.apis import INIT_PRODUCER_ID
-from headwater.pipelines.client.cluster import ClusterClient, shared_cluster
+from headwater.pipelines.client.cluster_client import ClusterClient, shared_cluster
 from headwater.pipelines.sink.batches import PackedBatch, Packing, pack
 from headwater.pipelines.sink.columns import Columns
 from headwater.pipelines.sink.coordinator import TransactionCoordinators
@@ -23,6 +22,7 @@ from headwater.pipelines.sink.destinations import Destinations, partition_counte
 from headwater.pipelines.sink.errors import BatchTooLarge
 from headwater.pipelines.sink.options import SinkOptions
 from headwater.pipelines.sink.producer import IdempotentProducer, SinkProducerIdentity
+from headwater.pipelines.sink.producer_requests import init_producer
 from headwater.pipelines.worker import freeze_heap
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -73,8 +73,7 @@ def write_rows(
 def new_producer(cluster: ClusterClient) -> SinkProducerIdentity:
     """For each task another one: what a task that died has sent late does not disturb the sequence of the next."""
     with TransactionCoordinators(cluster) as coordinators:
-        answer = coordinators.ask(None, INIT_PRODUCER_ID, transactional_id=None, transaction_timeout_ms=0)
-    return SinkProducerIdentity(answer.producer_id, answer.producer_epoch)
+        return coordinators.answer(init_producer(None, transaction_timeout_ms=0))
 
 
 def _stage(packed: Iterator[list[PackedBatch]], max_bytes: int) -> tuple[PackedBatch, ...]:

@@ -16,27 +16,24 @@ committed in spite of that, so it is tried once.
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.apis import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    OFFSET_FETCH,
-    TXN_OFFSET_COMMIT,
-)
-from headwater.pipelines.client.cluster import ClusterClient
-from headwater.pipelines.client.offsets import TopicPartition
-from headwater.pipelines.client.retry import RetryBackoff
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import ClusterClient, backoff
 from headwater.pipelines.errors import SourceError
 from headwater.pipelines.sink.batches import PackedBatch
-from headwater.pipelines.sink.coordinator import GROUP, TRANSACTION, Coordinated, TransactionCoordinators
+from headwater.pipelines.sink.coordinator import TransactionCoordinators
 from headwater.pipelines.sink.errors import ProducerFenced, Superseded
 from headwater.pipelines.sink.markers import BatchMarker, BatchMarkers, read_markers
 from headwater.pipelines.sink.producer import REQUEST_BYTES, IdempotentProducer, SinkProducerIdentity
-from headwater.wire.message import Message
+from headwater.pipelines.sink.producer_requests import (
+    add_group,
+    add_partitions,
+    commit_offsets,
+    end_transaction,
+    fetch_stable_offsets,
+    init_producer,
+)
 
 MAX_ATTEMPTS: Final = 10
 """Each ends because another producer began a transaction, or because it took longer than its timeout."""
@@ -62,13 +59,13 @@ def write_in_transaction(
     assert batches, "a batch without rows needs no transaction"
     with TransactionCoordinators(cluster) as coordinators:
         attempt = _Attempt(cluster, coordinators, name, transaction_timeout_ms)
-        backoff = RetryBackoff(cluster.config.retry_timeout_ms)
+        pauses = backoff(cluster.config.retry_timeout_ms)
         for _ in range(MAX_ATTEMPTS - 1 if name.batch_id is not None else 0):
             try:
                 return attempt.write(batches)
             except ProducerFenced:
                 attempt.check_replaced()
-                if not backoff.pause():
+                if not pauses.pause():
                     raise
         return attempt.write(batches)
 
@@ -81,8 +78,7 @@ class _Attempt:
         self._coordinators = coordinators
         self._name = name
         self._timeout_ms = timeout_ms
-        self._transaction = Coordinated(TRANSACTION, name.transactional_id)
-        self._group = Coordinated(GROUP, name.transactional_id)
+        self._group_id = name.transactional_id
 
     def check_replaced(self) -> BatchMarkers:
         """The markers as they are now. Raises Superseded."""
@@ -97,7 +93,7 @@ class _Attempt:
     def write(self, batches: Sequence[PackedBatch]) -> bool:
         if self._is_written(self.check_replaced()):
             return False
-        identity = self._begin()
+        identity = self._coordinators.answer(init_producer(self._name.transactional_id, self._timeout_ms))
         markers = self.check_replaced()
         if self._is_written(markers):
             return False
@@ -114,18 +110,9 @@ class _Attempt:
         batch_id = self._name.batch_id
         return batch_id is not None and markers.has_batch(self._name.query_id, batch_id)
 
-    def _begin(self) -> SinkProducerIdentity:
-        answer = self._coordinators.ask(
-            self._transaction,
-            INIT_PRODUCER_ID,
-            transactional_id=self._name.transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
-        )
-        return SinkProducerIdentity(answer.producer_id, answer.producer_epoch, self._name.transactional_id)
-
     def _write(self, identity: SinkProducerIdentity, batches: Sequence[PackedBatch], markers: BatchMarkers) -> None:
         partitions = sorted({batch.to for batch in batches})
-        self._add_partitions(identity, partitions)
+        self._coordinators.answer(add_partitions(identity, partitions))
         producer = IdempotentProducer(self._cluster, identity)
         try:
             for portion in _portions(batches):
@@ -142,58 +129,18 @@ class _Attempt:
     def _markers(self) -> BatchMarkers:
         if self._name.batch_id is None:
             return BatchMarkers()
-        answer = self._coordinators.ask(
-            self._group, OFFSET_FETCH, _offset_errors, group_id=self._group.name, topics=None, require_stable=True
-        )
-        offsets = [
-            (partition.committed_offset, partition.metadata)
-            for topic in answer.topics or ()
-            for partition in topic.partitions or ()
-        ]
-        return read_markers(self._group.name, offsets)
-
-    def _add_partitions(self, identity: SinkProducerIdentity, partitions: Sequence[TopicPartition]) -> None:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
-        self._coordinators.ask(
-            self._transaction,
-            ADD_PARTITIONS_TO_TXN,
-            _added_errors,
-            v3_and_below_transactional_id=identity.transactional_id,
-            v3_and_below_producer_id=identity.producer_id,
-            v3_and_below_producer_epoch=identity.epoch,
-            v3_and_below_topics=[Message(name=name, partitions=indexes) for name, indexes in topics.items()],
-        )
+        offsets = self._coordinators.answer(fetch_stable_offsets(self._group_id))
+        return read_markers(self._group_id, offsets)
 
     def _commit_marker(
         self, identity: SinkProducerIdentity, marker: BatchMarker, ends: Mapping[TopicPartition, int]
     ) -> None:
-        producer: dict[str, Any] = {
-            "transactional_id": identity.transactional_id,
-            "producer_id": identity.producer_id,
-            "producer_epoch": identity.epoch,
-            "group_id": self._group.name,
-        }
-        self._coordinators.ask(self._transaction, ADD_OFFSETS_TO_TXN, **producer)
-        offsets: dict[str, list[Message]] = {}
-        for number, (to, end) in enumerate(ends.items()):
-            text = marker.text(is_short=number > 0)
-            offset = Message(partition_index=to.partition, committed_offset=end, committed_metadata=text)
-            offsets.setdefault(to.topic, []).append(offset)
-        topics = [Message(name=name, partitions=partitions) for name, partitions in offsets.items()]
-        self._coordinators.ask(self._group, TXN_OFFSET_COMMIT, _offset_errors, **producer, topics=topics)
+        self._coordinators.answer(add_group(identity, self._group_id))
+        offsets = {to: (end, marker.text(is_short=number > 0)) for number, (to, end) in enumerate(ends.items())}
+        self._coordinators.answer(commit_offsets(identity, self._group_id, offsets))
 
     def _end(self, identity: SinkProducerIdentity, *, is_commit: bool, retry_timeout_ms: int | None = None) -> None:
-        self._coordinators.ask(
-            self._transaction,
-            END_TXN,
-            retry_timeout_ms=retry_timeout_ms,
-            transactional_id=identity.transactional_id,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            committed=is_commit,
-        )
+        self._coordinators.answer(end_transaction(identity, is_commit=is_commit), retry_timeout_ms)
 
 
 def _portions(batches: Sequence[PackedBatch]) -> Iterator[list[PackedBatch]]:
@@ -207,18 +154,3 @@ def _portions(batches: Sequence[PackedBatch]) -> Iterator[list[PackedBatch]]:
             yield portion
             portion, size_bytes = [], 0
     yield portion
-
-
-def _offset_errors(answer: Message) -> list[int]:
-    codes = [partition.error_code for topic in answer.topics or () for partition in topic.partitions or ()]
-    return [*codes, getattr(answer, "error_code", ErrorCode.NONE)]
-
-
-def _added_errors(answer: Message) -> list[int]:
-    """One that cannot be added spoils the others, which say so."""
-    codes = [
-        partition.partition_error_code
-        for topic in answer.results_by_topic_v3_and_below or ()
-        for partition in topic.results_by_partition or ()
-    ]
-    return [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]

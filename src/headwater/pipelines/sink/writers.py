@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from headwater.pipelines.client.cluster import shared_cluster
+from headwater.pipelines.client.cluster_client import shared_cluster
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.sink.batches import PackedBatch
 from headwater.pipelines.sink.columns import sink_columns

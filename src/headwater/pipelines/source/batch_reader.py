@@ -6,8 +6,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from headwater.pipelines.client.cluster import LATEST, ClusterClient, shared_cluster
-from headwater.pipelines.client.offsets import OffsetRange, Offsets, TopicPartition
+from headwater.client.offsets import LATEST
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import ClusterClient, shared_cluster
+from headwater.pipelines.client.offsets import OffsetRange, Offsets
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.source.columns import arrow_schema
 from headwater.pipelines.source.data_loss import Losses

@@ -3,8 +3,8 @@
 import logging
 from dataclasses import dataclass
 
+from headwater.client.topic_partition import TopicPartition
 from headwater.logs.events import log_event
-from headwater.pipelines.client.offsets import TopicPartition
 from headwater.pipelines.errors import DataLost
 
 ADVICE = (

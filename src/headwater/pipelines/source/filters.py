@@ -21,7 +21,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headwater.pipelines.client.cluster import NOT_FOUND, ClusterClient
+from headwater.client.offsets import NOT_FOUND
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.offsets import OffsetRange
 
 MAX_OFFSET = 2**63 - 1

@@ -9,9 +9,11 @@ import time
 from collections.abc import Mapping
 from uuid import UUID
 
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, ClusterClient
+from headwater.client.offsets import EARLIEST, LATEST
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.client.long_poll import LongPoll
-from headwater.pipelines.client.offsets import Offsets, TopicPartition
+from headwater.pipelines.client.offsets import Offsets
 from headwater.pipelines.errors import UnknownTopic
 from headwater.pipelines.source.data_loss import OTHER_TOPIC_ADVICE, Losses
 from headwater.pipelines.source.subscription import Subscription

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headwater.pipelines.client.cluster import EARLIEST, LATEST
+from headwater.client.offsets import EARLIEST, LATEST
 from headwater.pipelines.client.config import ClientConfig, client_config, is_client_option
 from headwater.pipelines.client.option_values import a_boolean, a_choice, a_duration_ms, an_integer
 from headwater.pipelines.errors import InvalidOption

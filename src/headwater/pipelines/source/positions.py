@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, NOT_FOUND, ClusterClient
-from headwater.pipelines.client.offsets import Offsets, TopicPartition
+from headwater.client.offsets import EARLIEST, LATEST, NOT_FOUND
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import ClusterClient
+from headwater.pipelines.client.offsets import Offsets
 from headwater.pipelines.client.option_values import an_integer
 from headwater.pipelines.errors import InvalidOption
 

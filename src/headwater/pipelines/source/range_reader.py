@@ -7,23 +7,27 @@ moves, a broker that restarts and a range that is no longer there are met here, 
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headwater.client.blocking_connection import BlockingConnection
+from headwater.client.errors import ConnectionLost
+from headwater.client.exchange import Sent
+from headwater.client.fetch import FetchedPartition, FetchLimits, FetchPosition, PlainFetch, plain_fetch
+from headwater.client.offsets import EARLIEST, LATEST
 from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode
-from headwater.pipelines.client.cluster import EARLIEST, LATEST, ClusterClient, RetriableError, check_error
-from headwater.pipelines.client.connection import BrokerConnection, ConnectionLost
-from headwater.pipelines.client.fetching import FetchedPartition, FetchLimits, receive_fetch, send_fetch
+from headwater.pipelines.client.cluster_client import ClusterClient, backoff
 from headwater.pipelines.client.offsets import OffsetRange
-from headwater.pipelines.client.retry import RetryBackoff
-from headwater.pipelines.errors import UnknownTopic, UnreadableRecords
+from headwater.pipelines.client.refusals import check_partition
+from headwater.pipelines.errors import RetriableError, UnknownTopic, UnreadableRecords
 from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.decoding.decoder import Decoder
 from headwater.pipelines.source.decoding.selection import Selection, select_batches
 from headwater.records.batch import CorruptBatch, InvalidBatch
 from headwater.records.compression import DecompressedTooLarge
+from headwater.wire.typed.fetch import FetchResponse
 
 SMALLEST_FETCH_BYTES = 64 * 1024
 FIRST_GUESS_ROW_BYTES = 1024
@@ -37,6 +41,15 @@ NEW_TOPIC_TIMEOUT_MS = 5_000
 """A broker may learn of a topic later than the broker that named it to us."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Underway:
+    """A fetch that has no response yet, and the connection to the leader."""
+
+    connection: BlockingConnection
+    fetch: PlainFetch
+    sent: Sent[FetchResponse]
+
+
 class RangeReader:
     def __init__(
         self, cluster: ClusterClient, offset_range: OffsetRange, schema: pa.Schema, losses: Losses, poll_timeout_ms: int
@@ -47,8 +60,7 @@ class RangeReader:
         self._decoder = Decoder(offset_range.topic, offset_range.partition, schema)
         self._losses = losses
         self._poll_timeout_ms = poll_timeout_ms
-        self._connection: BrokerConnection | None = None
-        """To the leader, while a response is under way."""
+        self._underway: _Underway | None = None
         self._row_bytes = float(FIRST_GUESS_ROW_BYTES)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -66,55 +78,55 @@ class RangeReader:
 
     def _next(self) -> FetchedPartition | None:
         """What lies at the position, or None if the range has nothing more."""
-        backoff, topic_backoff = RetryBackoff(self._poll_timeout_ms), RetryBackoff(NEW_TOPIC_TIMEOUT_MS)
-        gap_backoff = RetryBackoff(min(GAP_TIMEOUT_MS, self._poll_timeout_ms))
+        pauses, topic_pauses = backoff(self._poll_timeout_ms), backoff(NEW_TOPIC_TIMEOUT_MS)
+        gap_pauses = backoff(min(GAP_TIMEOUT_MS, self._poll_timeout_ms))
         while self._position < self._range.end:
             try:
                 fetched = self._exchange()
             except UnknownTopic as error:
                 self._look_again()
-                if not topic_backoff.pause():
+                if not topic_pauses.pause():
                     self._give_up(str(error).rstrip("."))
             except ConnectionLost as error:
                 self._look_again()
-                if not backoff.pause():
+                if not pauses.pause():
                     raise self._cluster.unreachable(error) from error
             except RetriableError:
                 self._look_again()
-                if not backoff.pause():
+                if not pauses.pause():
                     raise
             else:
                 if fetched.records:
                     return fetched
                 if self._readable_end(fetched) >= self._range.end:
-                    if not gap_backoff.pause():
+                    if not gap_pauses.pause():
                         self._pass_gap()
-                elif not backoff.pause():
+                elif not pauses.pause():
                     self._give_up(f"the log ends at {self._readable_end(fetched)}, and did not grow")
         return None
 
     def _exchange(self) -> FetchedPartition:
         """The answer to the fetch that is under way, or to a new one."""
-        if self._connection is None:
-            self._connection = self._send()
-        connection, ranges = self._connection, [self._range]
-        answer = receive_fetch(connection, ranges)
-        self._connection = None
+        if self._underway is None:
+            self._underway = self._send()
+        underway, address = self._underway, self._underway.connection.address
+        answer = underway.fetch.read(underway.connection.receive(underway.sent))
+        self._underway = None
         partition = self._range.topic_partition
-        check_error(answer.error_code, connection.address, partition)
+        check_partition(answer.error_code, address, partition)
         fetched = answer.partitions.get(partition)
         if fetched is None:
-            raise RetriableError(f"Broker {connection.address} left {partition} out in its answer.")
+            raise RetriableError(f"Broker {address} left {partition} out in its answer.")
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_lost()
-            raise RetriableError(f"Broker {connection.address} has no offset {self._position} of {partition}.")
-        check_error(fetched.error_code, connection.address, partition)
+            raise RetriableError(f"Broker {address} has no offset {self._position} of {partition}.")
+        check_partition(fetched.error_code, address, partition)
         if answer.throttle_ms > 0 and not fetched.records:
             time.sleep(min(answer.throttle_ms, MAX_THROTTLE_MS) / 1000)
-            raise RetriableError(f"Broker {connection.address} holds this client back.")
+            raise RetriableError(f"Broker {address} holds this client back.")
         return fetched
 
-    def _send(self) -> BrokerConnection:
+    def _send(self) -> _Underway:
         topic, config = self._range.topic, self._cluster.config
         connection = self._cluster.leader(self._range.topic_partition)
         known_id = self._cluster.topic_id(topic)
@@ -124,12 +136,14 @@ class RangeReader:
         needed_bytes = int(rows_left * self._row_bytes * ROOM)
         max_bytes = min(max(needed_bytes, SMALLEST_FETCH_BYTES), config.fetch_bytes)
         limits = FetchLimits(config.fetch_wait_ms, max_bytes, config.isolation_level)
-        send_fetch(connection, [replace(self._range, start=self._position)], limits)
-        return connection
+        position = FetchPosition(self._range.topic_partition, self._position, self._range.topic_id)
+        fetch = plain_fetch([position], limits)
+        sent = connection.send(fetch.request, at_most=fetch.at_most, wait_ms=limits.max_wait_ms)
+        return _Underway(connection, fetch, sent)
 
     def _send_ahead(self) -> None:
         try:
-            self._connection = self._send()
+            self._underway = self._send()
         except (ConnectionLost, RetriableError, UnknownTopic):
             self._look_again()  # when the answer is needed, there is time to try again
 
@@ -196,6 +210,6 @@ class RangeReader:
 
     def _hang_up(self) -> None:
         """A response that is still under way would be taken for the next one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._underway is not None:
+            self._underway.connection.close()
+            self._underway = None

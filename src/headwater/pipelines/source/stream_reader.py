@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headwater.pipelines.client.cluster import ClusterClient, shared_cluster
+from headwater.pipelines.client.cluster_client import ClusterClient, shared_cluster
 from headwater.pipelines.client.offsets import OffsetRange, Offsets, from_json, to_json
 from headwater.pipelines.source.columns import arrow_schema
 from headwater.pipelines.source.data_loss import Losses

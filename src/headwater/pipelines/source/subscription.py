@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headwater.pipelines.client.cluster import ClusterClient, TopicMetadata
-from headwater.pipelines.client.offsets import TopicPartition
+from headwater.client.cluster_view import TopicView
+from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.cluster_client import ClusterClient
 from headwater.pipelines.errors import InvalidOption, UnknownTopic
 
 ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN = "assign", "subscribe", "subscribePattern"
@@ -100,7 +101,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted({TopicPartition(topic, number) for topic, number in pairs}))
 
 
-def _all_partitions(topics: Iterable[TopicMetadata]) -> set[TopicPartition]:
+def _all_partitions(topics: Iterable[TopicView]) -> set[TopicPartition]:
     return {TopicPartition(topic.name, number) for topic in topics for number in topic.leaders}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from headwater.pipelines.client.cluster import shared_cluster
+from headwater.pipelines.client.cluster_client import shared_cluster
 from headwater.pipelines.client.offsets import OffsetRange
 from headwater.pipelines.source.data_loss import Losses
 from headwater.pipelines.source.options import SourceOptions

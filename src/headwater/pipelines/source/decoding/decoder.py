@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from headwater.model.replica import Buffer
 from headwater.pipelines.source.decoding.arrays import numbers, repeated
 from headwater.pipelines.source.decoding.gather import gather
 from headwater.pipelines.source.decoding.header_lists import header_lists
@@ -27,7 +28,7 @@ UNPACKED_BYTES: Final = 8 * 1024 * 1024
 _MICROS: Final = 1000
 _LAST_MS: Final = (2**63 - 1) // _MICROS
 
-Column: TypeAlias = Callable[[bytes, RecordIndex], pa.Array]
+Column: TypeAlias = Callable[[Buffer, RecordIndex], pa.Array]
 
 
 class Decoder:
@@ -48,7 +49,7 @@ class Decoder:
         self._columns = [makers[name.lower()] for name in schema.names]
 
     def decode(
-        self, fetched: bytes, batches: Sequence[SelectedBatch], first_offset: int, end_offset: int
+        self, fetched: Buffer, batches: Sequence[SelectedBatch], first_offset: int, end_offset: int
     ) -> Iterator[pa.RecordBatch]:
         """The records from `first_offset` up to `end_offset` in these batches of the fetched bytes. Raises CorruptBatch
         or DecompressedTooLarge."""
@@ -61,7 +62,7 @@ class Decoder:
                 yield rows.slice(start, MAX_ROWS)
 
 
-def _unpacked(fetched: bytes, batches: Sequence[SelectedBatch]) -> Iterator[tuple[bytes, list[Payload]]]:
+def _unpacked(fetched: Buffer, batches: Sequence[SelectedBatch]) -> Iterator[tuple[Buffer, list[Payload]]]:
     """Buffers of unpacked records, each with the batches in it. What is not compressed stays where it is."""
     if not any(batch.header.compression for batch in batches):
         if batches:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headwater.model.replica import Buffer
 from headwater.pipelines.source.decoding.arrays import numbers
 from headwater.pipelines.source.decoding.record_index import Slices
 
@@ -16,7 +17,7 @@ MAX_BUFFER_BYTES: Final = 2**31 - 1
 """Arrow's binary arrays count bytes in 31 bits."""
 
 
-def gather(data: bytes, slices: Slices) -> pa.BinaryArray:
+def gather(data: Buffer, slices: Slices) -> pa.BinaryArray:
     """The pieces must follow each other in the buffer."""
     assert len(data) <= MAX_BUFFER_BYTES, "one decode stays below what an array of bytes can address"
     count = len(slices.starts)

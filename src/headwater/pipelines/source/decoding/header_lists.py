@@ -7,6 +7,7 @@ of records.
 import numpy as np
 import pyarrow as pa
 
+from headwater.model.replica import Buffer
 from headwater.pipelines.source.decoding.gather import gather
 from headwater.pipelines.source.decoding.record_index import INT32_BYTES, RecordIndex, Slices, read_varints
 from headwater.pipelines.source.decoding.record_starts import Integers
@@ -16,7 +17,7 @@ from headwater.records.record import read_varint
 _SMALLEST_HEADER_BYTES = 2
 
 
-def header_lists(data: bytes, index: RecordIndex, list_type: pa.DataType) -> pa.Array:
+def header_lists(data: Buffer, index: RecordIndex, list_type: pa.DataType) -> pa.Array:
     """An array of `list_type`, which is a list of structs of a string and bytes."""
     try:
         return _header_lists(data, index, list_type)
@@ -24,7 +25,7 @@ def header_lists(data: bytes, index: RecordIndex, list_type: pa.DataType) -> pa.
         raise CorruptBatch("headers are cut off") from None
 
 
-def _header_lists(data: bytes, index: RecordIndex, list_type: pa.DataType) -> pa.Array:
+def _header_lists(data: Buffer, index: RecordIndex, list_type: pa.DataType) -> pa.Array:
     counts, positions = read_varints(np.frombuffer(data, np.uint8), index.header_positions, INT32_BYTES)
     room = (index.ends - positions) // _SMALLEST_HEADER_BYTES
     if not ((counts >= 0) & (counts <= room)).all():
@@ -43,7 +44,7 @@ def _header_lists(data: bytes, index: RecordIndex, list_type: pa.DataType) -> pa
     return pa.ListArray.from_arrays(pa.array(offsets), entries, type=list_type, mask=pa.array(counts == 0))
 
 
-def _walk(data: bytes, counts: Integers, positions: Integers, ends: Integers) -> tuple[Slices, Slices]:
+def _walk(data: Buffer, counts: Integers, positions: Integers, ends: Integers) -> tuple[Slices, Slices]:
     """Keys and values of all headers. Nearly all lengths have one byte and are read in place."""
     keys: list[int] = []
     values: list[int] = []

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from headwater.model.replica import Buffer
 from headwater.pipelines.source.decoding.record_starts import Bytes, Integers, Payload, record_starts
 from headwater.records.batch import CorruptBatch
 
@@ -45,7 +46,7 @@ class RecordIndex:
         return len(self.offsets)
 
 
-def index_records(data: bytes, payloads: Sequence[Payload], first_offset: int, end_offset: int) -> RecordIndex:
+def index_records(data: Buffer, payloads: Sequence[Payload], first_offset: int, end_offset: int) -> RecordIndex:
     """The records of these payloads, which lie one after another in `data`, from `first_offset` up to `end_offset`."""
     view = np.frombuffer(data, np.uint8)
     try:
@@ -54,7 +55,7 @@ def index_records(data: bytes, payloads: Sequence[Payload], first_offset: int, e
         raise CorruptBatch(f"records are cut off after {len(data)} bytes") from None
 
 
-def _index(data: bytes, view: Bytes, payloads: Sequence[Payload], first_offset: int, end_offset: int) -> RecordIndex:
+def _index(data: Buffer, view: Bytes, payloads: Sequence[Payload], first_offset: int, end_offset: int) -> RecordIndex:
     starts, batch_of = record_starts(data, payloads)
     lengths, positions = read_varints(view, starts, INT32_BYTES)
     ends = positions + lengths

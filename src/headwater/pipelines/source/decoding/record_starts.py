@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from headwater.model.replica import Buffer
 from headwater.records.batch import SMALLEST_RECORD_BYTES, BatchHeader, CorruptBatch
 from headwater.records.record import read_varint
 
@@ -35,7 +36,7 @@ class Payload:
     end: int
 
 
-def record_starts(data: bytes, payloads: Sequence[Payload]) -> tuple[Integers, Integers]:
+def record_starts(data: Buffer, payloads: Sequence[Payload]) -> tuple[Integers, Integers]:
     """Where each record begins, and the number of its batch in `payloads`."""
     for payload in payloads:
         if payload.header.record_count * SMALLEST_RECORD_BYTES > payload.end - payload.start:
@@ -55,7 +56,7 @@ def record_starts(data: bytes, payloads: Sequence[Payload]) -> tuple[Integers, I
     return starts, np.repeat(np.arange(len(payloads)), counts)
 
 
-def _walk_together(data: bytes, counts: Integers, positions: Integers, slots: Integers, starts: Integers) -> int:
+def _walk_together(data: Buffer, counts: Integers, positions: Integers, slots: Integers, starts: Integers) -> int:
     """Follow all batches, the longest of which come first, while there are enough of them. Moves the positions, and
     returns how many records of each were found."""
     view = np.frombuffer(data, np.uint8)
@@ -87,14 +88,14 @@ def _sizes() -> Integers:
 _SIZES: Final = _sizes()
 
 
-def _measure_wide(data: bytes, positions: Integers, sizes: Integers) -> None:
+def _measure_wide(data: Buffer, positions: Integers, sizes: Integers) -> None:
     """Fill in the sizes of records whose length has three bytes or more."""
     for batch in np.flatnonzero(sizes == 0).tolist():
         position = int(positions[batch])
         sizes[batch] = _after(data, position) - position
 
 
-def _walk_alone(data: bytes, position: int, count: int) -> list[int]:
+def _walk_alone(data: Buffer, position: int, count: int) -> list[int]:
     """Nearly all lengths have one or two bytes and are read in place."""
     starts: list[int] = []
     append = starts.append
@@ -112,7 +113,7 @@ def _walk_alone(data: bytes, position: int, count: int) -> list[int]:
     return starts
 
 
-def _after(data: bytes, position: int) -> int:
+def _after(data: Buffer, position: int) -> int:
     """Where the record after this one begins."""
     length, body = read_varint(data, position, _LENGTH_BYTES)
     if length < 0:

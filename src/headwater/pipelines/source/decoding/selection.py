@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.model.replica import Buffer
 from headwater.records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, check_crc, parse_header
 from headwater.records.control import read_marker
 
@@ -31,7 +32,9 @@ class Selection:
     """What to fetch next: one past the last whole batch, or `start` if there is none."""
 
 
-def select_batches(fetched: bytes, start: int, end: int, aborted: Sequence[tuple[int, int]] | None = None) -> Selection:
+def select_batches(
+    fetched: Buffer, start: int, end: int, aborted: Sequence[tuple[int, int]] | None = None
+) -> Selection:
     """The batches with records from `start` up to `end`. `aborted` is what the broker said with these bytes to a reader
     of committed data, and None for others."""
     rest_aborted = sorted(aborted or (), key=lambda one: -one[1])
@@ -68,5 +71,5 @@ def _is_aborted(header: BatchHeader, aborting: set[int]) -> bool:
     return header.is_transactional and header.producer_id in aborting
 
 
-def _commits(fetched: bytes, position: int, header: BatchHeader) -> bool:
+def _commits(fetched: Buffer, position: int, header: BatchHeader) -> bool:
     return read_marker(memoryview(fetched)[position : position + header.size_bytes], header).is_commit
