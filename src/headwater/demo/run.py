@@ -65,7 +65,7 @@ def prepare(bootstrap: str) -> None:
     """Topics, and a queue on the orders that is there before the first worker."""
     from confluent_kafka.admin import NewTopic
 
-    from headwater.cli.client import admin
+    from headwater.cli.client import clients
     from headwater.cli.group_requests import KIND, TOPIC, alter_group_config, start_share_group
     from headwater.cli.subscription import GROUP_ENABLE, QUEUE_KEYS
     from headwater.cli.subscription_status import QUEUE as A_QUEUE
@@ -74,11 +74,11 @@ def prepare(bootstrap: str) -> None:
     topics += [NewTopic(f"{name}.bad", 1) for name in (CLICKS, ORDERS)]
     topics.append(NewTopic(DEAD_LETTERS, 1, config={GROUP_ENABLE: "true"}))
     settings = {TOPIC: ORDERS, KIND: A_QUEUE, QUEUE_KEYS["dead-letter"]: DEAD_LETTERS}
-    with admin(bootstrap) as client:
-        for created in client.create_topics(topics).values():
+    with clients(bootstrap) as both:
+        for created in both.admin.create_topics(topics).values():
             created.result(REQUEST_TIMEOUT_S)
-        alter_group_config(client, QUEUE, bootstrap, set=settings)
-        start_share_group(client, QUEUE, ORDERS, dict.fromkeys(range(PARTITIONS), 0))
+        alter_group_config(both.cluster, QUEUE, set=settings)
+        start_share_group(both.cluster, QUEUE, ORDERS, dict.fromkeys(range(PARTITIONS), 0))
 
 
 def run_demo(broker: Broker, plan: DemoPlan, stop_requested: threading.Event, show: Show) -> list[Figures]:
