@@ -11,7 +11,7 @@ from headwater.demo.traffic import ShopTraffic
 from headwater.pipelines.run.progress import QueryProgress
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from headwater.cli.client import Clients
 
 RATE_OVER = 5
 """Rates are over so many looks."""
@@ -75,15 +75,15 @@ class Figures:
         return query.rows >= (self.clicks if query.query in READ_CLICKS else self.orders)
 
 
-def look(at_s: float, traffic: ShopTraffic, packers: Packers, analytics: Analytics, client: "AdminClient") -> Figures:
+def look(at_s: float, traffic: ShopTraffic, packers: Packers, analytics: Analytics, clients: "Clients") -> Figures:
     """The figures now, of traffic, packers and Spark; those of the queue and its dead letters come from the broker."""
     from confluent_kafka import TopicPartition
 
     from headwater.cli.position import offset_range
     from headwater.cli.subscription_status import subscription
 
-    queue = subscription(client, QUEUE)
-    letters = offset_range(client, [TopicPartition(DEAD_LETTERS, 0)])
+    queue = subscription(clients, QUEUE)
+    letters = offset_range(clients.admin, [TopicPartition(DEAD_LETTERS, 0)])
     return Figures(
         at_s=at_s,
         clicks=traffic.sent[CLICKS],

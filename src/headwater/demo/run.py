@@ -83,7 +83,7 @@ def prepare(bootstrap: str) -> None:
 
 def run_demo(broker: Broker, plan: DemoPlan, stop_requested: threading.Event, show: Show) -> list[Figures]:
     """The figures of the run, at least one. Everything but the broker has stopped when this returns or raises."""
-    from headwater.cli.client import admin
+    from headwater.cli.client import clients
 
     bootstrap = broker.bootstrap
     show("preparing topics and the queue", [])
@@ -96,14 +96,14 @@ def run_demo(broker: Broker, plan: DemoPlan, stop_requested: threading.Event, sh
         started: list[Started] = [analytics, *packers.backgrounds, traffic.background]
         for each in started:
             stack.callback(each.stop, STOP_TIMEOUT_S)
-        client = stack.enter_context(admin(bootstrap))
+        both = stack.enter_context(clients(bootstrap))
         history: list[Figures] = []
         start_s = time.monotonic()
 
         def watch(phase: str) -> Figures:
             for each in started:
                 each.raise_failure()
-            history.append(look(time.monotonic() - start_s, traffic, packers, analytics, client))
+            history.append(look(time.monotonic() - start_s, traffic, packers, analytics, both))
             show(phase, history)
             return history[-1]
 

@@ -194,6 +194,12 @@ _RETRIABLE = frozenset(
 )
 
 
+COORDINATOR_MOVES = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""Another broker coordinates, or will when it has loaded what it needs."""
+
+
 def error_name(code: int) -> str:
     """Kafka's name of a code from a response."""
     try:

@@ -21,7 +21,7 @@ from headwater.broker.queues.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQu
 from headwater.broker.queues.share_sessions import ShareSession
 from headwater.broker.topics.catalog import Catalog
 from headwater.logs.events import log_event
-from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.errors import COORDINATOR_MOVES, ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId
 from headwater.model.replica import Buffer, StoreError
 from headwater.queues.outcomes import AcquiredRange, AcquireMode
@@ -36,14 +36,11 @@ MAX_SPANS = 64
 MAX_FRUITLESS_ROUNDS = 16
 """Looks in a row at records that turn out not to be for this member, before it rests for a moment."""
 FRUITLESS_PAUSE_S = 0.01
-_NOT_READY = NOT_REACHED | {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.FENCED_STATE_EPOCH,
-}
+_NOT_READY = (
+    NOT_REACHED
+    | COORDINATOR_MOVES
+    | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
+)
 
 
 @dataclass(frozen=True, slots=True)

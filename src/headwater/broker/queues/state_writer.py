@@ -19,7 +19,7 @@ from headwater.broker.nodes.node_messages import Claimed, ShareKey, StateEntry, 
 from headwater.broker.queues.state_keys import MAX_CHANGES
 from headwater.broker.state.record_log import Spawn
 from headwater.logs.events import log_event
-from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.errors import COORDINATOR_MOVES, ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch
 from headwater.queues.event_bytes import encode
 from headwater.queues.events import ShareEvent, ShareSnapshot
@@ -30,13 +30,7 @@ MIN_SNAPSHOT_BYTES = 16 * 1024
 FIRST_RETRY_S = 0.05
 LONGEST_RETRY_S = 2.0
 
-_IN_DOUBT = NOT_REACHED | {
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.FENCED_STATE_EPOCH,
-}
+_IN_DOUBT = NOT_REACHED | COORDINATOR_MOVES | {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.FENCED_STATE_EPOCH}
 """The keeper has moved or cannot be asked, or knows of less than was written: worth another claim."""
 
 

@@ -16,13 +16,9 @@ from types import TracebackType
 
 from headwater.broker.log.partition import Partition
 from headwater.broker.transactions.transaction_admission import Asked, TransactionAdmission
-from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.errors import COORDINATOR_MOVES, ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.transactions.requests import AddPartitions
-
-_COME_BACK = frozenset(
-    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +163,6 @@ def _translated(code: ErrorCode, entrant: Entrant) -> RequestError:
         if entrant.understands_abortable:
             code = ErrorCode.TRANSACTION_ABORTABLE
         return RequestError(code, "The partition is not part of the producer's transaction.")
-    if code in _COME_BACK or (code is ErrorCode.CONCURRENT_TRANSACTIONS and entrant.version < 2):
+    if code in COORDINATOR_MOVES or (code is ErrorCode.CONCURRENT_TRANSACTIONS and entrant.version < 2):
         return RequestError(ErrorCode.NOT_ENOUGH_REPLICAS, f"The coordinator cannot answer now: {code.name}. Retry.")
     return RequestError(code)

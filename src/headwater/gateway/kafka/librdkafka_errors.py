@@ -18,7 +18,7 @@ from headwater.gateway.kafka.errors import (
     group_not_found,
     topic_not_found,
 )
-from headwater.model.errors import ErrorCode
+from headwater.model.errors import COORDINATOR_MOVES, ErrorCode
 
 UNKNOWN_TOPIC: Final = frozenset({*MISSING_TOPIC, KafkaError._UNKNOWN_TOPIC})
 
@@ -55,9 +55,7 @@ PASSING: Final = frozenset(
         KafkaError._NOENT,  # none of the partitions asked about has a leader
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
+        *COORDINATOR_MOVES,
     )
 )
 """Leaders and coordinators move, or load what they need: librdkafka gives up at once. After other errors that pass it
