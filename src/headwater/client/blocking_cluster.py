@@ -43,8 +43,14 @@ class BlockingCluster:
 
     def answer(self, question: Question[AnswerT]) -> AnswerT:
         """One try, as far as errors inside of the response are concerned."""
-        of, request = question.coordinator_of, question.request
-        return question.read(self.ask(request) if of is None else self.ask_coordinator(of, request))
+        of = question.coordinator_of
+        if of is None:
+            return question.read(self.ask(question.request))
+        try:
+            return question.read(self.ask_coordinator(of, question.request))
+        except ClientError:
+            self.view.coordinators.pop(of, None)  # another broker may be the coordinator by now: the next try asks
+            raise
 
     def answer_at(self, address: BrokerAddress, question: Question[AnswerT]) -> AnswerT:
         return question.read(self.ask_at(address, question.request))
@@ -87,7 +93,7 @@ class BlockingCluster:
         return [address for _, address in sorted(self.view.nodes.items())]
 
     def coordinator(self, of: Coordinated) -> BrokerAddress:
-        """As it is known, or else asked for. A caller that learns better forgets it (`view.coordinators`)."""
+        """As it is known, or else asked for. `answer` forgets a coordinator that fails."""
         known = self.view.coordinators.get(of)
         return known or self.view.learn_coordinator(of, self.ask(coordinator_request(of)))
 

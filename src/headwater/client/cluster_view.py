@@ -46,7 +46,7 @@ class ClusterView:
 
     @property
     def addresses(self) -> list[BrokerAddress]:
-        """Brokers to ask, one after another: those that metadata named, then those that were given."""
+        """Brokers to ask, one after another: the nodes in the last metadata, then the bootstrap list."""
         return list(dict.fromkeys((*self.nodes.values(), *self._bootstrap)))
 
     def learn(self, names: Iterable[str] | None, response: MetadataResponse) -> dict[str, TopicView]:

@@ -14,7 +14,7 @@ from headwater.gateway.kafka.errors import (
 from headwater.model.errors import ErrorCode
 
 MISSING_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Kafka's clients wait for such a topic. Who names one over HTTP is told at once that it does not exist."""
+"""Kafka's clients wait for such a topic; a request over HTTP is answered at once that it does not exist."""
 
 CLIENTS_FAULT: Final = frozenset(
     {

@@ -46,7 +46,6 @@ class TransactionCoordinators:
                 failure: SourceError = self._cluster.unreachable(error)
             except RetriableError as error:
                 failure = error
-            self._brokers.view.coordinators.clear()
             if not pauses.pause():
                 raise failure
 
