@@ -2,13 +2,12 @@
 # beside `make check`.
 # On a fresh machine they need Python 3.11 or newer and make; everything else is installed into .venv.
 
-PYTHON ?= python3
+# The system's Python where it will do: distributions build theirs with profile-guided optimization, pyenv does not unless
+# told so, and that is a third of the speed (bench/README.md). Any other: make test PYTHON=python3.13
+PYTHON ?= $(shell /usr/bin/python3 -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo /usr/bin/python3 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
-# Benchmarks run on the system's Python where it will do. Distributions build theirs with profile-guided optimization, pyenv
-# does not unless told so, and that is a third of the speed: bench/README.md.
-BENCH_PYTHON ?= $(shell /usr/bin/python3 -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-	&& echo /usr/bin/python3 || echo $(PYTHON))
 BENCH_VENV := .venv-bench
 BENCH := $(BENCH_VENV)/bin/python -m
 QUIET_PIP := pip --disable-pip-version-check --quiet
@@ -142,7 +141,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	touch $@ $(VENV)/.core $(VENV)/.spark
 
 $(BENCH_VENV)/.ready: pyproject.toml
-	$(BENCH_PYTHON) -m venv $(BENCH_VENV)
+	$(PYTHON) -m venv $(BENCH_VENV)
 	$(BENCH) $(QUIET_PIP) install -e ".[dev,bench]"
 	touch $@
 

@@ -1,6 +1,8 @@
 """What holds for every test: how long an example takes is never judged; what only repeats is left to the long suite;
 tests that share something expensive run in one worker."""
 
+import gc
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,18 @@ if TYPE_CHECKING:
 
 settings.register_profile("headwater", settings(), deadline=None)
 settings.load_profile("headwater")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """What is imported and collected stays until the end: looking through it for garbage took as long as all else in a
+    collection, and went on in every test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
