@@ -136,8 +136,10 @@ $(VENV)/.spark: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[spark]"
 	touch $@ $(VENV)/.core
 
+# Modules and tests are compiled here, once: the workers of a first run would all do it, each for itself.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[dev]"
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null
 	touch $@ $(VENV)/.core $(VENV)/.spark
 
 $(BENCH_VENV)/.ready: pyproject.toml

@@ -14,6 +14,8 @@ from tests.support.effort import IS_LONG
 if TYPE_CHECKING:
     from xdist.remote import Producer
 
+pytest.register_assert_rewrite("headwater.testing.oracles.metadata_conformance")  # tests that back ends inherit
+
 settings.register_profile("headwater", settings(), deadline=None)
 settings.load_profile("headwater")
 

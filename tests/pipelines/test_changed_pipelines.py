@@ -15,6 +15,7 @@ from headwater.pipelines.spec.check import load
 from headwater.testing import Broker
 from tests.pipelines.reading_back import read_back, values_in
 from tests.pipelines.topics import Topics
+from tests.support.effort import amount
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,13 +109,13 @@ def test_a_change_that_the_checkpoint_does_not_allow_is_refused_and_can_be_undon
     with_another = (
         "select shop, count(*) as n from (select shop from valid union all select topic from more) group by shop"
     )
-    refused = {
+    refusals = {
         "another key": source + counting("select id, count(*) as n from valid group by id"),
         "another aggregate": source + counting("select shop, sum(amount) as n from valid group by shop"),
         "no state": source + counting("select shop, 1 as n from valid", "append"),
         "another source": source + SOURCE.format(name="more", topic=others) + counting(with_another),
     }
-    for change, text in refused.items():
+    for change, text in list(refusals.items())[: amount(len(refusals), 1)]:
         with pytest.raises(PipelineFailed) as failed:
             run(text)
         told = str(failed.value)

@@ -94,6 +94,7 @@ def test_sql_that_spark_refuses_is_one_line_with_its_place(
     assert mistake.startswith(f'{file}:13: step chosen: Cannot resolve "explode(id)" due to data type mismatch')
 
 
+@only_long
 def test_an_option_that_nobody_knows_is_one_message_with_the_nearest_one(
     headwater_pipeline: Headwater, orders: str, tmp_path: Path
 ) -> None:
