@@ -49,6 +49,19 @@ def test_the_old_id_of_a_replaced_static_member_is_fenced() -> None:
     assert [each.reason for each in driven.group.departures] == [DepartureReason.FENCED]
 
 
+def test_a_static_member_that_forgot_its_id_may_join_again_and_is_not_fenced() -> None:
+    """librdkafka sends such a heartbeat after it was cut off for a whole session. Fenced, it would be of no use again."""
+    driven = DrivenGroup()
+    driven.stable_members(2, instances=["i1", "i2"])
+    generation = driven.group.generation
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert refusal(lambda: driven.heartbeat("", generation, "i2")) is unknown
+    assert refusal(lambda: driven.sync("x", "", generation, instance_id="i2")) is unknown
+    assert refusal(lambda: driven.check_commit("", "i2", generation, driven.now)) is unknown
+    back = driven.join("back", instance_id="i2")
+    assert back is not None and (back.error, back.generation) == (ErrorCode.NONE, generation)
+
+
 def test_a_waiting_join_of_the_replaced_id_is_answered_as_fenced() -> None:
     driven = DrivenGroup()
     driven.stable_members(1)
