@@ -50,7 +50,7 @@ def test_the_old_id_of_a_replaced_static_member_is_fenced() -> None:
 
 
 def test_a_static_member_that_forgot_its_id_may_join_again_and_is_not_fenced() -> None:
-    """librdkafka sends such a heartbeat after it was cut off for a whole session. Fenced, it would be of no use again."""
+    """librdkafka sends such a heartbeat after it was cut off for a whole session. Fenced, it would never work again."""
     driven = DrivenGroup()
     driven.stable_members(2, instances=["i1", "i2"])
     generation = driven.group.generation

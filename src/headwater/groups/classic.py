@@ -341,8 +341,8 @@ class ClassicGroup:
     # Shared
 
     def _known(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """An empty member id is no rival of the instance's: librdkafka forgets its id when the coordinator was away for a
-        session, and still sends a heartbeat (its issue 3437). Kafka fences the client for that, which ends it."""
+        """An empty member id is no rival of the instance's: librdkafka forgets its id when the coordinator was away for
+        a session, and still sends a heartbeat (its issue 3437). Kafka fences the client for that, which ends it."""
         if instance_id is not None and member_id != "":
             current = self.members.id_of_instance(instance_id)
             if current != member_id:
