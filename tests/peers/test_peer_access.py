@@ -181,13 +181,11 @@ def test_a_trusted_peer_stays_beyond_the_time_for_the_handshake() -> None:
     run(main())
 
 
-def test_a_store_is_not_served_without_a_secret_or_without_a_handshake() -> None:
+def test_a_store_is_not_served_without_a_secret() -> None:
     async def main() -> None:
         async with node() as served:
             with pytest.raises(ValueError, match="at least 16 bytes"):
                 StoreServer(served.store, b"", served.traffic)
-            with pytest.raises(ValueError, match="strangers"):
-                StoreServer(served.store, SECRET, served.traffic, limits=ServerLimits())
 
     run(main())
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 from headwater.transport.connection import Connection
+from headwater.transport.listener import PLAINTEXT
 from headwater.transport.server import Server, ServerLimits
 from tests.transport.scripted_protocol import NoTraffic, Scripted, one_kind
 
@@ -15,7 +16,7 @@ def test_a_connection_that_comes_as_the_server_closes_is_cut_off() -> None:
         client, accepted = socket.socketpair()
         await server.close()
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_accepted_socket(lambda: Connection(server), accepted)
+        transport, _ = await loop.connect_accepted_socket(lambda: Connection(server, PLAINTEXT, "local"), accepted)
         assert transport.is_closing()
         client.setblocking(False)
         async with asyncio.timeout(60):

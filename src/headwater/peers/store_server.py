@@ -34,6 +34,7 @@ from headwater.peers.messages import (
 from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces, Promise
+from headwater.transport.listener import Listener
 from headwater.transport.server import Server, ServerLimits, TrafficCounters
 from headwater.wire.cursor import Cursor, MalformedRequest
 
@@ -56,6 +57,9 @@ LIMITS: Final = ServerLimits(
     handshake_timeout_s=10.0,
 )
 """The largest batch that a client may send fits into an append."""
+
+
+_LISTENER: Final = Listener(name="peers", asks_who=True)
 
 
 @dataclass(slots=True)
@@ -84,8 +88,6 @@ class StoreServer:
         """`store` is None on a node without one: it still answers calls to its broker, by `on_call`. `giving` limits
         the copies that other stores make of this one's segments, `getting` those that this store makes."""
         check_secret(secret)
-        if limits.handshake_timeout_s is None:
-            raise ValueError("a store is not served to strangers")
         self._own = store
         self._store_bytes = bytes.fromhex(store.store_id) if store is not None else b""
         self._on_call = on_call
@@ -100,7 +102,7 @@ class StoreServer:
         self._copies = asyncio.Semaphore(MAX_COPIES)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        return await self._server.listen(host, port)
+        return await self._server.listen(host, port, listener=_LISTENER)
 
     async def close(self) -> None:
         """Close all connections; the store finishes the calls that it has begun."""

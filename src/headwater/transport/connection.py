@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headwater.model.replica import Buffer
+from headwater.transport.listener import Listener
+from headwater.transport.sliced_output import SlicedOutput
 from headwater.wire.cursor import MalformedRequest
 from headwater.wire.frame import FrameReader, FrameTooLarge
 
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 JOIN_BELOW_BYTES = 64 * 1024
 """Small responses that are ready at the same time leave in one write: a system call costs more than the copy."""
+DELIVERY_TIMEOUT_S = 5.0
+"""For the last response of a connection that is closed behind it."""
 _LENGTH = struct.Struct(">i")
-BAD_REQUESTS = frozenset(("bad_request", "frame_too_large"))
+BAD_REQUESTS = frozenset(("bad_request", "frame_too_large", "tls_on_plaintext_listener"))
 """Log events of connections that were closed for the client's fault: they are counted, too."""
 _FOR_READING_ONLY = frozenset({"memory", "backlog"})
 """Pauses that keep further bytes out. Requests that are here already go on: finishing them is what frees the memory."""
@@ -60,8 +64,9 @@ class _Unanswered:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", listener: Listener, peer_host: str) -> None:
         self._server = server
+        self.listener = listener
         self.events = server.events
         """The rate-limited log for what this client causes."""
         self.serial = server.next_serial()
@@ -75,16 +80,22 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
         self._output: list[Buffer] = []
         self._output_bytes = 0
+        self._slices: SlicedOutput | None = None
+        """How TLS output leaves: encrypting much at once would hold up every other connection."""
+        self._last_words: tuple[str, str] | None = None
+        """Event and reason, if the connection is closed when the output at hand was delivered."""
         self._pauses: set[str] = set()
         self._pending_bytes = 0
         self._rate_window_start = 0.0
         self._rate_window_count = 0
-        self.peer_host = ""
+        self.peer_host = peer_host
+        self.was_made = False
+        """Whether its transport was: the TLS handshake, if there is one, is behind it."""
         self.client_software = ""
         self.last_active = 0.0
         self.frame_started: float | None = None
         self.opened_at = 0.0
-        self.is_trusted = server.trusts_strangers
+        self.is_trusted = not listener.asks_who
         """Until the client has proven itself, its requests must be small and its time is limited."""
         self.when_closed: dict[Hashable, Callable[[], None]] = {}
         """Callbacks for when the client is gone, under keys by which they can be removed."""
@@ -92,12 +103,13 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.was_made = True
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        peer = transport.get_extra_info("peername")
-        self.peer_host = peer[0] if isinstance(peer, tuple) else "local"
         self.last_active = self.opened_at = self._server.loop.time()
-        if not self._server.admit(self):
+        if self.listener.tls is not None:
+            self._slices = SlicedOutput(self._server.loop, self._transport, self._sliced)
+        if not self._server.joins(self):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -126,7 +138,10 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frames = self._reader.advance(nbytes)
         except FrameTooLarge as error:
-            self.close("frame_too_large", str(error))
+            if error.is_tls and self.listener.tls is None:
+                self.close("tls_on_plaintext_listener", "a TLS handshake came in; this listener is not encrypted")
+            else:
+                self.close("frame_too_large", str(error))
             return
         if self._reader.is_between_frames:
             self.frame_started = None
@@ -142,9 +157,13 @@ class Connection(asyncio.BufferedProtocol):
             self._start_requests()
 
     def pause_writing(self) -> None:
+        if self._slices is not None:
+            self._slices.pause()
         self.pause("output")
 
     def resume_writing(self) -> None:
+        if self._slices is not None:
+            self._slices.resume()
         self.resume("output")
 
     # Called by the server and by request handling
@@ -173,6 +192,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport = None
             transport.abort()
 
+    def close_after_output(self, event: str, reason: str = "") -> None:
+        """Deliver the response that is given next, then close: `close` would throw it away. Nothing behind it is
+        started."""
+        self._last_words = event, reason
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate that the client has shown and the listener's authority has signed, in DER form."""
+        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        return tls.getpeercert(binary_form=True) if tls is not None else None
+
     @property
     def is_idle(self) -> bool:
         return not self._unanswered and not self._waiting_frames
@@ -181,7 +211,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start_requests(self) -> None:
         server, waiting, unanswered = self._server, self._waiting_frames, self._unanswered
-        while waiting and (not self._pauses or self._pauses <= _FOR_READING_ONLY) and self._transport is not None:
+        while (
+            waiting
+            and (not self._pauses or self._pauses <= _FOR_READING_ONLY)
+            and self._transport is not None
+            and self._last_words is None
+        ):
             frame = waiting[0]
             if unanswered and not self._overlaps(server.kind_of(frame)):
                 break
@@ -290,11 +325,33 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        if size < JOIN_BELOW_BYTES:
+        if size < JOIN_BELOW_BYTES and (self._slices is None or self._slices.is_empty):
             transport.write(b"".join(output))
-        else:
+        elif self._slices is None:
             transport.writelines(output)
+        else:
+            self._slices.write(output)
+            if not self._slices.is_empty:
+                self.pause("slices")
         self._server.traffic.bytes_out(size)
+        if self._last_words is not None:
+            self._finish()
+
+    def _sliced(self) -> None:
+        self.resume("slices")
+        if self._last_words is not None:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Close when the client has what was written, or does not take it in time."""
+        transport = self._transport
+        if transport is not None and (self._slices is None or self._slices.is_empty):
+            assert self._last_words is not None, "a connection is closed for a reason"
+            event, reason = self._last_words
+            self.events.log(event, peer=self.peer_host, reason=reason)
+            self._transport = None
+            transport.close()
+            self._server.loop.call_later(DELIVERY_TIMEOUT_S, transport.abort)
 
     def _account_pending(self) -> None:
         """Count the memory of a frame that is still arriving, and of frames that wait to be started."""

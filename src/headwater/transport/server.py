@@ -1,4 +1,4 @@
-"""A listening socket and its connections, with the limits that they share.
+"""Listening sockets and their connections, with the limits that they share.
 
 Limits: connections in all and per address, bytes held by requests that are not answered, time without traffic, time
 that a started request may take to arrive. A connection that passes one is closed or not read from, never served at
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headwater.logs.events import RateLimitedLog
+from headwater.transport.acceptor import Acceptor
 from headwater.transport.connection import Answer, Connection, Promise
+from headwater.transport.listener import PLAINTEXT, Listener
 
 SCRATCH_BYTES = 256 * 1024
 MAX_SWEEP_INTERVAL_S = 5.0
@@ -49,8 +51,8 @@ class ServerLimits:
     """Unanswered requests of one connection."""
     idle_timeout_s: float = 600.0
     half_request_timeout_s: float = 30.0
-    handshake_timeout_s: float | None = None
-    """A connection that is not trusted by then is closed. None: every connection is trusted from the start."""
+    handshake_timeout_s: float = 10.0
+    """A client that must prove who it is, and has not by then, is cut off."""
 
 
 class Server:
@@ -66,12 +68,15 @@ class Server:
         self.limit(limits)
         self._connections: set[Connection] = set()
         self._serial = 0
+        self.places = 0
+        """Connections that exist, and those that are being set up: what `max_connections` limits."""
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[Listener] = Counter()
         self._held_bytes = 0
         self._short_of_memory: set[Connection] = set()
-        self._listener: asyncio.Server | None = None
+        self._acceptors: list[Acceptor] = []
         self.address = ("", 0)
-        """The address that it listens on, or did before it was closed."""
+        """The address that it listens on first, or did before it was closed."""
 
     def limit(self, limits: ServerLimits) -> None:
         """Change the limits. Connections that exist stay, even if they are too many now."""
@@ -79,48 +84,40 @@ class Server:
         self.max_request_bytes = limits.max_request_bytes
         self.max_requests_per_second = limits.max_requests_per_second
         self.max_requests_in_flight = limits.max_requests_in_flight
-        self.trusts_strangers = limits.handshake_timeout_s is None
-        shortest_s = min(
-            limits.idle_timeout_s, limits.half_request_timeout_s, limits.handshake_timeout_s or limits.idle_timeout_s
-        )
+        shortest_s = min(limits.idle_timeout_s, limits.half_request_timeout_s, limits.handshake_timeout_s)
         self._sweep_interval_s = min(shortest_s / 4, MAX_SWEEP_INTERVAL_S)
         if self._sweep is not None and not self._is_closed:
             self._sweep.cancel()
             self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
             self._resume_waiting()
 
-    async def listen(self, host: str, port: int, bound: socket.socket | None = None) -> tuple[str, int]:
+    async def listen(
+        self, host: str, port: int, bound: socket.socket | None = None, listener: Listener = PLAINTEXT
+    ) -> tuple[str, int]:
         """Start to accept; return the address, with the port that the system chose if `port` is 0. `bound` is a socket
-        that has the address already (`reserve`)."""
-        # Not served until the listener is known here: a start that is cancelled in between must be able to close it.
-        if bound is not None:
-            self._listener = await self.loop.create_server(
-                lambda: Connection(self), sock=bound, backlog=BACKLOG, start_serving=False
-            )
-        else:
-            self._listener = await self.loop.create_server(
-                lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True, start_serving=False
-            )
-        await self._listener.start_serving()
-        self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
-        host, port = self._listener.sockets[0].getsockname()[:2]
-        self.address = (host, port)
-        return self.address
+        that has the address already (`reserve`). May be called for several addresses."""
+        bound = bound or await reserve(host, port)
+        bound.listen(BACKLOG)
+        acceptor = Acceptor(self, listener, bound)
+        self._acceptors.append(acceptor)
+        if self._sweep is None:
+            self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
+            self.address = acceptor.address
+        return acceptor.address
 
     async def close(self) -> None:
         self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        if self._listener is not None:
-            self._listener.close()
+        self.stop_accepting()
         for connection in list(self._connections):
             connection.close("server_stopped")
         self.events.flush()
         await asyncio.sleep(0)
 
     def stop_accepting(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
 
     @property
     def held_bytes(self) -> int:
@@ -136,29 +133,49 @@ class Server:
         self._serial += 1
         return self._serial
 
-    def admit(self, connection: Connection) -> bool:
-        if self._is_closed:  # accepted in the very iteration of the loop in which the server was closed
-            return False
+    def admit(self, host: str, listener: Listener) -> bool:
+        """Whether one more connection from this address may exist. It has its place from here on."""
         limits = self._limits
-        if len(self._connections) >= limits.max_connections:
-            self.events.log("connection_refused", peer=connection.peer_host, reason="max_connections")
+        reason = None
+        if self._is_closed:
             return False
-        if self._per_ip[connection.peer_host] >= limits.max_connections_per_ip:
-            self.events.log("connection_refused", peer=connection.peer_host, reason="max_connections_per_ip")
+        if self.places >= limits.max_connections:
+            reason = "max_connections"
+        elif self._per_ip[host] >= limits.max_connections_per_ip:
+            reason = "max_connections_per_ip"
+        elif self._per_listener[listener] >= listener.max_connections:
+            reason = "max_connections of the listener"
+        if reason is not None:
+            self.events.log("connection_refused", peer=host, reason=reason)
+            return False
+        self.places += 1
+        self._per_ip[host] += 1
+        self._per_listener[listener] += 1
+        return True
+
+    def release_place(self, host: str, listener: Listener) -> None:
+        """A connection that was admitted is gone, or never was made."""
+        self.places -= 1
+        assert self.places >= 0, "no more places are given back than were taken"
+        self._per_listener[listener] -= 1
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+
+    def joins(self, connection: Connection) -> bool:
+        """Whether a connection that was made may stay: it may have been accepted as the server was closed."""
+        if self._is_closed:
             return False
         self._connections.add(connection)
-        self._per_ip[connection.peer_host] += 1
         self.traffic.connection_opened()
         return True
 
     def forget(self, connection: Connection) -> None:
+        self.release_place(connection.peer_host, connection.listener)
         if connection not in self._connections:
             return
         self._connections.discard(connection)
         self._short_of_memory.discard(connection)
-        self._per_ip[connection.peer_host] -= 1
-        if not self._per_ip[connection.peer_host]:
-            del self._per_ip[connection.peer_host]
         self.traffic.connection_closed()
 
     def hold_bytes(self, connection: Connection, size: int) -> bool:
@@ -188,7 +205,7 @@ class Server:
             started = connection.frame_started
             if started is not None and now - started > self._limits.half_request_timeout_s:
                 connection.close("half_request", "a started request did not arrive in time")
-            elif not connection.is_trusted and now - connection.opened_at > (self._limits.handshake_timeout_s or 0.0):
+            elif not connection.is_trusted and now - connection.opened_at > self._limits.handshake_timeout_s:
                 connection.close("no_handshake")
             elif connection.is_idle and now - connection.last_active > self._limits.idle_timeout_s:
                 connection.close("idle_connection")

@@ -14,8 +14,17 @@ GROWTH_BYTES = 2 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
 
 
+_TLS_RECORD = range(0x160300, 0x160305)
+"""What a TLS handshake begins with: the kind of the record, and a version."""
+
+
 class FrameTooLarge(Exception):
     """A frame announces more bytes than the connection may send."""
+
+    def __init__(self, length: int, limit_bytes: int) -> None:
+        super().__init__(f"a request announces {length} bytes; {limit_bytes} is the limit here")
+        self.is_tls = length >> 8 in _TLS_RECORD
+        """The length looks like the beginning of a TLS handshake."""
 
 
 class FrameReader:
@@ -88,4 +97,4 @@ class FrameReader:
 
     def _check(self, length: int) -> None:
         if length < 0 or length > self.limit_bytes:
-            raise FrameTooLarge(f"a request announces {length} bytes; {self.limit_bytes} is the limit here")
+            raise FrameTooLarge(length, self.limit_bytes)

@@ -1,0 +1,100 @@
+"""Accepts the connections of one listener.
+
+A connection is counted, against all limits of the server, before anything is done for it. A TLS handshake that is under
+way has a place of its own: without one free, the listener does not accept, and clients wait in the kernel's backlog. So
+clients that never finish their handshakes cost places for a few seconds, and no memory beyond them.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from headwater.transport.connection import Connection
+from headwater.transport.listener import Listener
+
+if TYPE_CHECKING:
+    from headwater.transport.server import Server
+
+MAX_HANDSHAKES: Final = 64
+"""Of one listener, at a time."""
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+SHUTDOWN_TIMEOUT_S: Final = 2.0
+"""How long a client may take to say that it has read everything, when a TLS connection is closed."""
+PAUSE_S: Final = 1.0
+"""After an error of the system that more connections will meet, too: no file descriptors, no memory."""
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
+"""OpenSSL's words for a first byte that begins no handshake."""
+
+
+class Acceptor:
+    def __init__(self, server: "Server", listener: Listener, bound: socket.socket) -> None:
+        self._server = server
+        self._loop = server.loop
+        self._listener = listener
+        self._socket = bound
+        self._places = asyncio.Semaphore(MAX_HANDSHAKES)
+        self._serving: set[asyncio.Task[None]] = set()
+        self._accepting = self._loop.create_task(self._accept())
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
+    def close(self) -> None:
+        """Accept no more. Connections that are being set up are given up."""
+        self._accepting.cancel()
+        for task in self._serving:
+            task.cancel()
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        while True:
+            await self._places.acquire()
+            try:
+                accepted, address = await self._loop.sock_accept(self._socket)
+            except OSError as error:
+                self._places.release()
+                self._server.events.log("accept_failed", logging.ERROR, reason=error.strerror or str(error))
+                await asyncio.sleep(PAUSE_S)
+                continue
+            host = address[0] if isinstance(address, tuple) else "local"
+            if not self._server.admit(host, self._listener):
+                self._places.release()
+                accepted.close()
+                continue
+            task = self._loop.create_task(self._serve(accepted, host))
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, accepted: socket.socket, host: str) -> None:
+        """Set the connection up. The server has admitted it: if it is never made, its place is given back here."""
+        connection = Connection(self._server, self._listener, host)
+        try:
+            tls = self._listener.tls
+            if tls is None:
+                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            else:
+                await self._loop.connect_accepted_socket(
+                    lambda: connection,
+                    accepted,
+                    ssl=tls.context,
+                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+                    ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+                )
+        except (OSError, TimeoutError) as error:
+            self._failed(host, error)
+        finally:
+            self._places.release()
+            if not connection.was_made:
+                accepted.close()
+                self._server.release_place(host, self._listener)
+
+    def _failed(self, host: str, error: Exception) -> None:
+        reason = error.reason if isinstance(error, ssl.SSLError) else None
+        event = "plaintext_on_tls_listener" if reason in _NOT_TLS else "tls_handshake_failed"
+        self._server.traffic.bad_request(event)
+        words = reason or str(error) or type(error).__name__
+        self._server.events.log(event, peer=host, listener=self._listener.name, reason=words)

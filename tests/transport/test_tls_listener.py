@@ -1,0 +1,291 @@
+"""A listener with TLS, in front of clients that do as they should and of others."""
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from headwater.transport import acceptor
+from headwater.transport.connection import Answer, Connection
+from headwater.transport.listener import Listener
+from headwater.transport.server import Server, ServerLimits
+from headwater.transport.tls import ClientCertificates
+from headwater.transport.tls_reload import ReloadedTls
+from tests.support.certificates import Authority
+from tests.support.eventually import until
+from tests.transport.scripted_protocol import one_kind
+
+LARGE_BYTES = 8 * 1024 * 1024
+RUNNERS = [asyncio.run, uvloop.run]
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Traffic:
+    def __init__(self) -> None:
+        self.open = 0
+        self.bad: Counter[str] = Counter()
+
+    def connection_opened(self) -> None:
+        self.open += 1
+
+    def connection_closed(self) -> None:
+        self.open -= 1
+
+    def bytes_in(self, count: int) -> None: ...
+
+    def bytes_out(self, count: int) -> None: ...
+
+    def bad_request(self, event: str) -> None:
+        self.bad[event] += 1
+
+
+class Served:
+    """A server that says after the client, closes behind `bye`, and answers `large` with many pieces."""
+
+    def __init__(self, authority: Authority, limits: ServerLimits) -> None:
+        self.authority = authority
+        self.traffic = Traffic()
+        self.server = Server(self.handle, limits, self.traffic, one_kind)
+        self.certificates: list[bytes | None] = []
+
+    def handle(self, connection: Connection, frame: bytearray) -> Answer:
+        self.certificates.append(connection.peer_certificate)
+        if frame == b"bye":
+            connection.close_after_output("said_good_bye")
+        if frame == b"large":
+            return [memoryview(bytes([number]) * (LARGE_BYTES // 8)) for number in range(8)]
+        return [frame]
+
+    def context(self, *, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.authority.file)
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+        return context
+
+    async def connect(self, context: ssl.SSLContext | None = None) -> "Talk":
+        host, port = self.server.address
+        context = context or self.context()
+        return Talk(*await asyncio.open_connection(host, port, ssl=context, server_hostname="localhost"))
+
+
+class Talk:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ask(self, text: bytes) -> bytes:
+        self.writer.write(struct.pack(">i", len(text)) + text)
+        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(length)
+
+    async def close(self) -> None:
+        self.writer.transport.abort()
+
+
+@asynccontextmanager
+async def served(
+    directory: Path,
+    *,
+    clients: ClientCertificates = ClientCertificates.NONE,
+    limits: ServerLimits | None = None,
+) -> AsyncIterator[tuple[Served, ReloadedTls]]:
+    authority = Authority.create(directory)
+    tls = await ReloadedTls.open("clients", authority.server_files(clients=clients))
+    serving = Served(authority, limits or ServerLimits())
+    await serving.server.listen("127.0.0.1", 0, listener=Listener(name="clients", tls=tls))
+    async with asyncio.timeout(60):
+        try:
+            yield serving, tls
+        finally:
+            await serving.server.close()
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_requests_are_answered_over_tls(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            talk = await serving.connect()
+            assert [await talk.ask(text) for text in (b"one", b"two")] == [b"one", b"two"]
+            assert talk.writer.get_extra_info("ssl_object").version() in ("TLSv1.2", "TLSv1.3")
+            await talk.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_large_response_arrives_whole_and_leaves_the_loop_to_others(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            large, small = await serving.connect(), await serving.connect()
+            large.writer.write(struct.pack(">i", 5) + b"large" + struct.pack(">i", 4) + b"next")
+            assert await small.ask(b"x") == b"x"
+            (length,) = struct.unpack(">i", await large.reader.readexactly(4))
+            body = await large.reader.readexactly(length)
+            assert body == b"".join(bytes([number]) * (LARGE_BYTES // 8) for number in range(8))
+            assert await large.reader.readexactly(8) == struct.pack(">i", 4) + b"next"
+            for talk in (large, small):
+                await talk.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_the_last_response_is_delivered_before_the_connection_is_closed(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            talk = await serving.connect()
+            talk.writer.write(struct.pack(">i", 3) + b"bye" + struct.pack(">i", 4) + b"more")
+            assert await talk.reader.read() == struct.pack(">i", 3) + b"bye"
+            assert len(serving.certificates) == 1, "nothing behind it was started"
+            talk.writer.transport.abort()
+            await until(lambda: serving.traffic.open == 0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_renewed_certificate_is_shown_to_new_connections_and_old_ones_live_on(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, tls):
+            old = await serving.connect()
+            serving.authority.server_files()
+            assert await tls.reload_changed()
+            new = await serving.connect()
+            shown = [talk.writer.get_extra_info("ssl_object").getpeercert(True) for talk in (old, new)]
+            assert shown[0] != shown[1] == tls.certificate_der
+            assert [await talk.ask(b"x") for talk in (old, new)] == [b"x", b"x"]
+            for talk in (old, new):
+                await talk.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_client_shows_its_certificate_where_it_must_and_is_cut_off_without(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path, clients=ClientCertificates.REQUIRE) as (serving, _):
+            talk = await serving.connect(
+                serving.context(certificate=serving.authority.issue("alice", common_name="alice"))
+            )
+            assert await talk.ask(b"x") == b"x"
+            assert serving.certificates[0] is not None
+            await talk.close()
+            with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+                stranger = await serving.connect()
+                await stranger.ask(b"x")
+            await until(lambda: serving.traffic.bad["tls_handshake_failed"] == 1)
+            other = Authority.create(tmp_path / "..").issue("mallory", common_name="alice")
+            with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+                stranger = await serving.connect(serving.context(certificate=other))
+                await stranger.ask(b"x")
+
+    run(main())
+
+
+def test_an_authority_that_was_taken_away_lets_no_client_in_again(tmp_path: Path) -> None:
+    """Not even with a ticket of a connection before: there are none."""
+
+    async def main() -> None:
+        async with served(tmp_path, clients=ClientCertificates.REQUIRE) as (serving, tls):
+            context = serving.context(certificate=serving.authority.issue("alice", common_name="alice"))
+            talk = await serving.connect(context)
+            assert await talk.ask(b"x") == b"x"
+            assert not talk.writer.get_extra_info("ssl_object").session.has_ticket
+            (tmp_path / "new").mkdir()
+            Authority.create(tmp_path / "new").file.replace(serving.authority.file)
+            assert await tls.reload_changed()
+            with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+                again = await serving.connect(context)
+                await again.ask(b"x")
+            assert await talk.ask(b"y") == b"y", "a connection that exists stays"
+            await talk.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_clients_that_never_finish_their_handshake_cost_a_place_until_their_time_is_up(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "MAX_HANDSHAKES", 3)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 0.2)
+
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            silent = [socket.create_connection(serving.server.address) for _ in range(20)]
+            silent[0].send(b"\x16\x03\x01")
+            talk = await serving.connect()
+            assert await talk.ask(b"x") == b"x"
+            await until(lambda: serving.traffic.bad["tls_handshake_failed"] == len(silent))
+            assert serving.server.places == 1
+            await talk.close()
+            for each in silent:
+                each.close()
+            await until(lambda: serving.server.places == 0)
+
+    run(main())
+
+
+def test_connections_are_counted_before_their_handshake(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path, limits=ServerLimits(max_connections_per_ip=2)) as (serving, _):
+            silent = [socket.create_connection(serving.server.address) for _ in range(2)]
+            await until(lambda: serving.server.places == 2)
+            with pytest.raises((ssl.SSLError, ConnectionError, OSError)):
+                await serving.connect()
+            for each in silent:
+                each.close()
+            await until(lambda: serving.server.places == 0)
+            talk = await serving.connect()
+            assert await talk.ask(b"x") == b"x"
+            await talk.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "opening", [b"\x00\x00\x00\x08\x00\x12\x00\x00\x00\x00\x00\x01", b"GET / HTTP/1.1\r\n\r\n", bytes(64)]
+)
+def test_plain_text_on_a_tls_listener_is_named_so(opening: bytes, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            with socket.create_connection(serving.server.address) as plain:
+                plain.send(opening)
+                await until(lambda: serving.traffic.bad["plaintext_on_tls_listener"] == 1)
+
+    asyncio.run(main())
+
+
+def test_tls_on_a_plain_listener_is_named_so() -> None:
+    async def main() -> None:
+        traffic = Traffic()
+        server = Server(lambda connection, frame: [frame], ServerLimits(), traffic, one_kind)
+        host, port = await server.listen("127.0.0.1", 0)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection(host, port, ssl=ssl.create_default_context(), server_hostname="localhost")
+        assert traffic.bad == {"tls_on_plaintext_listener": 1}
+        await server.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_old_versions_of_tls_are_refused(version: ssl.TLSVersion, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            context = serving.context()
+            with pytest.warns(DeprecationWarning):
+                context.minimum_version = version
+                context.maximum_version = version
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await serving.connect(context)
+
+    asyncio.run(main())
