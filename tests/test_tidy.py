@@ -27,6 +27,7 @@ SHARED_CLASS_NAMES = {
     "Broker": "the server, and its face in tests: both are public",
     "ClusterView": "what a client knows of a cluster, and what the machines of replication are given of it",
     "Node": "the record in the metadata, and the HTTP body of the same name in the OpenAPI document",
+    "Operation": "what may be allowed, under Kafka's name, and an operation of the OpenAPI document, under its name",
     "Request": "of Kafka's clients, and of nodes among each other: two protocols, which know nothing of one another",
     "Topic": "the broker's, and the HTTP body of the same name in the OpenAPI document",
     "TopicPartition": "a pair as in every Kafka client: the checkers import no client, the client no checkers",

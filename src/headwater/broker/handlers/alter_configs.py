@@ -7,7 +7,7 @@ Other resources are refused as INVALID_REQUEST; loggers among them, as in Kafka.
 from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.settings.config_resources import AlterOperation, ResourceType, refuse_kind, replaced
+from headwater.broker.settings.config_resources import AlterOperation, ConfigResourceType, refuse_kind, replaced
 from headwater.broker.settings.topic_alterations import alter_each
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.alter_configs import (
@@ -28,13 +28,13 @@ async def handle(broker: "Broker", request: AlterConfigsRequest, context: Reques
         name, validate_only = resource.resource_name, request.validate_only
         configs = [(config.name, AlterOperation.SET, config.value) for config in resource.configs]
         match resource.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 topic = broker.catalog.topic(name)
                 overrides = replaced((config.name, config.value) for config in resource.configs)
                 await broker.catalog.changes.alter_config(topic, lambda _: overrides, validate_only=validate_only)
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 await broker.group_configs.alter(name, configs, validate_only=validate_only, replaces_all=True)
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 await broker.settings.alter(name, configs, validate_only=validate_only, replaces_all=True)
             case _:
                 raise refuse_kind(resource.resource_type)

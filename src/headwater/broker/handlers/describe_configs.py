@@ -13,7 +13,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.broker_config import Address
 from headwater.broker.settings.config_resources import (
     ConfigEntry,
-    ResourceType,
+    ConfigResourceType,
     describe_overrides,
     describe_topic,
     refuse_kind,
@@ -52,9 +52,9 @@ async def handle(broker: "Broker", request: DescribeConfigsRequest, context: Req
 
 async def _refresh(broker: "Broker", resources: Sequence[DescribeConfigsResource]) -> None:
     """What was altered through another node is shown here, too, as soon as that was acknowledged."""
-    groups = {asked.resource_name for asked in resources if asked.resource_type == ResourceType.GROUP}
+    groups = {asked.resource_name for asked in resources if asked.resource_type == ConfigResourceType.GROUP}
     await broker.group_configs.refresh_if_possible(*groups)
-    topics = {asked.resource_name for asked in resources if asked.resource_type == ResourceType.TOPIC}
+    topics = {asked.resource_name for asked in resources if asked.resource_type == ConfigResourceType.TOPIC}
     await broker.catalog.reread_if_possible(filter(None, map(broker.catalog.find, topics)))
 
 
@@ -94,16 +94,16 @@ class _Descriptions:
     def _describe(self, resource_type: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
         broker = self._broker
         match resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 check_topic_name(name)
                 altered = describe_overrides(broker.catalog.topic(name).overrides, self._defaults)
                 return {**self._unaltered, **self._messages(altered)}
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 truths = {"default.replication.factor": str(broker.default_replication_factor)}
                 return self._messages(broker.settings.describe(name, str(Address(*broker.advertised)), truths))
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 return self._messages(broker.group_configs.describe(name))
-            case ResourceType.BROKER_LOGGER:
+            case ConfigResourceType.BROKER_LOGGER:
                 broker.settings.check_number(name)
                 return self._messages(broker.loggers.describe())
         raise refuse_kind(resource_type)

@@ -7,7 +7,7 @@ The changes to one of them are made together or not at all. Other resources are 
 from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.settings.config_resources import ResourceType, changed, refuse_kind
+from headwater.broker.settings.config_resources import ConfigResourceType, changed, refuse_kind
 from headwater.broker.settings.topic_alterations import alter_each
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.incremental_alter_configs import (
@@ -30,16 +30,16 @@ async def handle(
         name, validate_only = resource.resource_name, request.validate_only
         changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
         match resource.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 topic, defaults = broker.catalog.topic(name), broker.settings.topic_defaults
                 await broker.catalog.changes.alter_config(
                     topic, lambda overrides: changed(overrides, changes, defaults), validate_only=validate_only
                 )
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 await broker.group_configs.alter(name, changes, validate_only=validate_only)
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 await broker.settings.alter(name, changes, validate_only=validate_only)
-            case ResourceType.BROKER_LOGGER:
+            case ConfigResourceType.BROKER_LOGGER:
                 broker.settings.check_number(name)
                 broker.loggers.alter(changes, validate_only=validate_only)
             case _:

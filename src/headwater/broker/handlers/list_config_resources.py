@@ -5,7 +5,7 @@ there are none; version 1 takes the types to list, and none means all.
 from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.settings.config_resources import ResourceType
+from headwater.broker.settings.config_resources import ConfigResourceType
 from headwater.model.errors import ErrorCode
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_config_resources import (
@@ -25,15 +25,15 @@ def handle(
 ) -> ListConfigResourcesResponse:
     if context.api_version == 0:
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=())
-    wanted = set(request.resource_types) or set(ResourceType)
-    if not wanted <= set(ResourceType):
+    wanted = set(request.resource_types) or set(ConfigResourceType)
+    if not wanted <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=())
     brokers = [str(node.node_id) for node in broker.cluster_nodes.brokers()]
     names = {
-        ResourceType.TOPIC: sorted(topic.name for topic in broker.catalog),
-        ResourceType.BROKER: brokers,
-        ResourceType.BROKER_LOGGER: brokers,
-        ResourceType.GROUP: broker.group_configs.names(),
+        ConfigResourceType.TOPIC: sorted(topic.name for topic in broker.catalog),
+        ConfigResourceType.BROKER: brokers,
+        ConfigResourceType.BROKER_LOGGER: brokers,
+        ConfigResourceType.GROUP: broker.group_configs.names(),
     }
     found = [
         ConfigResource(resource_name=name, resource_type=kind)

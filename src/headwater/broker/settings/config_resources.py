@@ -20,7 +20,7 @@ from headwater.model.config_key import ConfigKey, ConfigSource, ConfigType, show
 from headwater.model.errors import ErrorCode, RequestError
 
 
-class ResourceType(enum.IntEnum):
+class ConfigResourceType(enum.IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
@@ -82,7 +82,7 @@ def describe_group(
 def refuse_kind(resource_type: int) -> RequestError:
     """The answer for a resource that has no configuration here."""
     try:
-        kind = ResourceType(resource_type).name
+        kind = ConfigResourceType(resource_type).name
     except ValueError:
         kind = str(resource_type)
     return RequestError(

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from headwater.broker.settings.config_resources import ResourceType
+from headwater.broker.settings.config_resources import ConfigResourceType
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
@@ -38,7 +38,7 @@ async def alter_each(resources: Sequence[ResourceT], alter: Callable[[ResourceT]
         try:
             if times[names] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "The resource is named twice.")
-            if resource.resource_type == ResourceType.TOPIC:
+            if resource.resource_type == ConfigResourceType.TOPIC:
                 check_topic_name(resource.resource_name)
             await alter(resource)
             result = Alteration(*names)
