@@ -218,8 +218,11 @@ def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_pa
     assert BrokerConfig.load(template) == BrokerConfig(), "as printed it changes nothing"
     edited = re.sub(r"^# ", "", printed, flags=re.MULTILINE)
     for name in SETTINGS:
-        assert name == "topic" or re.search(rf"^{name} = ", edited, re.MULTILINE), name
-    template.write_text(edited)
+        assert re.search(rf"^({name} = |\[+{name}\]+$)", edited, re.MULTILINE), name
+    addresses, start, listener = edited.partition("[[listener]]")
+    template.write_text(start + listener)
+    assert [each.name for each in BrokerConfig.load(template, http="off").client_listeners] == ["clients"]
+    template.write_text(addresses)
     given = {
         "advertise": "broker.example.com:9092",
         "http_token_file": "/etc/headwater/http-token",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.transport.tls import ClientCertificates, ServerTlsFiles, UnusableCertificate, read_context
+from headwater.transport.tls import ClientCertificates, ServerTlsFiles, read_context
+from headwater.transport.tls_errors import UnusableCertificate
 from headwater.transport.tls_reload import ReloadedTls
 from tests.support.certificates import Authority
 

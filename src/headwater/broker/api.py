@@ -34,6 +34,11 @@ class RequestContext:
         return self.header.client_id or ""
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that the client came in by. Addresses in answers are those of this listener."""
+        return self.connection.listener.name
+
+    @property
     def client_host(self) -> str:
         """As Kafka writes it: the address, behind the empty place of a host name that was not looked up."""
         return f"/{self.connection.peer_host}"

@@ -10,7 +10,6 @@ stops everything, and both in the reverse order.
 
 import asyncio
 import secrets
-import socket
 import uuid
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -25,6 +24,7 @@ from headwater.broker.coordinators import Coordinators, start_coordinators
 from headwater.broker.housekeeping.cleaner import Cleaner
 from headwater.broker.housekeeping.garbage_collector import GarbageCollector
 from headwater.broker.lifetime import Lifetime
+from headwater.broker.listeners import ClientListeners
 from headwater.broker.log.node_ports import NodePorts, OneStore, Stores
 from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.metrics.metrics import Metrics
@@ -44,7 +44,6 @@ from headwater.model.ids import NodeId, SegmentId, segment_id
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
-from headwater.transport.server import reserve
 
 STORE_DIRECTORY = "store"
 
@@ -72,8 +71,7 @@ class Parts:
     settings: BrokerSettings
     cluster_nodes: ClusterNodes
     nodes: NodeClient
-    bound: socket.socket | None
-    """Has the address of the listener already; None on a standalone node, which takes it last."""
+    listeners: ClientListeners
     member: ClusterMember | None
     """This node in its cluster; None if it is standalone."""
     tail_cache: TailCache
@@ -95,6 +93,7 @@ class Parts:
 async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncExitStack) -> Parts:
     """A start up to the listener. What is to be stopped is on the stack, also if this raises."""
     lifetime = around.lifetime
+    listeners = await ClientListeners.prepare(config, stack)
     store, metadata = await _open_stores(config, around, stack)
     cluster_id = await _cluster_id(metadata)
     topics, cluster_nodes = TopicIndex(), _own_node(config, store)
@@ -114,10 +113,7 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
         traffic=around.metrics,
         lifetime=lifetime,
     )
-    bound = await _reserve(settings.current, stack)
-    membership = None
-    if bound is not None:
-        membership = await join(base, advertised(settings.current, bound.getsockname()[1]), stack)
+    membership = await join(base, listeners.advertised(), stack) if config.is_clustered else None
     stack.push_async_callback(lifetime.cancel_tasks)
     ports = _ports(base, membership)
     catalog = await _load_catalog(base, ports, settings, membership, around.metrics, stack)
@@ -135,16 +131,9 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
     lifetime.spawn(cleaner.run())
     return Parts(
         clock=around.clock, metrics=around.metrics, lifetime=lifetime, store=store, metadata=metadata,
-        cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, bound=bound, member=member,
-        tail_cache=ports.tail_cache, catalog=catalog, coordinators=coordinators, cleaner=cleaner,
+        cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, listeners=listeners,
+        member=member, tail_cache=ports.tail_cache, catalog=catalog, coordinators=coordinators, cleaner=cleaner,
     )  # fmt: skip
-
-
-def advertised(config: BrokerConfig, port: int) -> tuple[str, int]:
-    """The address that clients are given. A port of 0 was replaced by the one that was bound."""
-    if config.advertise is not None:
-        return config.advertise.host, config.advertise.port or port
-    return config.listen.host, port
 
 
 async def _open_stores(
@@ -186,7 +175,7 @@ async def _cluster_id(metadata: MetaStore) -> str:
 
 def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
     """A cluster in which this node sees itself alone, not yet registered."""
-    host, port = config.listen.host, config.listen.port
+    host, port = config.client_listeners[0].listen
     node = Node(config.node_id, 0, host, port, host, 0, stores=tuple(own_stores(store)))
     controller_id = NO_CONTROLLER if config.is_clustered else config.node_id
     return ClusterNodes(node, controller_id=controller_id, own_space=lambda: space(store))
@@ -197,16 +186,6 @@ async def _load_settings(config: BrokerConfig, metadata: MetaStore, nodes: NodeC
     settings = BrokerSettings(metadata, config, announce if config.is_clustered else None)
     await settings.load()
     return settings
-
-
-async def _reserve(config: BrokerConfig, stack: AsyncExitStack) -> socket.socket | None:
-    """Other nodes tell clients where this one listens, so a member takes the address before it registers; but no client
-    is let in before everything is there."""
-    if not config.is_clustered:
-        return None
-    bound = await reserve(*config.listen)
-    stack.callback(bound.close)
-    return bound
 
 
 def _ports(base: JoiningNode, membership: Membership | None) -> NodePorts:

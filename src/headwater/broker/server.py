@@ -19,7 +19,7 @@ from headwater.broker.metrics.metrics_server import MetricsServer
 from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.node_answers import NodeAnswers
-from headwater.broker.parts import Parts, ProcessPorts, advertised, build_parts
+from headwater.broker.parts import Parts, ProcessPorts, build_parts
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.broker_loggers import BrokerLoggers
 from headwater.broker.topics.topic import Topic
@@ -118,10 +118,12 @@ class Broker:
             parts.member.membership.calls.begin(answers.answer)
         stack.push_async_callback(self.server.close)
         stack.callback(self.shares.stop)  # first: connections that the broker closes say nothing about their members
-        await self.server.listen(*self.config.listen, parts.bound)
+        await parts.listeners.open(self.server, self._lifetime)
         if parts.member is None:
+            listeners = parts.listeners.advertised()
             host, port = self.advertised
-            self.cluster_nodes.register(replace(self.cluster_nodes.own, host=host, port=port))
+            own = replace(self.cluster_nodes.own, host=host, port=port, listeners=listeners)
+            self.cluster_nodes.register(own)
         self._configure()
         self.settings.watchers.append(self._configure)
         watch_broker(self)
@@ -183,9 +185,15 @@ class Broker:
         return self.server.address
 
     @property
+    def plaintext_address(self) -> tuple[str, int]:
+        """That of a listener without encryption, which the configuration has if the gateway is to run."""
+        return self._parts.listeners.plaintext_address
+
+    @property
     def advertised(self) -> tuple[str, int]:
-        """The address that clients are given."""
-        return advertised(self.config, self.address[1])
+        """The address that clients of the first listener are given."""
+        first = self._parts.listeners.advertised()[0]
+        return first.host, first.port
 
     @property
     def store(self) -> SegmentStore:

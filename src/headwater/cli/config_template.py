@@ -22,6 +22,16 @@ WITHOUT_DEFAULT = {
     "rack": '"room-1"',
 }
 """Examples for settings that have no default."""
+TABLES = {"topic", "listener"}
+LISTENER_EXAMPLE = """\
+# [[listener]]
+# name = "clients"
+# protocol = "SSL"
+# listen = "0.0.0.0:9093"
+# advertise = "broker.example.com:9093"
+# certificate = "/etc/headwater/tls/node.pem"
+# key = "/etc/headwater/tls/node.key"
+"""
 TOPIC_EXAMPLE = '"retention.ms" = 604800000'
 
 
@@ -29,11 +39,12 @@ def config_template() -> str:
     defaults = {f.name: f.default if f.default is not MISSING else {} for f in fields(BrokerConfig)}
     parts = []
     for section in Section:
-        names = [name for name, setting in SETTINGS.items() if setting.section == section and name != Section.TOPIC]
+        names = [name for name, setting in SETTINGS.items() if setting.section == section and name not in TABLES]
         lines = [line for name in names for line in _lines(name, defaults[name])]
         if section == Section.TOPIC:
             lines = [*_comment(SETTINGS[Section.TOPIC].key.doc), f"# {TOPIC_EXAMPLE}", ""]
         parts += [f"[{section.value}]", *lines] if section else lines
+    parts += [*_comment(SETTINGS["listener"].key.doc), LISTENER_EXAMPLE]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -22,7 +22,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
         from headwater.gateway.http.security import read_token
 
         read_token(config.http_token_file)
-    host, port = broker.address
+    host, port = broker.plaintext_address
     settings = GatewayConfig(
         bootstrap=str(Address(_reachable(host), port)),
         host=config.http.host,

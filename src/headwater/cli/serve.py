@@ -266,7 +266,10 @@ def _explain_start(error: Exception, config: "BrokerConfig") -> Exception:
     from headwater.metadata.store import Unavailable
     from headwater.model.replica import StoreError
     from headwater.storage.files import DirectoryInUse
+    from headwater.transport.tls_errors import UnusableCertificate
 
+    if isinstance(error, UnusableCertificate):
+        return CommandFailed(str(error), exit_code=2)
     if isinstance(error, DirectoryInUse):
         return CommandFailed(
             f"Another broker uses the data in {config.data_dir}.", "Stop it, or choose another directory with --data."
@@ -310,8 +313,11 @@ def _explain_address(error: OSError, address: object, option: str) -> CommandFai
 
 
 def _listened(error: OSError, config: "BrokerConfig") -> tuple[object, str]:
-    """The address that could not be listened on, and its option: asyncio names it in the error's text only."""
+    """The address that could not be listened on, and where it is set: the error's text names it."""
     peer = config.peer_listen
     if peer is not None and peer != config.listen and str(tuple(peer)) in str(error):
         return peer, "--peer-listen"
+    for listener in config.listener:
+        if str(tuple(listener.listen)) in str(error):
+            return listener.listen, f"listen of listener {listener.name}"
     return config.listen, "--listen"

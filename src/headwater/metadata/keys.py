@@ -28,7 +28,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from headwater.model.cluster import ControllerRecord, Node, NodeStore, Reassignment, Role, StoreRecord, StoreState
+from headwater.model.cluster import (
+    ControllerRecord,
+    Node,
+    NodeListener,
+    NodeStore,
+    Reassignment,
+    Role,
+    StoreRecord,
+    StoreState,
+)
 from headwater.model.cluster import TopicRecord as TopicRecord
 from headwater.model.ids import NodeId, PartitionId, SegmentId, StoreId, TopicId
 from headwater.model.segments import Head as Head
@@ -111,6 +120,7 @@ Value: TypeAlias = (
     | Head
     | SealedSegment
     | Node
+    | NodeListener
     | NodeStore
     | StoreRecord
     | ControllerRecord
@@ -148,7 +158,8 @@ def decode_node(data: bytes) -> Node:
     known = {role.value for role in Role}
     roles = tuple(Role(role) for role in plain["roles"] if role in known)
     stores = tuple(_made(NodeStore, store) for store in plain["stores"])
-    return _made(Node, {**plain, "roles": roles, "stores": stores})
+    listeners = tuple(_made(NodeListener, listener) for listener in plain.get("listeners", ()))
+    return _made(Node, {**plain, "roles": roles, "stores": stores, "listeners": listeners})
 
 
 def decode_store(data: bytes) -> StoreRecord:

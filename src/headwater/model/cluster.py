@@ -50,6 +50,19 @@ STATE_FORMAT: Final = 1
 format is written when every node of the cluster reads it."""
 
 
+PLAINTEXT_LISTENER: Final = "PLAINTEXT"
+"""The name of the listener of a node whose configuration names none, and of nodes of versions that had only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeListener:
+    """Where clients reach a node that came in by the listener of this name on another."""
+
+    name: str
+    host: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     node_id: NodeId
@@ -67,6 +80,8 @@ class Node:
     """The node is about to stop: other nodes shall lead its partitions."""
     state_format: int = 0
     """The newest keys and values of internal topics that it reads: see STATE_FORMAT."""
+    listeners: tuple[NodeListener, ...] = ()
+    """Host and port above are those of the first. Empty in the record of an earlier version."""
 
     @property
     def store_ids(self) -> tuple[StoreId, ...]:
@@ -75,6 +90,12 @@ class Node:
     @property
     def address(self) -> tuple[str, int]:
         return self.host, self.port
+
+    def address_on(self, listener: str) -> tuple[str, int] | None:
+        """Where clients of this listener reach the node; None if it has no such listener."""
+        if not self.listeners:
+            return self.address if listener == PLAINTEXT_LISTENER else None
+        return next(((each.host, each.port) for each in self.listeners if each.name == listener), None)
 
 
 @dataclass(frozen=True, slots=True)

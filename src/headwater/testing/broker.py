@@ -54,7 +54,9 @@ class Broker:
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="headwater-"))
         config = {**self._config, "data_dir": self.data_dir}
-        if self._address is not None:
+        if "listener" in config:
+            pass  # the listeners have their addresses
+        elif self._address is not None:
             config["listen"] = self.bootstrap
         elif "listen" not in config:
             config["listen"] = f"{HOST}:{free_port()}"

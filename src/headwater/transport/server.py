@@ -212,7 +212,8 @@ class Server:
 
 
 async def reserve(host: str, port: int) -> socket.socket:
-    """A socket that has the address, and refuses connections until a server listens on it. Raises OSError."""
+    """A socket that has the address, and refuses connections until a server listens on it. Raises OSError, which names
+    the address."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
     bound = socket.socket(family, kind, protocol)
@@ -220,6 +221,9 @@ async def reserve(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
         bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"{error.strerror} {address[:2]}") from error
     except BaseException:
         bound.close()
         raise

@@ -19,14 +19,12 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from headwater.transport.tls_errors import UnusableCertificate
+
 _CIPHERS_OF_1_2: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _OPTIONS: Final = ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
 MAX_FILE_BYTES: Final = 1024 * 1024
 _OTHERS_MAY_READ: Final = stat.S_IRWXO
-
-
-class UnusableCertificate(Exception):
-    """Files of a listener do not fit together, or cannot be read. The message says which, and what to do."""
 
 
 class ClientCertificates(enum.StrEnum):

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headwater.logs.events import log_event
-from headwater.transport.tls import ServerTlsFiles, TlsContext, UnusableCertificate, read_context, stamp
+from headwater.transport.tls import ServerTlsFiles, TlsContext, read_context, stamp
+from headwater.transport.tls_errors import UnusableCertificate
 
 LOOK_EVERY_S: Final = 5.0
 WARN_DAYS: Final = (30, 14, 7, 1)

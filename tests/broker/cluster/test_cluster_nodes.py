@@ -70,7 +70,7 @@ def test_a_leader_without_a_store_comes_first_and_replaces_nobody() -> None:
 def test_clients_are_told_of_brokers_and_of_the_controller() -> None:
     keeper, chief = node(5, Role.STORE), node(6, Role.STORE, Role.CONTROLLER)
     known = cluster_nodes([node(1), keeper, chief], {1: ACTIVE, 5: ACTIVE, 6: ACTIVE}, controller=6)
-    assert [each.node_id for each in known.listed()] == [1, 6]
+    assert [each.node_id for each, _, _ in known.listed("PLAINTEXT")] == [1, 6]
     assert [each.node_id for each in known.brokers()] == [1]
 
 

@@ -13,6 +13,7 @@ from headwater.broker.settings.config_resources import AlterOperation, ConfigEnt
 from headwater.broker.settings.topic_keys import BROKER_NAMES
 from headwater.metadata import keys
 from headwater.metadata.store import Put
+from headwater.model.cluster import NodeListener
 from headwater.model.config_key import ConfigSource, ConfigType
 from headwater.model.errors import ErrorCode, RequestError
 from tests.broker.queues.share_members import on_loop
@@ -22,11 +23,12 @@ from tests.support.eventually import PATIENCE_S
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
 OWN, OF_ALL = ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
 STATIC, DEFAULT = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
+ADVERTISED = (NodeListener("PLAINTEXT", "example", 9),)
 ANOTHER_TEXT = {"group.consumer.migration.policy": "disabled", "errors.deadletterqueue.topic.name.prefix": "dead."}
 
 
 def described(settings: BrokerSettings, name: str | None = None, **truths: str) -> dict[str, ConfigEntry]:
-    listed = settings.describe(str(settings.file.node_id) if name is None else name, "example:9", truths)
+    listed = settings.describe(str(settings.file.node_id) if name is None else name, ADVERTISED, truths)
     assert len({entry.name for entry in listed}) == len(listed)
     return {entry.name: entry for entry in listed}
 
@@ -90,7 +92,7 @@ async def test_what_circumstances_make_of_a_setting_is_shown(tmp_path: Path) -> 
         settings = await nodes.start(default_replication_factor=3)
         (entry,) = (
             entry
-            for entry in settings.describe("1", "x", {"default.replication.factor": "1"})
+            for entry in settings.describe("1", ADVERTISED, {"default.replication.factor": "1"})
             if entry.name == "default.replication.factor"
         )
         assert entry.value == "1"
@@ -206,7 +208,7 @@ async def test_what_was_never_set_can_be_deleted_and_a_trial_changes_nothing(tmp
             with pytest.raises(RequestError, match="This is broker 1"):
                 await settings.alter(name, [])
             with pytest.raises(RequestError, match="This is broker 1"):
-                settings.describe(name, "x", {})
+                settings.describe(name, ADVERTISED, {})
 
 
 @on_loop

@@ -69,9 +69,11 @@ class ClusterNodes:
         record = self.stores.get(store)
         return record.node_id if record is not None else None
 
-    def listed(self) -> list[Node]:
-        """Whom clients are told of: the brokers, and the controller, which they ask for what only it decides."""
-        return [node for node in self.alive() if Role.BROKER in node.roles or node.node_id == self.controller_id]
+    def listed(self, listener: str) -> list[tuple[Node, str, int]]:
+        """The nodes that clients of this listener are given, with host and port: the brokers, and the controller, which
+        clients ask for what only it decides. A node without the listener cannot be reached by them."""
+        brokers = [node for node in self.alive() if Role.BROKER in node.roles or node.node_id == self.controller_id]
+        return [(node, *address) for node in brokers if (address := node.address_on(listener)) is not None]
 
     def away(self) -> list[StoreRecord]:
         """The nodes that are gone and should not be, each by a record of a store that it has: those that were to be

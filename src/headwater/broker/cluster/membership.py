@@ -20,7 +20,7 @@ from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.topics.topic_index import TopicIndex
 from headwater.metadata.store import MetaStore, Unavailable, Unknown
 from headwater.model.clock import Clock
-from headwater.model.cluster import STATE_FORMAT, Node, NodeStore
+from headwater.model.cluster import STATE_FORMAT, Node, NodeListener, NodeStore
 from headwater.model.ids import StoreId, TopicId
 from headwater.peers.calls import LateCalls
 from headwater.peers.channel import ChannelOptions
@@ -79,7 +79,7 @@ class Membership:
             self.cluster_nodes.elect(self.watch.controller.node, self.watch.controller.epoch)
 
 
-async def join(base: JoiningNode, client_address: tuple[str, int], stack: AsyncExitStack) -> Membership:
+async def join(base: JoiningNode, listeners: Sequence[NodeListener], stack: AsyncExitStack) -> Membership:
     """Be reached by the other nodes, register, and see which nodes are there. Raises NodeIdInUse, Unavailable."""
     config, store, lifetime = base.config(), base.store, base.lifetime
     watch = ClusterWatch(base.metadata)
@@ -94,9 +94,10 @@ async def join(base: JoiningNode, client_address: tuple[str, int], stack: AsyncE
         store, watch.store_address, base.secret, options=CHANNELS, on_lost=lambda lost: _store_lost(base.topics, lost)
     )
     stack.callback(directory.close)
+    first = listeners[0]
     node = Node(
-        config.node_id, 0, *client_address, *peer_address, rack=config.rack, roles=config.roles,
-        state_format=STATE_FORMAT,
+        config.node_id, 0, first.host, first.port, *peer_address, rack=config.rack, roles=config.roles,
+        state_format=STATE_FORMAT, listeners=tuple(listeners),
     )  # fmt: skip
     session = NodeSession(
         base.metadata, node, lambda: own_stores(store), NodeSessionOptions(ttl_s=config.session_timeout_s)

@@ -1,7 +1,7 @@
 """Topics as clients see them: which node leads a partition, which nodes hold it, which of those are down."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.topics.topic import Topic
@@ -25,16 +25,21 @@ class PartitionNodes(NamedTuple):
     replicas: Sequence[NodeId]
     offline: Sequence[NodeId]
     is_led: bool
+    is_reachable: bool
+    """Whether the leader has the listener that the client came in by."""
 
 
-NO_HOLDERS = PartitionNodes((), (), (), is_led=False)
+NO_HOLDERS = PartitionNodes((), (), (), is_led=False, is_reachable=False)
+UNREACHABLE: Final = ErrorCode.LISTENER_NOT_FOUND
+"""Of a partition whose leader clients of this listener cannot reach."""
 
 
 def describe_partitions(
-    cluster_nodes: ClusterNodes, topic: Topic, first: int = 0, end: int | None = None
+    cluster_nodes: ClusterNodes, topic: Topic, listener: str, first: int = 0, end: int | None = None
 ) -> Iterator[DescribedPartition]:
-    """The topic's partitions from `first` to `end`, for every API that tells where partitions are."""
-    nodes = _Nodes(cluster_nodes)
+    """The topic's partitions from `first` to `end`, for every API that tells clients of `listener` where partitions
+    are."""
+    nodes = _Nodes(cluster_nodes, listener)
     return (_describe_partition(nodes, topic, index) for index in range(topic.partition_count)[first:end])
 
 
@@ -47,10 +52,11 @@ def _describe_partition(nodes: "_Nodes", topic: Topic, index: int) -> DescribedP
     else:
         placed = topic.placed.get(index)
         holding = nodes.holding(head, topic.replication_factor, placed.nodes if placed is not None else None)
+    is_led = holding.is_led and holding.is_reachable
     return DescribedPartition(
         index,
-        ErrorCode.NONE if holding.is_led else ErrorCode.LEADER_NOT_AVAILABLE,
-        head.leader if holding.is_led and head is not None else NO_NODE,
+        ErrorCode.NONE if is_led else UNREACHABLE if holding.is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        head.leader if is_led and head is not None else NO_NODE,
         head.epoch if head is not None else NO_LEADER_EPOCH,
         holding,
     )
@@ -59,8 +65,9 @@ def _describe_partition(nodes: "_Nodes", topic: Topic, index: int) -> DescribedP
 class _Nodes:
     """Which nodes have what, worked out once for all partitions of which the same is known: there may be thousands."""
 
-    def __init__(self, cluster_nodes: ClusterNodes) -> None:
+    def __init__(self, cluster_nodes: ClusterNodes, listener: str) -> None:
         self._cluster_nodes = cluster_nodes
+        self._listener = listener
         self._known: dict[object, PartitionNodes] = {}
 
     def holding(self, head: Head, wanted: int, placed: Sequence[NodeId] | None) -> PartitionNodes:
@@ -75,6 +82,11 @@ class _Nodes:
         in_sync = cluster_nodes.in_sync_nodes(head)
         replicas = list(dict.fromkeys([*in_sync, *cluster_nodes.missing_nodes(head, wanted, preferred)]))
         offline = [node for node in replicas if cluster_nodes.find(node) is None]
+        leader = cluster_nodes.find(head.leader)
         return PartitionNodes(
-            in_sync, replicas, offline, head.open is not None and cluster_nodes.find(head.leader) is not None
+            in_sync,
+            replicas,
+            offline,
+            is_led=head.open is not None and leader is not None,
+            is_reachable=leader is not None and leader.address_on(self._listener) is not None,
         )

@@ -18,6 +18,8 @@ API = Api(key=ApiKey.DESCRIBE_CLUSTER, name="DescribeCluster", min_version=0, ma
 
 BROKERS = 1
 CONTROLLERS = 2
+UNKNOWN_ADDRESS = ("", -1)
+"""Of a node that is gone, on another listener than its first: that is all that is remembered."""
 
 
 def handle(broker: "Broker", request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
@@ -26,13 +28,15 @@ def handle(broker: "Broker", request: DescribeClusterRequest, context: RequestCo
     if request.endpoint_type != BROKERS:
         raise RequestError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Endpoint type {request.endpoint_type} is unknown.")
     brokers = [
-        DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=False)
-        for node in broker.cluster_nodes.listed()
+        DescribeClusterBroker(broker_id=node.node_id, host=host, port=port, rack=node.rack, is_fenced=False)
+        for node, host, port in broker.cluster_nodes.listed(context.listener)
     ]
     if request.include_fenced_brokers:
+        is_first = context.listener == broker.config.client_listeners[0].name
         brokers += [
-            DescribeClusterBroker(broker_id=it.node_id, host=it.host, port=it.port, rack=it.rack, is_fenced=True)
+            DescribeClusterBroker(broker_id=it.node_id, host=host, port=port, rack=it.rack, is_fenced=True)
             for it in broker.cluster_nodes.away()
+            for host, port in [(it.host, it.port) if is_first else UNKNOWN_ADDRESS]
         ]
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,

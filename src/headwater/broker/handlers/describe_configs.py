@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.settings.broker_config import Address
 from headwater.broker.settings.config_resources import (
     ConfigEntry,
     ConfigResourceType,
@@ -100,7 +99,7 @@ class _Descriptions:
                 return {**self._unaltered, **self._messages(altered)}
             case ConfigResourceType.BROKER:
                 truths = {"default.replication.factor": str(broker.default_replication_factor)}
-                return self._messages(broker.settings.describe(name, str(Address(*broker.advertised)), truths))
+                return self._messages(broker.settings.describe(name, broker.cluster_nodes.own.listeners, truths))
             case ConfigResourceType.GROUP:
                 return self._messages(broker.group_configs.describe(name))
             case ConfigResourceType.BROKER_LOGGER:

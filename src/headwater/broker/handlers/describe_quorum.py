@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 API = Api(key=ApiKey.DESCRIBE_QUORUM, name="DescribeQuorum", min_version=0, max_version=2)
 
 TOPIC = "__cluster_metadata"
-LISTENER = "PLAINTEXT"
 
 
 def handle(broker: "Broker", request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
@@ -46,7 +45,7 @@ def handle(broker: "Broker", request: DescribeQuorumRequest, context: RequestCon
         for topic in request.topics
     ]
     is_found = any(partition.error_code == ErrorCode.NONE for topic in topics for partition in topic.partitions)
-    nodes = [_address(node) for node in alive if _may_lead(node)] if is_found else []
+    nodes = [_address(node, context.listener) for node in alive if _may_lead(node)] if is_found else []
     return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics, nodes=nodes)
 
 
@@ -81,5 +80,7 @@ def _replica(node: Node) -> ReplicaState:
     return ReplicaState(replica_id=node.node_id, log_end_offset=NO_OFFSET)
 
 
-def _address(node: Node) -> QuorumNode:
-    return QuorumNode(node_id=node.node_id, listeners=[Listener(name=LISTENER, host=node.host, port=node.port)])
+def _address(node: Node, listener: str) -> QuorumNode:
+    address = node.address_on(listener)
+    listeners = [] if address is None else [Listener(name=listener, host=address[0], port=address[1])]
+    return QuorumNode(node_id=node.node_id, listeners=listeners)

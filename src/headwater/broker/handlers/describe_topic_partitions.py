@@ -62,7 +62,7 @@ def handle(
             room -= 1
             continue
         end = min(topic.partition_count, first + room)
-        topics.append(_describe(broker, topic, first, end))
+        topics.append(_describe(broker, topic, context.listener, first, end))
         room -= max(0, end - first)
         if end < topic.partition_count:
             return DescribeTopicPartitionsResponse(
@@ -71,7 +71,9 @@ def handle(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
 
 
-def _describe(broker: "Broker", topic: Topic, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+def _describe(
+    broker: "Broker", topic: Topic, listener: str, first: int, end: int
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -89,7 +91,7 @@ def _describe(broker: "Broker", topic: Topic, first: int, end: int) -> DescribeT
                 last_known_elr=(),
                 offline_replicas=partition.nodes.offline,
             )
-            for partition in describe_partitions(broker.cluster_nodes, topic, first, end)
+            for partition in describe_partitions(broker.cluster_nodes, topic, listener, first, end)
         ],
         topic_authorized_operations=ON_TOPIC,
     )

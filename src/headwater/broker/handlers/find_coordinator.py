@@ -32,7 +32,7 @@ FIRST_WITH_SHARE = 6
 
 async def handle(broker: "Broker", request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.api_version < 4:
-        found = await _find(broker, request.key, request.key_type, context.api_version)
+        found = await _find(broker, request.key, request.key_type, context)
         return FindCoordinatorResponse(
             error_code=found.error_code,
             error_message=found.error_message,
@@ -41,30 +41,38 @@ async def handle(broker: "Broker", request: FindCoordinatorRequest, context: Req
             port=found.port,
         )
     keys = dict.fromkeys(request.coordinator_keys)
-    return FindCoordinatorResponse(
-        coordinators=[await _find(broker, key, request.key_type, context.api_version) for key in keys]
-    )
+    return FindCoordinatorResponse(coordinators=[await _find(broker, key, request.key_type, context) for key in keys])
 
 
-async def _find(broker: "Broker", key: str, key_type: int, version: int) -> Coordinator:
+async def _find(broker: "Broker", key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
         if key_type == GROUP:
             check_group_id(key)
             partition = await broker.groups.offsets_partition(key)
         elif key_type == TRANSACTION:
             partition = await broker.transactions.state_partition(key)
-        elif key_type == SHARE and version >= FIRST_WITH_SHARE:
+        elif key_type == SHARE and context.api_version >= FIRST_WITH_SHARE:
             partition = await broker.shares.states.state_partition(_share_key(key))
         else:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"There are no coordinators of type {key_type}.")
         node = _leader(broker, partition)
+        host, port = _address(node, context.listener)
     except RequestError as error:
         return Coordinator(
             key=key, error_code=error.code, error_message=error.message, node_id=NO_NODE, host="", port=-1
         )
     return Coordinator(
-        key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node.node_id, host=node.host, port=node.port
+        key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node.node_id, host=host, port=port
     )
+
+
+def _address(node: Node, listener: str) -> tuple[str, int]:
+    address = node.address_on(listener)
+    if address is None:
+        raise RequestError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Node {node.node_id} coordinates, and has no listener {listener}."
+        )
+    return address
 
 
 def _share_key(key: str) -> ShareKey:

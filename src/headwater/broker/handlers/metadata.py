@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from headwater.broker.cluster.topic_description import describe_partitions
+from headwater.broker.cluster.topic_description import UNREACHABLE, describe_partitions
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_NODE
@@ -31,6 +31,8 @@ API = Api(key=ApiKey.METADATA, name="Metadata", min_version=0, max_version=13)
 
 BY_ID = 12
 """The first version in which topics have ids instead of names."""
+WITH_UNREACHABLE = 6
+"""The first version whose clients know LISTENER_NOT_FOUND; for others the leader is not available."""
 OF_CLUSTER = range(8, 11)
 """Versions that say what the client may do with the cluster; later it asks DescribeCluster."""
 
@@ -39,15 +41,15 @@ async def handle(broker: "Broker", request: MetadataRequest, context: RequestCon
     asked = request.topics
     operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
     if asked is None or (context.api_version == 0 and not asked):
-        topics = [_describe(broker, topic, operations) for topic in broker.catalog]
+        topics = [_describe(broker, topic, operations, context) for topic in broker.catalog]
     elif context.api_version < BY_ID and any(topic.name is None or topic.topic_id != NULL_UUID for topic in asked):
         return MetadataResponse(controller_id=NO_NODE, topics=[_invalid(topic) for topic in asked])
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics
-        topics = [await _find(broker, topic, may_create, operations) for topic in asked]
+        topics = [await _find(broker, topic, may_create, operations, context) for topic in asked]
     brokers = [
-        MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        for node in broker.cluster_nodes.listed()
+        MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)
+        for node, host, port in broker.cluster_nodes.listed(context.listener)
     ]
     asks_of_cluster = context.api_version in OF_CLUSTER and request.include_cluster_authorized_operations
     return MetadataResponse(
@@ -67,19 +69,19 @@ def _invalid(asked: MetadataRequestTopic) -> MetadataResponseTopic:
 
 
 async def _find(
-    broker: "Broker", asked: MetadataRequestTopic, may_create: bool, operations: int
+    broker: "Broker", asked: MetadataRequestTopic, may_create: bool, operations: int, context: RequestContext
 ) -> MetadataResponseTopic:
     # Who asks by id leaves the name out: null from most clients, empty from Java's.
     name = asked.name if asked.topic_id == NULL_UUID else None
     try:
         if name is None:
-            return _describe(broker, broker.catalog.topic_by_id(asked.topic_id), operations)
+            return _describe(broker, broker.catalog.topic_by_id(asked.topic_id), operations, context)
         topic = broker.catalog.find(name)
         if topic is None:
             if not may_create:
                 broker.catalog.topic(name)
             topic = await broker.create_on_use(name)
-        return _describe(broker, topic, operations)
+        return _describe(broker, topic, operations, context)
     except RequestError as error:
         return MetadataResponseTopic(
             error_code=error.code,
@@ -91,7 +93,8 @@ async def _find(
         )
 
 
-def _describe(broker: "Broker", topic: Topic, operations: int) -> MetadataResponseTopic:
+def _describe(broker: "Broker", topic: Topic, operations: int, context: RequestContext) -> MetadataResponseTopic:
+    unreachable = UNREACHABLE if context.api_version >= WITH_UNREACHABLE else ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -99,7 +102,7 @@ def _describe(broker: "Broker", topic: Topic, operations: int) -> MetadataRespon
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
-                error_code=partition.error_code,
+                error_code=partition.error_code if partition.error_code is not UNREACHABLE else unreachable,
                 partition_index=partition.partition_index,
                 leader_id=partition.leader_id,
                 leader_epoch=partition.leader_epoch,
@@ -107,7 +110,7 @@ def _describe(broker: "Broker", topic: Topic, operations: int) -> MetadataRespon
                 isr_nodes=partition.nodes.in_sync,
                 offline_replicas=partition.nodes.offline,
             )
-            for partition in describe_partitions(broker.cluster_nodes, topic)
+            for partition in describe_partitions(broker.cluster_nodes, topic, context.listener)
         ],
         topic_authorized_operations=operations,
     )

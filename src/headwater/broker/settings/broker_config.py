@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headwater.broker.settings import setting
+from headwater.broker.settings.listener_config import ListenerConfig, plaintext, read_listeners
 from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
 from headwater.broker.settings.topic_config import BrokerDefaults
 from headwater.broker.settings.topic_keys import BROKER_NAMES, DURABILITY
@@ -42,6 +43,7 @@ __all__ = ["Address", "BrokerConfig", "ConfigError"]
 
 MIB = 1024 * 1024
 MAX_FILE_BYTES = MIB
+DEFAULT_LISTEN = Address("127.0.0.1", 9092)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,23 @@ class BrokerConfig:
         metadata=described("Where everything is kept.", setting.path, kafka="log.dirs", fixed=True),
     )
     listen: Address = field(
-        default=Address("127.0.0.1", 9092),
+        default=DEFAULT_LISTEN,
         metadata=described("The address to accept clients on. Port 0 takes a free one.", setting.address, fixed=True),
     )
     advertise: Address | None = field(
         default=None,
         metadata=described(
             "The address that clients connect to; the one listened on, unless given.", setting.address, fixed=True
+        ),
+    )
+    listener: tuple[ListenerConfig, ...] = field(
+        default=(),
+        metadata=described(
+            "Listeners for clients instead of listen and advertise, each a table: name, listen, protocol (PLAINTEXT or "
+            "SSL), advertise, certificate, key, client_ca, client_certificates (none, request or require), revoked, "
+            "max_connections.",
+            read_listeners,
+            fixed=True,
         ),
     )
     metrics: Address | None = field(
@@ -478,6 +490,11 @@ class BrokerConfig:
         return self.metadata or f"sqlite:{self.data_dir / 'metadata.db'}"
 
     @property
+    def client_listeners(self) -> tuple[ListenerConfig, ...]:
+        """At least one. Host and port of the first stand for the node where only one address is shown."""
+        return self.listener or (plaintext(self.listen, self.advertise),)
+
+    @property
     def is_clustered(self) -> bool:
         return self.peer_listen is not None
 
@@ -524,6 +541,13 @@ class BrokerConfig:
             )
         if self.roles and Role.STORE not in self.roles and not self.is_clustered:
             raise ConfigError(f"{where}: a node without a store needs a cluster: set peer_listen and metadata")
+        if self.listener and (self.advertise is not None or self.listen != DEFAULT_LISTEN):
+            raise ConfigError(f"{where}: give either listen and advertise, or listeners, each with its own")
+        if self.http is not None and all(each.protocol.is_encrypted for each in self.client_listeners):
+            raise ConfigError(
+                f"{where}: the HTTP interface reaches the broker by a PLAINTEXT listener, and there is none: add one "
+                'on 127.0.0.1, or set http = "off"'
+            )
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
         try:
@@ -578,7 +602,8 @@ def _read(where: str, name: str, value: object) -> Any:
     try:
         read = SETTINGS[name].read(value)
     except ConfigError as problem:
-        raise ConfigError(f"{where}: {name} = {value!r:.100}: {problem}") from None
+        given = f"{name} = {value!r:.100}: " if not isinstance(value, list) else ""
+        raise ConfigError(f"{where}: {given}{problem}") from None
     if name == Section.TOPIC:
         return {BROKER_NAMES.get(key, key): item for key, item in read.items()}
     return read

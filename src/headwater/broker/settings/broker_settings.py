@@ -23,12 +23,13 @@ from headwater.broker.settings.broker_config import BY_KAFKA_NAME, SETTINGS, Bro
 from headwater.broker.settings.carried_through import carried_through
 from headwater.broker.settings.config_resources import AlterOperation, ConfigEntry, list_with
 from headwater.broker.settings.key_cache import KeyCache
-from headwater.broker.settings.setting import ConfigError
+from headwater.broker.settings.setting import Address, ConfigError
 from headwater.broker.settings.topic_config import BrokerDefaults, ConfigCandidate
 from headwater.broker.settings.topic_keys import BROKER_NAMES, TOPIC_KEYS
 from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Is, MetaStore, Put, Unavailable, Unknown
+from headwater.model.cluster import NodeListener
 from headwater.model.config_key import ConfigSource, ConfigType, InvalidValue, shown
 from headwater.model.errors import ErrorCode, RequestError
 
@@ -38,7 +39,7 @@ ALL_BROKERS: Final = ""
 _ALL_BROKERS_KEY: Final = keys.config_key(KIND, "default")
 MAX_TRIES: Final = 5
 """Another node may alter what holds for all brokers at the same moment."""
-IDENTITY: Final = ("broker.id", "listeners", "advertised.listeners")
+IDENTITY: Final = ("broker.id", "listeners", "advertised.listeners", "listener.security.protocol.map")
 """Shown beside the keys that are settings."""
 _NAMES: Final = frozenset((*BY_KAFKA_NAME, *BROKER_NAMES))
 
@@ -155,7 +156,7 @@ class BrokerSettings:
 
     # Describing
 
-    def describe(self, name: str, advertised: str, truths: Overrides) -> list[ConfigEntry]:
+    def describe(self, name: str, advertised: Sequence[NodeListener], truths: Overrides) -> list[ConfigEntry]:
         """A broker's settings under Kafka's names, or what was altered for all. `truths` are values that differ from
         what the setting says, because of circumstances."""
         self.check_name(name)
@@ -166,11 +167,17 @@ class BrokerSettings:
                 for each, value in self._overrides[name].items()
                 if each in _NAMES
             ]
+        listeners = self.file.client_listeners
         identity = zip(
             IDENTITY,
-            (ConfigType.INT, ConfigType.STRING, ConfigType.STRING),
-            ("node_id", "listen", "advertise"),
-            (self._own, f"PLAINTEXT://{self.file.listen}", f"PLAINTEXT://{advertised}"),
+            (ConfigType.INT, ConfigType.STRING, ConfigType.STRING, ConfigType.STRING),
+            ("node_id", "listener", "listener", "listener"),
+            (
+                self._own,
+                ",".join(f"{each.name}://{each.listen}" for each in listeners),
+                ",".join(f"{each.name}://{Address(each.host, each.port)}" for each in advertised),
+                ",".join(f"{each.name}:{each.protocol.value}" for each in listeners),
+            ),
             strict=True,
         )
         entries = [

@@ -46,7 +46,7 @@ class Reports:
 def report_listener(reports: Reports) -> "StreamingQueryListener":
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    class Listener(StreamingQueryListener):
+    class _Listener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:
             pass
 
@@ -59,4 +59,4 @@ def report_listener(reports: Reports) -> "StreamingQueryListener":
         def onQueryTerminated(self, event: Any) -> None:
             reports.end(str(event.runId))
 
-    return Listener()
+    return _Listener()

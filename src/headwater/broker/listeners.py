@@ -1,0 +1,92 @@
+"""The listeners for clients: their certificates, their sockets, and the addresses that clients are given.
+
+Certificates are read before anything else of the broker starts: a wrong one must not make it join a cluster first.
+"""
+
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwater.broker.lifetime import Lifetime
+from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.listener_config import ListenerConfig
+from headwater.model.cluster import NodeListener
+from headwater.transport.listener import Listener
+from headwater.transport.server import Server, reserve
+
+if TYPE_CHECKING:
+    from headwater.transport.tls_reload import ReloadedTls
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    config: ListenerConfig
+    listener: Listener
+    bound: socket.socket | None
+    """Has the address already; None on a standalone node, which takes it last."""
+
+
+class ClientListeners:
+    def __init__(self, places: Sequence[_Place]) -> None:
+        self._places = places
+        self._ports: dict[str, int] = {
+            place.config.name: place.bound.getsockname()[1] for place in places if place.bound is not None
+        }
+
+    @classmethod
+    async def prepare(cls, config: BrokerConfig, stack: AsyncExitStack) -> "ClientListeners":
+        """Raises UnusableCertificate; for a member of a cluster, OSError if an address cannot be had. Other nodes tell
+        clients where a member listens, so it takes its addresses before it registers; no client is let in yet."""
+        places = []
+        for each in config.client_listeners:
+            tls = await _tls(each)
+            bound = None
+            if config.is_clustered:
+                bound = await reserve(*each.listen)
+                stack.callback(bound.close)
+            listener = Listener(name=each.name, tls=tls, max_connections=each.max_connections)
+            places.append(_Place(each, listener, bound))
+        return cls(places)
+
+    async def open(self, server: Server, lifetime: Lifetime) -> None:
+        """Let clients in, on all addresses; look at the certificates from now on."""
+        for place in self._places:
+            if place.listener.tls is not None:
+                lifetime.spawn(place.listener.tls.follow())
+            _, port = await server.listen(*place.config.listen, place.bound, place.listener)
+            self._ports[place.config.name] = port
+
+    def advertised(self) -> tuple[NodeListener, ...]:
+        """Where clients reach this node, on each listener. The ports are known when the sockets are."""
+        return tuple(
+            NodeListener(place.config.name, *place.config.advertised(self._port(place.config)))
+            for place in self._places
+        )
+
+    @property
+    def plaintext_address(self) -> tuple[str, int]:
+        config = next(place.config for place in self._places if not place.config.protocol.is_encrypted)
+        return config.listen.host, self._port(config)
+
+    def _port(self, config: ListenerConfig) -> int:
+        return self._ports.get(config.name, config.listen.port)
+
+
+async def _tls(config: ListenerConfig) -> "ReloadedTls | None":
+    if not config.protocol.is_encrypted:
+        return None
+    from headwater.transport.tls import ClientCertificates, ServerTlsFiles
+    from headwater.transport.tls_reload import ReloadedTls
+
+    assert config.certificate is not None and config.key is not None, "the configuration was checked"
+    files = ServerTlsFiles(
+        certificate=config.certificate,
+        key=config.key,
+        client_ca=config.client_ca,
+        client_certificates=ClientCertificates(config.client_certificates),
+        revoked=config.revoked,
+    )
+    hosts = () if config.advertise is None else (config.advertise.host,)
+    return await ReloadedTls.open(config.name, files, hosts)

@@ -1,0 +1,167 @@
+"""One listener for clients, as a table `[[listener]]` of the configuration file:
+
+    [[listener]]
+    name = "clients"
+    protocol = "SSL"
+    listen = "0.0.0.0:9093"
+    advertise = "broker-1.example.com:9093"
+    certificate = "/etc/headwater/tls/node.pem"
+    key = "/etc/headwater/tls/node.key"
+
+Without such a table there is one, of `listen` and `advertise`, that is called PLAINTEXT.
+"""
+
+import enum
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from headwater.broker.settings import setting
+from headwater.broker.settings.setting import Address, ConfigError
+from headwater.model.cluster import PLAINTEXT_LISTENER
+from headwater.model.config_key import MAX_INT
+
+MAX_LISTENERS: Final = 16
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+CLIENT_CERTIFICATES: Final = ("none", "request", "require")
+
+
+class SecurityProtocol(enum.StrEnum):
+    """How a listener's connections are protected, in the words of Kafka's clients."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self is SecurityProtocol.SSL
+
+
+def _protocol(value: object) -> SecurityProtocol:
+    try:
+        return SecurityProtocol(str(value))
+    except ValueError:
+        raise ConfigError(f"one of {', '.join(each.value for each in SecurityProtocol)} is needed") from None
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ConfigError("a name of 1 to 64 letters, digits, - and _ is needed")
+    return value
+
+
+def _client_certificates(value: object) -> str:
+    if value not in CLIENT_CERTIFICATES:
+        raise ConfigError(f"one of {', '.join(CLIENT_CERTIFICATES)} is needed")
+    return str(value)
+
+
+def _connections(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError("a whole number above 0 is needed")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerConfig:
+    name: str
+    listen: Address
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    advertise: Address | None = None
+    certificate: Path | None = None
+    """PEM: the chain, the listener's own certificate first."""
+    key: Path | None = None
+    client_ca: Path | None = None
+    """Who signs certificates of clients."""
+    client_certificates: str = "none"
+    revoked: Path | None = None
+    """Revoked certificates of clients (a CRL)."""
+    max_connections: int = MAX_INT
+
+    def advertised(self, port: int) -> tuple[str, int]:
+        """The address that clients are given. A port of 0 was replaced by the one that was bound."""
+        if self.advertise is not None:
+            return self.advertise.host, self.advertise.port or port
+        return self.listen.host, port
+
+    def check(self) -> None:
+        """What no key can say by itself. Raises ConfigError."""
+        if self.advertise is not None and self.advertise.port == 0:
+            raise ConfigError("advertise needs the port that clients connect to, not 0")
+        files = {"certificate": self.certificate, "key": self.key}
+        if self.protocol.is_encrypted:
+            missing = [name for name, path in files.items() if path is None]
+            if missing:
+                raise ConfigError(f"{self.protocol.value} needs {' and '.join(missing)}: PEM files")
+            if self.client_certificates != "none" and self.client_ca is None:
+                raise ConfigError("client_certificates needs client_ca: a PEM file with who signs them")
+            return
+        unused = files | {"client_ca": self.client_ca, "revoked": self.revoked}
+        given = [name for name, path in unused.items() if path is not None]
+        if given or self.client_certificates != "none":
+            name = given[0] if given else "client_certificates"
+            raise ConfigError(
+                f"{name} is for listeners with TLS; the protocol of this one is {self.protocol.value}"
+            )
+
+
+_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "name": _name,
+    "listen": setting.address,
+    "protocol": _protocol,
+    "advertise": setting.address,
+    "certificate": setting.path,
+    "key": setting.path,
+    "client_ca": setting.path,
+    "client_certificates": _client_certificates,
+    "revoked": setting.path,
+    "max_connections": _connections,
+}
+"""Of each key: from a TOML value, or ConfigError with what is allowed."""
+
+
+def plaintext(listen: Address, advertise: Address | None) -> ListenerConfig:
+    """The listener of a configuration that names none."""
+    return ListenerConfig(name=PLAINTEXT_LISTENER, listen=listen, advertise=advertise)
+
+
+def read_listeners(value: object) -> tuple[ListenerConfig, ...]:
+    """From the tables `[[listener]]`. Raises ConfigError."""
+    if not isinstance(value, list | tuple) or not all(isinstance(each, Mapping | ListenerConfig) for each in value):
+        raise ConfigError("tables are needed, each under [[listener]]")
+    if len(value) > MAX_LISTENERS:
+        raise ConfigError(f"there are at most {MAX_LISTENERS} listeners")
+    listeners = tuple(each if isinstance(each, ListenerConfig) else _read_listener(each) for each in value)
+    names = [each.name for each in listeners]
+    if len(set(names)) < len(names):
+        raise ConfigError("two listeners have one name")
+    addresses = [each.listen for each in listeners if each.listen.port]
+    if len(set(addresses)) < len(addresses):
+        raise ConfigError("two listeners have one address")
+    return listeners
+
+
+def _read_listener(table: Mapping[str, object]) -> ListenerConfig:
+    called = f"listener {table['name']!r:.100}" if "name" in table else "a listener without a name"
+    values = {}
+    for key, value in table.items():
+        if key not in _READERS:
+            near = get_close_matches(str(key)[:100], _READERS, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise ConfigError(f"{called}: unknown key '{str(key)[:100]}'{hint}")
+        try:
+            values[key] = _READERS[key](value)
+        except ConfigError as problem:
+            raise ConfigError(f"{called}: {key} = {value!r:.100}: {problem}") from None
+    for needed in ("name", "listen"):
+        if needed not in values:
+            raise ConfigError(f"{called}: {needed} is missing")
+    listener = ListenerConfig(**values)
+    try:
+        listener.check()
+    except ConfigError as problem:
+        raise ConfigError(f"{called}: {problem}") from None
+    return listener
