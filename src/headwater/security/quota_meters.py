@@ -1,0 +1,229 @@
+"""What one user, client or address has used, against its limit; and a bounded table of that.
+
+Three kinds, by what is limited:
+
+    ByteMeter        bytes: the wait has no end but what a response has room for
+    RateMeter        time of the loop, connections: a wait of a second at most, and what that leaves is forgiven
+    MutationMeter    partitions created and deleted: all of a request or nothing of it, as long as nothing is owed
+
+A window forgets after eleven seconds, and gives ten seconds' worth again, also to a client that waited all that time.
+In Kafka a producer with large requests thus gets up to 1.7 times its limit, and one with many connections, each of
+which waits for itself, several times. A ByteMeter counts in a bucket of ten seconds' worth, too; the longer wait
+counts, and in the long run the limit holds.
+
+A fetch asks what is owed before it reads. If anything is, its answer is empty, with the wait, and nothing is counted.
+Else it reads what there is room for, and what it read is sent and counted; if a batch was larger than the room, the
+wait comes after it. Kafka reads and counts first, and withholds what is over: a batch of more than ten seconds' worth
+for ever; and a consumer that is far behind gets half its limit.
+
+The table forgets the meter that was used longest ago, as soon as it is full: names of clients are free, and any number
+of them may come. A client whose meter was forgotten has its whole allowance again. Therefore:
+
+- A meter that made its client wait stays for the time of the wait and a window after it, which is when the client has
+  its whole allowance again anyway. What is forgotten earlier was not over its limit.
+- If every meter of the table has to stay, names that are new share one meter, and so one limit, until there is room.
+- Meters that go by the name of a client, and those of users alone or addresses, have a room each: inventing names of
+  clients makes no user forgotten, and none share.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, Generic, Protocol, TypeVar
+
+from headwater.model.deadlines import Deadlines
+from headwater.security.quota_entities import Metered
+from headwater.security.quota_window import (
+    LONGEST_WAIT_MS,
+    SAMPLE_MS,
+    SAMPLES,
+    WHOLE_WINDOW_S,
+    WINDOW_MS,
+    SampledRate,
+    TokenBucket,
+    whole_wait_ms,
+)
+
+MAX_METERS: Final = 1_000
+"""Of clients, and as many of users."""
+MUTATION_BURST_S: Final = SAMPLES * SAMPLE_MS / 1_000
+LONGEST_RATE_WAIT_MS: Final = SAMPLE_MS
+
+
+class Meter(Protocol):
+    recovered_ms: int
+    """When a client that had to wait has its whole allowance again."""
+
+
+M = TypeVar("M", bound=Meter)
+
+
+class ByteMeter:
+    __slots__ = ("_bucket", "_rate", "recovered_ms")
+
+    def __init__(self) -> None:
+        self._rate = SampledRate()
+        self._bucket = TokenBucket(WHOLE_WINDOW_S)
+        self.recovered_ms = 0
+
+    def charge(self, size_bytes: int, limit: float, now_ms: int) -> int:
+        """Count bytes that came or went; returns how long the client has to wait after them."""
+        self._rate.record(size_bytes, now_ms)
+        self._bucket.take(size_bytes, limit, now_ms)
+        return self._noted(whole_wait_ms(self._wait_ms(limit, now_ms)), now_ms)
+
+    def take_back(self, size_bytes: int, limit: float, now_ms: int) -> None:
+        """The bytes that were just charged are not sent after all."""
+        self._rate.record(-size_bytes, now_ms)
+        self._bucket.take(-size_bytes, limit, now_ms)
+
+    def owed_ms(self, limit: float, now_ms: int) -> int:
+        """How long the client has to wait before anything is sent to it.
+
+        Rounded down, so that a consumer that got nothing comes before the one that got too much."""
+        return self._noted(int(min(self._wait_ms(limit, now_ms), LONGEST_WAIT_MS)), now_ms)
+
+    def room_bytes(self, limit: float, now_ms: int) -> int:
+        """How much a fetch reads at most, besides a first batch that is larger. Never more than ten seconds' worth."""
+        room = min(self._rate.room(limit, now_ms), self._bucket.tokens(limit, now_ms), limit * WHOLE_WINDOW_S)
+        return max(int(room), 0)
+
+    def per_second(self, now_ms: int) -> float:
+        return self._rate.per_second(now_ms)
+
+    def _wait_ms(self, limit: float, now_ms: int) -> float:
+        return max(self._rate.wait_ms(limit, now_ms), self._bucket.wait_ms(limit, now_ms))
+
+    def _noted(self, wait_ms: int, now_ms: int) -> int:
+        self.recovered_ms = _recovered_ms(self.recovered_ms, wait_ms, now_ms)
+        return wait_ms
+
+
+class RateMeter:
+    __slots__ = ("_rate", "recovered_ms")
+
+    def __init__(self) -> None:
+        self._rate = SampledRate()
+        self.recovered_ms = 0
+
+    def charge(self, value: float, limit: float, now_ms: int) -> int:
+        """Count percents of a second, or connections; returns how long the client has to wait after them."""
+        self._rate.record(value, now_ms)
+        wait_ms = whole_wait_ms(self._rate.wait_ms(limit, now_ms), LONGEST_RATE_WAIT_MS)
+        self.recovered_ms = _recovered_ms(self.recovered_ms, wait_ms, now_ms)
+        return wait_ms
+
+    def take_back(self, value: float, now_ms: int) -> None:
+        """The connection that was just charged is not accepted."""
+        self._rate.record(-value, now_ms)
+
+    def per_second(self, now_ms: int) -> float:
+        return self._rate.per_second(now_ms)
+
+
+class MutationMeter:
+    __slots__ = ("_bucket", "recovered_ms")
+
+    def __init__(self) -> None:
+        self._bucket = TokenBucket(MUTATION_BURST_S)
+        self.recovered_ms = 0
+
+    def admit(self, mutations: int, limit: float, now_ms: int) -> int:
+        """Returns 0 if the mutations may be done, and they are counted; else how long the client has to wait."""
+        tokens = self._bucket.tokens(limit, now_ms)
+        wait_ms = 0 if tokens >= 0 else max(whole_wait_ms(self._bucket.wait_ms(limit, now_ms)), 1)
+        if not wait_ms:
+            self._bucket.take(mutations, limit, now_ms)
+        return self._noted(wait_ms, limit, now_ms)
+
+    def charge(self, mutations: int, limit: float, now_ms: int) -> int:
+        """Count mutations that are done in any case; returns how long the client has to wait after them."""
+        self._bucket.take(mutations, limit, now_ms)
+        return self._noted(whole_wait_ms(self._bucket.wait_ms(limit, now_ms)), limit, now_ms)
+
+    def _noted(self, wait_ms: int, limit: float, now_ms: int) -> int:
+        owed_ms = whole_wait_ms(self._bucket.wait_ms(limit, now_ms))
+        self.recovered_ms = _recovered_ms(self.recovered_ms, owed_ms, now_ms)
+        return wait_ms
+
+
+def _recovered_ms(before_ms: int, wait_ms: int, now_ms: int) -> int:
+    if wait_ms:
+        return now_ms + wait_ms + WINDOW_MS
+    return min(before_ms, now_ms + WINDOW_MS)
+
+
+class MeterTable(Generic[M]):
+    """The meters for one key."""
+
+    def __init__(self, make: Callable[[], M], max_meters: int = MAX_METERS) -> None:
+        self._clients = _Room(make, max_meters)
+        self._others = _Room(make, max_meters)
+
+    def __len__(self) -> int:
+        return len(self._clients) + len(self._others)
+
+    def __iter__(self) -> Iterator[tuple[Metered, M]]:
+        return chain(self._clients, self._others)
+
+    def meter(self, metered: Metered, now_ms: int) -> M:
+        """To be used at once, and not kept: the table may forget it."""
+        room = self._others if metered.client_id is None else self._clients
+        return room.meter(metered, now_ms)
+
+
+class _Room(Generic[M]):
+    __slots__ = ("_deadlines", "_make", "_max_meters", "_meters", "_shared", "_staying")
+
+    def __init__(self, make: Callable[[], M], max_meters: int) -> None:
+        self._make = make
+        self._max_meters = max_meters
+        self._meters: OrderedDict[Metered, M] = OrderedDict()
+        """The one used longest ago first."""
+        self._staying: dict[Metered, M] = {}
+        """What was found to have to stay when there was no room."""
+        self._deadlines: Deadlines[Metered] = Deadlines()
+        """Until when each of them does, or longer."""
+        self._shared = make()
+
+    def __len__(self) -> int:
+        return len(self._meters) + len(self._staying)
+
+    def __iter__(self) -> Iterator[tuple[Metered, M]]:
+        return chain(self._meters.items(), self._staying.items())
+
+    def meter(self, metered: Metered, now_ms: int) -> M:
+        meter = self._meters.get(metered)
+        if meter is not None:
+            self._meters.move_to_end(metered)
+            return meter
+        meter = self._staying.get(metered)
+        if meter is not None:
+            return meter
+        if len(self) >= self._max_meters and not self._forget_one(now_ms):
+            return self._shared
+        meter = self._meters[metered] = self._make()
+        return meter
+
+    def _forget_one(self, now_ms: int) -> bool:
+        """Forget what was used longest ago and does not have to stay. False if there is nothing of the kind."""
+        self._release(now_ms)
+        while self._meters:
+            metered, meter = self._meters.popitem(last=False)
+            if meter.recovered_ms <= now_ms:
+                return True
+            self._stay(metered, meter)
+        return False
+
+    def _release(self, now_ms: int) -> None:
+        while (metered := self._deadlines.take_due(now_ms)) is not None:
+            meter = self._staying.pop(metered)
+            if meter.recovered_ms > now_ms:
+                self._stay(metered, meter)
+            else:
+                self._meters[metered] = meter
+                self._meters.move_to_end(metered, last=False)
+
+    def _stay(self, metered: Metered, meter: M) -> None:
+        self._staying[metered] = meter
+        self._deadlines.set(metered, meter.recovered_ms)
