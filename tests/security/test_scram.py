@@ -17,6 +17,7 @@ from headwater.security.scram import (
     ScramHashing,
     ScramMechanism,
     UnacceptableCredential,
+    client_key,
     exclusive_or,
 )
 from headwater.security.scram_client import MAX_CLIENT_ITERATIONS, scram_login
@@ -27,6 +28,7 @@ from headwater.security.scram_messages import (
     MalformedScram,
     ServerFinal,
     ServerFirst,
+    exchange_text,
     nonce_text,
 )
 from headwater.security.scram_server import InvalidProof, ScramServer
@@ -386,6 +388,25 @@ def test_a_recorded_login_does_not_work_with_another_nonce() -> None:
     machine.answer(first)
     with pytest.raises(MalformedScram, match="nonce"):
         machine.answer(final)
+
+
+@pytest.mark.parametrize(("prefix", "is_taken"), [("", True), ("mine", True), ("other", False), ("minemine", False)])
+def test_the_nonce_may_have_the_clients_own_in_front_once_more_and_nothing_else(prefix: str, is_taken: bool) -> None:
+    """As librdkafka before 2.6.1 sends it. Kafka from 4.0 on refuses these clients, older ones take any prefix."""
+    known = credential()
+    machine = ScramServer(SHA_256, Users(("user", known)), INVENTED, "theirs", QUICK)
+    answer = machine.answer(b"n,,n=user,r=mine").decode()
+    unsigned = f"c=biws,r={prefix}minetheirs"
+    exchange = exchange_text("n=user,r=mine", answer, unsigned)
+    salted = QUICK.derive("sha256", b"pencil", known.salt, known.iterations)
+    key = client_key(SHA_256, salted)
+    proof = exclusive_or(key, QUICK.mac(SHA_256.hash(key), exchange, "sha256"))
+    final = f"{unsigned},p={b64encode(proof).decode()}".encode()
+    if is_taken:
+        assert machine.answer(final).startswith(b"v=")
+    else:
+        with pytest.raises(MalformedScram, match="nonce"):
+            machine.answer(final)
 
 
 # What the server takes

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from headwater.broker.access.sasl_session import SaslSession
 from headwater.transport.connection import Connection
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.messages import RequestHeader
@@ -18,6 +19,9 @@ class Api:
     """What ApiVersions says, where that must differ from what is served."""
     overlaps: bool = False
     """Whether requests of this API may be under way at the same time on one connection."""
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,12 @@ class RequestContext:
     def listener(self) -> str:
         """The name of the listener that the client came in by. Addresses in answers are those of this listener."""
         return self.connection.listener.name
+
+    @property
+    def login(self) -> "SaslSession | None":
+        """None on a listener without SASL."""
+        login: SaslSession | None = self.connection.login
+        return login
 
     @property
     def client_host(self) -> str:

@@ -76,13 +76,21 @@ class Dispatcher:
         return api_key if api_key in self._overlapping else None
 
     def __call__(self, connection: Connection, frame: bytearray) -> Answer:
+        """A request. What a client may send before it has logged in, its login says."""
         started = time.perf_counter()
+        login = connection.login
+        if login is not None and login.expects_raw_token:
+            token_answer: Answer = login.take_raw(frame)
+            return token_answer
         header = read_header(frame)
         entry = self._entries.get(header.api_key)
+        if login is not None:
+            is_served = entry is not None and entry.api.serves(header.api_version)
+            login.admit(header.api_key, is_served)
         if entry is None:
             raise CloseConnection(f"API {header.api_key} is not supported")
         api = entry.api
-        if not api.min_version <= header.api_version <= api.max_version:
+        if not api.serves(header.api_version):
             if api.key != ApiKey.API_VERSIONS:
                 raise CloseConnection(f"{api.name} version {header.api_version} is not supported")
             # KIP-511: a client that asks too high is told in version 0 what there is.

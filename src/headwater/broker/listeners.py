@@ -7,12 +7,16 @@ import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.sasl_session import Logins, SaslSession
 from headwater.broker.lifetime import Lifetime
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.settings.listener_config import ListenerConfig
+from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol
 from headwater.model.cluster import NodeListener
+from headwater.security.sasl_server import SaslRules
+from headwater.transport.connection import Connection
 from headwater.transport.listener import Listener
 from headwater.transport.server import Server, reserve
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Place:
     config: ListenerConfig
-    listener: Listener
+    tls: "ReloadedTls | None"
     bound: socket.socket | None
     """Has the address already; None on a standalone node, which takes it last."""
 
@@ -46,16 +50,16 @@ class ClientListeners:
             if config.is_clustered:
                 bound = await reserve(*each.listen)
                 stack.callback(bound.close)
-            listener = Listener(name=each.name, tls=tls, max_connections=each.max_connections)
-            places.append(_Place(each, listener, bound))
+            places.append(_Place(each, tls, bound))
         return cls(places)
 
-    async def open(self, server: Server, lifetime: Lifetime) -> None:
+    async def open(self, server: Server, logins: Logins, lifetime: Lifetime) -> None:
         """Let clients in, on all addresses; look at the certificates from now on."""
         for place in self._places:
-            if place.listener.tls is not None:
-                lifetime.spawn(place.listener.tls.follow())
-            _, port = await server.listen(*place.config.listen, place.bound, place.listener)
+            if place.tls is not None:
+                lifetime.spawn(place.tls.follow())
+            listener = _listener(place.config, place.tls, logins)
+            _, port = await server.listen(*place.config.listen, place.bound, listener)
             self._ports[place.config.name] = port
 
     def advertised(self) -> tuple[NodeListener, ...]:
@@ -67,11 +71,28 @@ class ClientListeners:
 
     @property
     def plaintext_address(self) -> tuple[str, int]:
-        config = next(place.config for place in self._places if not place.config.protocol.is_encrypted)
+        config = next(place.config for place in self._places if place.config.protocol is SecurityProtocol.PLAINTEXT)
         return config.listen.host, self._port(config)
 
     def _port(self, config: ListenerConfig) -> int:
         return self._ports.get(config.name, config.listen.port)
+
+
+def _listener(config: ListenerConfig, tls: "ReloadedTls | None", logins: Logins) -> Listener:
+    new_login = None
+    if config.protocol.has_login:
+        new_login = partial(_new_login, logins, logins.rules(config.offered, config.reauth_ms))
+    return Listener(
+        name=config.name,
+        tls=tls,
+        asks_who=config.protocol.has_login,
+        new_login=new_login,
+        max_connections=config.max_connections,
+    )
+
+
+def _new_login(logins: Logins, rules: SaslRules, connection: Connection) -> SaslSession:
+    return SaslSession(connection, logins, rules)
 
 
 async def _tls(config: ListenerConfig) -> "ReloadedTls | None":

@@ -9,6 +9,7 @@ stops everything, and both in the reverse order.
 """
 
 import asyncio
+import hmac
 import secrets
 import uuid
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from headwater.broker.access.sasl_session import Logins
+from headwater.broker.access.users import Users
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.cluster.member import ClusterMember
 from headwater.broker.cluster.membership import ANNOUNCE_S, JoiningNode, Membership, join, own_stores, space
@@ -41,6 +44,7 @@ from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
 from headwater.model.cluster import NO_CONTROLLER, Node, Role
 from headwater.model.ids import NodeId, SegmentId, segment_id
+from headwater.security.scram import InventedCredentials
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
@@ -72,6 +76,8 @@ class Parts:
     cluster_nodes: ClusterNodes
     nodes: NodeClient
     listeners: ClientListeners
+    users: Users
+    logins: Logins
     member: ClusterMember | None
     """This node in its cluster; None if it is standalone."""
     tail_cache: TailCache
@@ -126,13 +132,15 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
     if membership is not None:
         lifetime.spawn(group_configs.follow())
         lifetime.spawn(settings.follow())
+    users, logins = await _users(base, secret, around.metrics, stack)
     coordinators = start_coordinators(catalog, group_configs, nodes, metadata, settings.current, around.clock, lifetime)
     cleaner = Cleaner(ports, catalog, settings.current, coordinators.subscriptions.survey)
     lifetime.spawn(cleaner.run())
     return Parts(
         clock=around.clock, metrics=around.metrics, lifetime=lifetime, store=store, metadata=metadata,
         cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, listeners=listeners,
-        member=member, tail_cache=ports.tail_cache, catalog=catalog, coordinators=coordinators, cleaner=cleaner,
+        users=users, logins=logins, member=member, tail_cache=ports.tail_cache, catalog=catalog,
+        coordinators=coordinators, cleaner=cleaner,
     )  # fmt: skip
 
 
@@ -179,6 +187,20 @@ def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
     node = Node(config.node_id, 0, host, port, host, 0, stores=tuple(own_stores(store)))
     controller_id = NO_CONTROLLER if config.is_clustered else config.node_id
     return ClusterNodes(node, controller_id=controller_id, own_space=lambda: space(store))
+
+
+async def _users(base: JoiningNode, secret: bytes, metrics: Metrics, stack: AsyncExitStack) -> tuple[Users, Logins]:
+    users = Users(base.metadata, base.clock)
+    await users.load()
+    if base.config().is_clustered:
+        base.lifetime.spawn(users.follow())
+    elif any(each.protocol.has_login for each in base.config().client_listeners):
+        secret = await cluster_secret(base.metadata)
+    # The same on all nodes: what is invented for a user who is not there must not change from one to the next.
+    invented = InventedCredentials(hmac.digest(secret, b"headwater: invented credentials", "sha256"))
+    logins = Logins(users, base.clock, invented, failed=lambda: metrics.bad_request("authentication_failed"))
+    stack.callback(logins.close)
+    return users, logins
 
 
 async def _load_settings(config: BrokerConfig, metadata: MetaStore, nodes: NodeClient) -> BrokerSettings:

@@ -26,6 +26,7 @@ from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.principal import Principal
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
@@ -69,6 +70,7 @@ class Broker:
         self.tail_cache = parts.tail_cache
         self.transaction_gate = coordinators.transaction_gate
         self.transactions = coordinators.transactions
+        self.users = parts.users
         self._parts = parts
         self._lifetime = parts.lifetime
         self._stack = stack
@@ -117,8 +119,9 @@ class Broker:
             answers = NodeAnswers(parts.catalog, parts.settings, parts.coordinators)
             parts.member.membership.calls.begin(answers.answer)
         stack.push_async_callback(self.server.close)
+        parts.users.watchers.append(self._cut_off)
         stack.callback(self.shares.stop)  # first: connections that the broker closes say nothing about their members
-        await parts.listeners.open(self.server, self._lifetime)
+        await parts.listeners.open(self.server, parts.logins, self._lifetime)
         if parts.member is None:
             listeners = parts.listeners.advertised()
             host, port = self.advertised
@@ -162,6 +165,13 @@ class Broker:
     async def wait_stopped(self) -> None:
         """Return after a stop, or raise what makes the broker give up; it must still be stopped then."""
         await self._lifetime.wait()
+
+    def _cut_off(self, names: frozenset[str]) -> None:
+        """Users were altered: those who are gone have no connection any more."""
+        gone = {Principal.user(name) for name in names if self.users.find(name) is None}
+        for connection in self.server.connections() if gone else ():
+            if connection.principal in gone:
+                connection.close("user_removed")
 
     def _configure(self) -> None:
         self._parts.configure()

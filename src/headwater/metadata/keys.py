@@ -14,6 +14,7 @@
     staged/<topic_id>.<index>/<seg>   SealedSegment that compaction is making: garbage collection spares it
     reassign/<topic_id>.<index>       Reassignment
     config/<kind>/<name>              overrides for a broker or a group
+    users/<name>                      a user's credentials (broker/access/user_record); one who is gone has none
 
 Only the leader of the current epoch changes Head.open and Head.start; only the controller changes
 Head.leader and Head.epoch; both by compare-and-set on the head's version. Read a head before its list of
@@ -27,6 +28,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote
 
 from headwater.model.cluster import (
     ControllerRecord,
@@ -45,6 +47,7 @@ from headwater.model.segments import OpenSegment as OpenSegment
 from headwater.model.segments import SealedSegment as SealedSegment
 
 CLUSTER = "cluster"
+USERS = "users/"
 SECRET = "secret"
 CONTROLLERS = "ctl/"
 CONTROLLER_EPOCH = "ctl/epoch"
@@ -102,6 +105,10 @@ def store_key(store_id: StoreId) -> str:
 
 def counter_key(kind: str) -> str:
     return f"ids/{kind}"
+
+
+def user_key(name: str) -> str:
+    return USERS + quote(name, safe="").replace(".", "%2E")
 
 
 def config_key(kind: str, name: str) -> str:

@@ -75,7 +75,8 @@ class ScramServer:
     def _finish(self, begun: _Begun, final: ClientFinal) -> bytes:
         if final.head != encoded_head(begun.client.head):
             raise MalformedScram("The client did not send the head that it says it sent.")
-        if final.nonce != begun.server.nonce:
+        # librdkafka before 2.6.1 puts its own nonce in front once more. The whole nonce is compared in either form.
+        if final.nonce not in (begun.server.nonce, begun.client.nonce + begun.server.nonce):
             raise MalformedScram("The nonce is not that of this exchange.")
         exchange = exchange_text(begun.client.bare, begun.server.text, final.unsigned)
         credential, is_known = self._credential_of(begun.client.user)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headwater.model.replica import Buffer
+from headwater.security.principal import ANONYMOUS
 from headwater.transport.listener import Listener
 from headwater.transport.sliced_output import SlicedOutput
 from headwater.wire.cursor import MalformedRequest
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 JOIN_BELOW_BYTES = 64 * 1024
 """Small responses that are ready at the same time leave in one write: a system call costs more than the copy."""
+LINGER_S = 0.1
+"""Between the last response of a connection and its end."""
 DELIVERY_TIMEOUT_S = 5.0
 """For the last response of a connection that is closed behind it."""
 _LENGTH = struct.Struct(">i")
@@ -96,9 +99,12 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_started: float | None = None
         self.opened_at = 0.0
         self.is_trusted = not listener.asks_who
+        self.principal = ANONYMOUS
+        """Who the client is, as far as it was asked."""
         """Until the client has proven itself, its requests must be small and its time is limited."""
         self.when_closed: dict[Hashable, Callable[[], None]] = {}
         """Callbacks for when the client is gone, under keys by which they can be removed."""
+        self.login: Any = listener.new_login(self) if listener.new_login is not None else None
 
     # Called by the event loop
 
@@ -343,9 +349,15 @@ class Connection(asyncio.BufferedProtocol):
             self._finish()
 
     def _finish(self) -> None:
+        """Close soon: a client that finds the last response and the end at once may look at the end first."""
+        if self._slices is None or self._slices.is_empty:
+            self.pause("closing")
+            self._server.loop.call_later(LINGER_S, self._close_finished)
+
+    def _close_finished(self) -> None:
         """Close when the client has what was written, or does not take it in time."""
         transport = self._transport
-        if transport is not None and (self._slices is None or self._slices.is_empty):
+        if transport is not None:
             assert self._last_words is not None, "a connection is closed for a reason"
             event, reason = self._last_words
             self.events.log(event, peer=self.peer_host, reason=reason)

@@ -1,9 +1,11 @@
 """One address that a server accepts connections on: its name, how connections are protected there, and its limits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:  # a broker without TLS does not load what reads certificates
+    from headwater.transport.connection import Connection
     from headwater.transport.tls_reload import ReloadedTls
 
 UNLIMITED: Final = 2**31 - 1
@@ -15,6 +17,8 @@ class Listener:
     tls: "ReloadedTls | None" = None
     asks_who: bool = False
     """Whether a client has to prove who it is before it is trusted."""
+    new_login: "Callable[[Connection], Any] | None" = None
+    """Makes the login of a connection, which those who handle its requests know."""
     max_connections: int = UNLIMITED
 
 

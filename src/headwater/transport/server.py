@@ -119,6 +119,9 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.close()
 
+    def connections(self) -> list[Connection]:
+        return list(self._connections)
+
     @property
     def held_bytes(self) -> int:
         return self._held_bytes

@@ -11,6 +11,7 @@ from headwater.broker.settings.setting import Address
 
 TLS = {"protocol": "SSL", "certificate": "/tls/node.pem", "key": "/tls/node.key"}
 PLAIN = {"name": "inside", "listen": "127.0.0.1:9092"}
+SASL = {**PLAIN, "protocol": "SASL_PLAINTEXT"}
 
 
 def loaded(*listeners: dict[str, Any], **more: Any) -> BrokerConfig:
@@ -60,8 +61,18 @@ max_connections = 50
         ({"name": "a"}, "listener 'a': listen is missing"),
         ({**PLAIN, "name": "a b"}, "a name of 1 to 64 letters, digits, - and _ is needed"),
         ({**PLAIN, "name": "x" * 65}, "a name of 1 to 64"),
-        ({**PLAIN, "protocol": "ssl"}, "one of PLAINTEXT, SSL is needed"),
-        ({**PLAIN, "protocol": ["SSL"]}, "one of PLAINTEXT, SSL is needed"),
+        ({**PLAIN, "protocol": "ssl"}, "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL is needed"),
+        ({**PLAIN, "protocol": ["SSL"]}, "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL is needed"),
+        ({**PLAIN, "protocol": "SASL_SSL"}, "SASL_SSL needs certificate and key: PEM files"),
+        ({**PLAIN, "mechanisms": ["PLAIN"]}, "mechanisms is for listeners with SASL; the protocol of this one is"),
+        ({**PLAIN, **TLS, "reauth_ms": 1}, "reauth_ms is for listeners with SASL; the protocol of this one is SSL"),
+        ({**PLAIN, "reauth_ms": -1}, "a number of milliseconds is needed; 0 sets no limit"),
+        ({**SASL, "mechanisms": ["GSSAPI"]}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN are needed"),
+        ({**SASL, "mechanisms": []}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN are needed"),
+        (
+            {**SASL, "listen": "0.0.0.0:9092", "mechanisms": ["PLAIN"]},
+            "PLAIN sends passwords as they are: it needs SASL_SSL, or a loopback address",
+        ),
         ({**PLAIN, "certifcate": "x"}, "unknown key 'certifcate'; did you mean 'certificate'?"),
         ({**PLAIN, "listen": "9092"}, "HOST:PORT is needed"),
         ({**PLAIN, "advertise": "example.com:0"}, "advertise needs the port that clients connect to, not 0"),
@@ -81,6 +92,13 @@ def test_a_listener_that_makes_no_sense_stops_the_start(table: dict[str, Any], w
     with pytest.raises(ConfigError) as refused:
         loaded(table)
     assert words in str(refused.value)
+
+
+def test_a_listener_with_sasl_offers_scram_unless_it_says_otherwise() -> None:
+    first, second = loaded(
+        SASL, {**SASL, "name": "b", "listen": "127.0.0.1:1", "mechanisms": ["PLAIN"]}, http="off"
+    ).listener
+    assert (first.offered, second.offered) == (("SCRAM-SHA-512", "SCRAM-SHA-256"), ("PLAIN",))
 
 
 def test_listeners_have_names_and_addresses_of_their_own() -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headwater.broker.settings import setting
-from headwater.broker.settings.listener_config import ListenerConfig, plaintext, read_listeners
+from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol, plaintext, read_listeners
 from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
 from headwater.broker.settings.topic_config import BrokerDefaults
 from headwater.broker.settings.topic_keys import BROKER_NAMES, DURABILITY
@@ -43,6 +43,7 @@ __all__ = ["Address", "BrokerConfig", "ConfigError"]
 
 MIB = 1024 * 1024
 MAX_FILE_BYTES = MIB
+PLAIN = SecurityProtocol.PLAINTEXT
 DEFAULT_LISTEN = Address("127.0.0.1", 9092)
 
 
@@ -68,9 +69,9 @@ class BrokerConfig:
     listener: tuple[ListenerConfig, ...] = field(
         default=(),
         metadata=described(
-            "Listeners for clients instead of listen and advertise, each a table: name, listen, protocol (PLAINTEXT or "
-            "SSL), advertise, certificate, key, client_ca, client_certificates (none, request or require), revoked, "
-            "max_connections.",
+            "Listeners for clients instead of listen and advertise, each a table: name, listen, protocol (PLAINTEXT, "
+            "SSL, SASL_PLAINTEXT or SASL_SSL), advertise, certificate, key, client_ca, client_certificates (none, "
+            "request or require), revoked, mechanisms, reauth_ms, max_connections.",
             read_listeners,
             fixed=True,
         ),
@@ -543,7 +544,7 @@ class BrokerConfig:
             raise ConfigError(f"{where}: a node without a store needs a cluster: set peer_listen and metadata")
         if self.listener and (self.advertise is not None or self.listen != DEFAULT_LISTEN):
             raise ConfigError(f"{where}: give either listen and advertise, or listeners, each with its own")
-        if self.http is not None and all(each.protocol.is_encrypted for each in self.client_listeners):
+        if self.http is not None and all(each.protocol is not PLAIN for each in self.client_listeners):
             raise ConfigError(
                 f"{where}: the HTTP interface reaches the broker by a PLAINTEXT listener, and there is none: add one "
                 'on 127.0.0.1, or set http = "off"'

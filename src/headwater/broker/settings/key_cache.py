@@ -53,6 +53,12 @@ class KeyCache(Generic[K, V]):
         self._reading = asyncio.Lock()
         self._next = _Reread()
 
+    async def load(self) -> None:
+        """Read everything. Raises Unavailable, Unknown."""
+        async with self._reading:
+            self._replace(await self._metadata.list(self._prefix))
+            self.synced.set()
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:

@@ -12,6 +12,7 @@ Without such a table there is one, of `listen` and `advertise`, that is called P
 """
 
 import enum
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ from headwater.broker.settings import setting
 from headwater.broker.settings.setting import Address, ConfigError
 from headwater.model.cluster import PLAINTEXT_LISTENER
 from headwater.model.config_key import MAX_INT
+from headwater.security.sasl_mechanisms import SaslMechanism
 
+DEFAULT_MECHANISMS: Final = (SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256)
+SERVED_MECHANISMS: Final = (*DEFAULT_MECHANISMS, SaslMechanism.PLAIN)
 MAX_LISTENERS: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CLIENT_CERTIFICATES: Final = ("none", "request", "require")
@@ -34,10 +38,16 @@ class SecurityProtocol(enum.StrEnum):
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
 
     @property
     def is_encrypted(self) -> bool:
-        return self is SecurityProtocol.SSL
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_login(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 def _protocol(value: object) -> SecurityProtocol:
@@ -57,6 +67,20 @@ def _client_certificates(value: object) -> str:
     if value not in CLIENT_CERTIFICATES:
         raise ConfigError(f"one of {', '.join(CLIENT_CERTIFICATES)} is needed")
     return str(value)
+
+
+def _mechanisms(value: object) -> tuple[SaslMechanism, ...]:
+    served = {each.value: each for each in SERVED_MECHANISMS}
+    words = setting.words(value)
+    if not words or any(word not in served for word in words):
+        raise ConfigError(f"one or more of {', '.join(served)} are needed")
+    return tuple(dict.fromkeys(served[word] for word in words))
+
+
+def _milliseconds(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
+        raise ConfigError("a number of milliseconds is needed; 0 sets no limit")
+    return value
 
 
 def _connections(value: object) -> int:
@@ -80,6 +104,14 @@ class ListenerConfig:
     revoked: Path | None = None
     """Revoked certificates of clients (a CRL)."""
     max_connections: int = MAX_INT
+    mechanisms: tuple[SaslMechanism, ...] = ()
+    """Of SASL; SCRAM, unless something else is given."""
+    reauth_ms: int = 0
+    """How long a login lasts; 0: as long as the connection."""
+
+    @property
+    def offered(self) -> tuple[SaslMechanism, ...]:
+        return self.mechanisms or (DEFAULT_MECHANISMS if self.protocol.has_login else ())
 
     def advertised(self, port: int) -> tuple[str, int]:
         """The address that clients are given. A port of 0 was replaced by the one that was bound."""
@@ -91,6 +123,7 @@ class ListenerConfig:
         """What no key can say by itself. Raises ConfigError."""
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError("advertise needs the port that clients connect to, not 0")
+        self._check_login()
         files = {"certificate": self.certificate, "key": self.key}
         if self.protocol.is_encrypted:
             missing = [name for name, path in files.items() if path is None]
@@ -103,9 +136,15 @@ class ListenerConfig:
         given = [name for name, path in unused.items() if path is not None]
         if given or self.client_certificates != "none":
             name = given[0] if given else "client_certificates"
-            raise ConfigError(
-                f"{name} is for listeners with TLS; the protocol of this one is {self.protocol.value}"
-            )
+            raise ConfigError(f"{name} is for listeners with TLS; the protocol of this one is {self.protocol.value}")
+
+    def _check_login(self) -> None:
+        if not self.protocol.has_login and (self.mechanisms or self.reauth_ms):
+            name = "mechanisms" if self.mechanisms else "reauth_ms"
+            raise ConfigError(f"{name} is for listeners with SASL; the protocol of this one is {self.protocol.value}")
+        is_open = not self.protocol.is_encrypted and not is_loopback(self.listen.host)
+        if is_open and SaslMechanism.PLAIN in self.mechanisms:
+            raise ConfigError("PLAIN sends passwords as they are: it needs SASL_SSL, or a loopback address")
 
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
@@ -119,8 +158,17 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "client_certificates": _client_certificates,
     "revoked": setting.path,
     "max_connections": _connections,
+    "mechanisms": _mechanisms,
+    "reauth_ms": _milliseconds,
 }
 """Of each key: from a TOML value, or ConfigError with what is allowed."""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def plaintext(listen: Address, advertise: Address | None) -> ListenerConfig:

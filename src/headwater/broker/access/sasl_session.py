@@ -1,0 +1,164 @@
+"""The login of one connection: `security/sasl_server` decides, this carries it out.
+
+A client that fails is answered after a moment, and then cut off. Passwords are checked in threads of their own, a
+bounded number of them: a flood of logins delays other logins, and nothing else.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from headwater.broker.access.users import Users
+from headwater.model.clock import Clock
+from headwater.model.errors import ErrorCode
+from headwater.model.moment import Moment, moment
+from headwater.security.sasl_decisions import (
+    Challenge,
+    CheckPassword,
+    Close,
+    Failed,
+    HandshakeAnswer,
+    IllegalState,
+    Succeeded,
+    TokenDecision,
+    VerifyToken,
+)
+from headwater.security.sasl_mechanisms import SaslMechanism
+from headwater.security.sasl_server import SaslRules, SaslServer
+from headwater.security.scram import InventedCredentials
+from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
+from headwater.wire.typed.sasl_authenticate import SaslAuthenticateResponse
+from headwater.wire.typed.sasl_handshake import SaslHandshakeResponse
+
+FAILURE_DELAY_S: Final = 0.1
+"""Before a failed login is answered, as in Kafka."""
+MAX_DELAYED: Final = 1_000
+"""Failed logins that wait to be answered; beyond that they are cut off at once."""
+PASSWORD_THREADS: Final = 2
+MAX_PASSWORD_CHECKS: Final = 256
+"""Passwords that are checked, or wait for it."""
+NONCE_BYTES: Final = 24
+
+
+class Logins:
+    """What the logins of all connections share."""
+
+    def __init__(self, users: Users, clock: Clock, invented: InventedCredentials, failed: Callable[[], None]) -> None:
+        """`failed` is called for each login that failed."""
+        self._users = users
+        self._clock = clock
+        self._invented = invented
+        self._threads = ThreadPoolExecutor(PASSWORD_THREADS, thread_name_prefix="password")
+        self._checks = 0
+        self._delayed = 0
+        self._failed = failed
+
+    def rules(self, mechanisms: tuple[SaslMechanism, ...], reauth_ms: int) -> SaslRules:
+        return SaslRules(
+            mechanisms=mechanisms, look_up=self._users.credential, invented=self._invented, reauth_ms=reauth_ms
+        )
+
+    def now(self) -> Moment:
+        return moment(self._clock)
+
+    async def is_right(self, check: CheckPassword) -> bool:
+        if self._checks >= MAX_PASSWORD_CHECKS:
+            raise CloseConnection(f"{MAX_PASSWORD_CHECKS} passwords are being checked: try again")
+        self._checks += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, check.is_right)
+        finally:
+            self._checks -= 1
+
+    async def delay_failure(self) -> None:
+        self._failed()
+        if self._delayed >= MAX_DELAYED:
+            raise CloseConnection("too many logins fail")
+        self._delayed += 1
+        try:
+            await asyncio.sleep(FAILURE_DELAY_S)
+        finally:
+            self._delayed -= 1
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class SaslSession:
+    def __init__(self, connection: Connection, logins: Logins, rules: SaslRules) -> None:
+        self._connection = connection
+        self._logins = logins
+        self._machine = SaslServer(rules)
+
+    @property
+    def expects_raw_token(self) -> bool:
+        return self._machine.expects_raw_token
+
+    def admit(self, api_key: int, is_served: bool) -> None:
+        """A request has arrived. Raises CloseConnection if the client may not send it now."""
+        decision = self._machine.arrived(api_key, self._logins.now(), is_served)
+        if isinstance(decision, Close):
+            raise CloseConnection(f"{decision.reason}: {decision.hint}")
+
+    def handshake(self, version: int, mechanism: str) -> SaslHandshakeResponse:
+        decision = self._machine.handshake(version, mechanism, os.urandom(NONCE_BYTES), self._logins.now())
+        if not isinstance(decision, HandshakeAnswer):
+            raise CloseConnection(f"{decision.reason}: {decision.hint}")
+        if decision.closes:
+            self._connection.close_after_output("unsupported_sasl_mechanism", mechanism[:100])
+        return SaslHandshakeResponse(error_code=decision.error, mechanisms=[each.value for each in decision.mechanisms])
+
+    async def authenticate(self, token: bytes) -> SaslAuthenticateResponse:
+        decision = await self._settled(self._machine.authenticate(token, self._logins.now()))
+        match decision:
+            case Challenge():
+                return SaslAuthenticateResponse(auth_bytes=decision.token)
+            case Succeeded():
+                self._let_in(decision)
+                return SaslAuthenticateResponse(
+                    auth_bytes=decision.token, session_lifetime_ms=decision.session_lifetime_ms
+                )
+            case Failed():
+                await self._logins.delay_failure()
+                self._connection.close_after_output("authentication_failed", decision.reason)
+                return SaslAuthenticateResponse(
+                    error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=decision.message
+                )
+            case IllegalState():
+                return SaslAuthenticateResponse(
+                    error_code=ErrorCode.ILLEGAL_SASL_STATE,
+                    error_message="SaslHandshake comes first.",
+                )
+        raise CloseConnection(f"{decision.reason}: {decision.hint}")
+
+    def take_raw(self, frame: bytearray) -> Answer:
+        """A frame that is a token, after a handshake of version 0."""
+        return asyncio.ensure_future(self._take_raw(bytes(frame)))
+
+    async def _take_raw(self, token: bytes) -> Pieces:
+        decision = await self._settled(self._machine.raw_token(token, self._logins.now()))
+        if isinstance(decision, Challenge):
+            return [decision.token]
+        if isinstance(decision, Succeeded):
+            self._let_in(decision)
+            return [decision.token]
+        if isinstance(decision, Failed):
+            await self._logins.delay_failure()
+            raise CloseConnection(f"authentication_failed: {decision.reason}")
+        raise CloseConnection("a token came where none was expected")
+
+    async def _settled(self, decision: TokenDecision) -> Challenge | Succeeded | Failed | IllegalState | Close:
+        """The decision, when what it depends on has been found out."""
+        match decision:
+            case CheckPassword():
+                is_right = await self._logins.is_right(decision)
+                return self._machine.password_checked(is_right, self._logins.now())
+            case VerifyToken():
+                return self._machine.token_refused("no_issuer")
+        return decision
+
+    def _let_in(self, decision: Succeeded) -> None:
+        self._connection.principal = decision.principal
+        self._connection.is_trusted = True
