@@ -99,12 +99,13 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_started: float | None = None
         self.opened_at = 0.0
         self.is_trusted = not listener.asks_who
+        """Until the client has proven itself, its requests must be small and its time is limited."""
         self.principal = ANONYMOUS
         """Who the client is, as far as it was asked."""
-        """Until the client has proven itself, its requests must be small and its time is limited."""
         self.when_closed: dict[Hashable, Callable[[], None]] = {}
         """Callbacks for when the client is gone, under keys by which they can be removed."""
         self.login: Any = listener.new_login(self) if listener.new_login is not None else None
+        """How the client says who it is; None where it is not asked."""
 
     # Called by the event loop
 

@@ -6,11 +6,12 @@ the cost of the others.
 """
 
 import asyncio
+import errno
 import socket
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from headwater.logs.events import RateLimitedLog
 from headwater.transport.acceptor import Acceptor
@@ -96,14 +97,15 @@ class Server:
     ) -> tuple[str, int]:
         """Start to accept; return the address, with the port that the system chose if `port` is 0. `bound` is a socket
         that has the address already (`reserve`). May be called for several addresses."""
-        bound = bound or await reserve(host, port)
-        bound.listen(BACKLOG)
-        acceptor = Acceptor(self, listener, bound)
-        self._acceptors.append(acceptor)
+        sockets = [bound] if bound is not None else await reserve_all(host, port)
+        for each in sockets:
+            each.listen(BACKLOG)
+        acceptors = [Acceptor(self, listener, each) for each in sockets]
+        self._acceptors += acceptors
         if self._sweep is None:
             self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
-            self.address = acceptor.address
-        return acceptor.address
+            self.address = acceptors[0].address
+        return acceptors[0].address
 
     async def close(self) -> None:
         self._is_closed = True
@@ -217,11 +219,45 @@ class Server:
 async def reserve(host: str, port: int) -> socket.socket:
     """A socket that has the address, and refuses connections until a server listens on it. Raises OSError, which names
     the address."""
+    family, address = (await _resolved(host, port))[0]
+    return _bound(family, address)
+
+
+async def reserve_all(host: str, port: int) -> list[socket.socket]:
+    """As `reserve`, for every address that the name of the host stands for: localhost is 127.0.0.1 and ::1. An address
+    that this machine does not have is left out, unless it is the only one."""
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, address in await _resolved(host, port):
+            try:
+                taken = bound[0].getsockname()[1] if bound else port
+                bound.append(_bound(family, (address[0], taken, *address[2:]), leaves_ipv4=True))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error
+        if not bound and missing is not None:
+            raise missing
+    except BaseException:
+        for each in bound:
+            each.close()
+        raise
+    return bound
+
+
+async def _resolved(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, address = found[0]
-    bound = socket.socket(family, kind, protocol)
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def _bound(family: socket.AddressFamily, address: tuple[Any, ...], *, leaves_ipv4: bool = False) -> socket.socket:
+    """`leaves_ipv4`: a socket for all IPv6 addresses does not take those of IPv4, too."""
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if leaves_ipv4 and family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)
         bound.setblocking(False)
     except OSError as error:

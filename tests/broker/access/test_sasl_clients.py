@@ -116,7 +116,7 @@ def ask_librdkafka(config: dict[str, Any]) -> None:
     failures: list[KafkaError] = []
     admin = AdminClient({**config, "error_cb": failures.append})
 
-    def is_settled() -> bool:
+    def has_answer() -> bool:
         with suppress(KafkaException):
             return admin.list_topics(timeout=0.5) is not None
         admin.poll(0)
@@ -125,7 +125,7 @@ def ask_librdkafka(config: dict[str, Any]) -> None:
             raise PermissionError(refused[0].str())
         return False
 
-    eventually(is_settled, "the broker answers")
+    eventually(has_answer, "the broker answers")
 
 
 def ask_kafka_python(config: dict[str, Any]) -> None:

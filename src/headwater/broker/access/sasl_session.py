@@ -111,7 +111,7 @@ class SaslSession:
         return SaslHandshakeResponse(error_code=decision.error, mechanisms=[each.value for each in decision.mechanisms])
 
     async def authenticate(self, token: bytes) -> SaslAuthenticateResponse:
-        decision = await self._settled(self._machine.authenticate(token, self._logins.now()))
+        decision = await self._outcome(self._machine.authenticate(token, self._logins.now()))
         match decision:
             case Challenge():
                 return SaslAuthenticateResponse(auth_bytes=decision.token)
@@ -138,7 +138,7 @@ class SaslSession:
         return asyncio.ensure_future(self._take_raw(bytes(frame)))
 
     async def _take_raw(self, token: bytes) -> Pieces:
-        decision = await self._settled(self._machine.raw_token(token, self._logins.now()))
+        decision = await self._outcome(self._machine.raw_token(token, self._logins.now()))
         if isinstance(decision, Challenge):
             return [decision.token]
         if isinstance(decision, Succeeded):
@@ -149,7 +149,7 @@ class SaslSession:
             raise CloseConnection(f"authentication_failed: {decision.reason}")
         raise CloseConnection("a token came where none was expected")
 
-    async def _settled(self, decision: TokenDecision) -> Challenge | Succeeded | Failed | IllegalState | Close:
+    async def _outcome(self, decision: TokenDecision) -> Challenge | Succeeded | Failed | IllegalState | Close:
         """The decision, when what it depends on has been found out."""
         match decision:
             case CheckPassword():
