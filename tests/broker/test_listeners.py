@@ -62,7 +62,7 @@ def test_records_go_in_and_out_on_each_listener(listening: Listening) -> None:
             {**config, "group.id": f"of {config['bootstrap.servers']}", "auto.offset.reset": "earliest"}
         )
         consumer.subscribe(["parcels"])
-        values = []
+        values: list[str] = []
         while len(values) < 2:
             message = consumer.poll(60)
             assert message is not None and message.error() is None

@@ -187,7 +187,7 @@ def test_a_start_whose_port_is_taken_leaves_nothing_behind(
             watched = Watched(files)
             with counted(0, fail) as opened, pytest.raises(OSError, match="in use"):
                 await start(tmp_path, files, **{**settings, setting: address})
-            assert opened[0].is_closed
+            assert all(each.is_closed for each in opened)
             await watched.check()
         await check_content(tmp_path, files, **settings)
 

@@ -6,11 +6,14 @@ import pytest
 
 from headwater.client.address import BrokerAddress
 from headwater.client.offsets import EARLIEST, LATEST
+from headwater.client.settings import SaslLogin
 from headwater.client.topic_partition import TopicPartition
+from headwater.pipelines.client.config import client_config
 from headwater.pipelines.errors import InvalidOption
 from headwater.pipelines.source.options import SourceOptions, source_options
 from headwater.pipelines.source.positions import AtOffsets, AtTime, AtTimes, Everywhere
 from headwater.pipelines.source.subscription import AssignedPartitions, Matching, Subscribed
+from headwater.security.sasl_mechanisms import SaslMechanism
 
 NEEDED = {"kafka.bootstrap.servers": "one:1,two:2", "subscribe": "orders"}
 
@@ -64,6 +67,9 @@ def test_an_unknown_option_is_named_with_the_nearest_known_one() -> None:
     assert "kafka.fetch.bytes is unknown" in refused({"kafka.fetch.bytes": "1"})
 
 
+LOGIN = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "SCRAM-SHA-512"}
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -90,8 +96,12 @@ def test_an_unknown_option_is_named_with_the_nearest_known_one() -> None:
         ({"kafka.bootstrap.servers": ","}, "empty"),
         ({"kafka.isolation.level": "serializable"}, "read_committed or read_uncommitted"),
         ({"kafka.auto.offset.reset": "earliest"}, "startingOffsets"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "SASL is not supported yet"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "SASL is not supported yet"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism is 'none'; it can be plain or scram-sha-256"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"}, "it can be plain or scram-sha-256"),
+        ({**LOGIN, "kafka.sasl.username": "alice"}, "needs kafka.sasl.username and kafka.sasl.password"),
+        ({**LOGIN, "kafka.sasl.jaas.config": 'x required username="a" password="hush"'}, "a login module, required"),
+        ({**LOGIN, "kafka.sasl.jaas.config": 'ScramLoginModule required username="a";'}, "needs kafka.sasl.username"),
+        ({"kafka.sasl.kerberos.service.name": "kafka"}, "kafka.sasl.kerberos.service.name is unknown"),
         ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "a.jks"}, "Java key store"),
         ({"kafka.client.id": "a", "client.id": "b"}, "given twice"),
     ],
@@ -141,3 +151,27 @@ def test_an_address_is_read_in_the_ways_people_write_it(text: str, expected: Bro
 def test_durations_have_units() -> None:
     delays = [parsed(is_streaming=True, maxTriggerDelay=text).max_trigger_delay_ms for text in ("250", "90s", "2 min")]
     assert delays == [250, 90_000, 120_000]
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"kafka.sasl.username": "alice", "kafka.sasl.password": 'a "b" \\c'},
+        {
+            "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            'username="alice" password="a \\"b\\" \\\\c";'
+        },
+        {"kafka.sasl.jaas.config": "ScramLoginModule required password='a \"b\" \\\\c' username='alice'"},
+    ],
+)
+def test_a_login_is_read_from_the_names_of_librdkafka_and_of_java(login: dict[str, str]) -> None:
+    config = client_config({**LOGIN, "kafka.bootstrap.servers": "a:1", **login})
+    assert config.sasl == SaslLogin(mechanism=SaslMechanism.SCRAM_SHA_512, user="alice", password='a "b" \\c')
+    assert config.tls is None and config.connection.sasl == config.sasl
+    assert '"b"' not in repr(config)
+
+
+def test_a_login_that_cannot_be_read_is_not_repeated() -> None:
+    with pytest.raises(InvalidOption) as refused:
+        client_config({**LOGIN, "kafka.bootstrap.servers": "a:1", "kafka.sasl.jaas.config": "hush"})
+    assert "hush" not in str(refused.value)

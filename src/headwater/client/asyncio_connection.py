@@ -6,13 +6,14 @@ The bytes of a large response land where they stay.
 """
 
 import asyncio
+import os
 from collections.abc import Generator
 from typing import Any, Self, cast
 
 from headwater.client.address import BrokerAddress
-from headwater.client.errors import ClientError, ConnectionLost, NotServed
+from headwater.client.errors import ClientError, ConnectionLost, NotLoggedIn, NotServed
 from headwater.client.exchange import Exchange, Sent
-from headwater.client.settings import MAX_RESPONSE_BYTES, ConnectionSettings, tls_context
+from headwater.client.settings import MAX_RESPONSE_BYTES, NONCE_BYTES, ConnectionSettings, tls_context
 from headwater.wire.frame import FrameReader, FrameTooLarge
 from headwater.wire.message import Records, Request, ResponseT
 from headwater.wire.requests import MalformedResponse, correlation_id
@@ -25,7 +26,8 @@ class AsyncioConnection(asyncio.BufferedProtocol):
     def __init__(self, address: BrokerAddress, settings: ConnectionSettings) -> None:
         self.address = address
         self._settings = settings
-        self._exchange = Exchange(settings.client_id)
+        login = settings.sasl.client() if settings.sasl is not None else None
+        self._exchange = Exchange(settings.client_id, login, os.urandom(NONCE_BYTES))
         self._frames = FrameReader(bytearray(SCRATCH_BYTES), MAX_RESPONSE_BYTES)
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, tuple[Sent[Any], asyncio.Future[Any]]] = {}
@@ -34,7 +36,7 @@ class AsyncioConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, address: BrokerAddress, settings: ConnectionSettings) -> Self:
-        """Raises ConnectionLost and UnusableTlsFiles."""
+        """Raises ConnectionLost, NotLoggedIn and UnusableTlsFiles."""
         context = tls_context(settings.tls) if settings.tls is not None else None
         connection = cls(address, settings)
         try:
@@ -105,10 +107,31 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         self._fail(f"the broker closed the connection: {error}" if error else "the broker closed the connection")
 
     def _shake_hands(self, handshake: Generator[bytearray, Records, None], frame: bytearray) -> None:
-        assert self._transport is not None, "bytes come over a connection"
-        try:
-            self._transport.write(handshake.send(frame))
-        except StopIteration:
+        if self._settings.sasl is None:
+            self._shaken(_next_step(handshake, frame))
+            return
+        # A step of a login derives a key from the password, as often as the broker says.
+        step = asyncio.get_running_loop().run_in_executor(None, _next_step, handshake, frame)
+        step.add_done_callback(self._step_done)
+
+    def _step_done(self, step: "asyncio.Future[bytearray | None]") -> None:
+        if step.cancelled():
+            return
+        error = step.exception()
+        if error is None:
+            self._shaken(step.result())
+        elif isinstance(error, NotLoggedIn):
+            if not self._is_ready.done():
+                self._is_ready.set_exception(NotLoggedIn(f"{self.address}: {error}"))
+            self._end(str(error))
+        else:
+            self._end(str(error))
+
+    def _shaken(self, data: bytearray | None) -> None:
+        """The next bytes of the handshake; None when it is over."""
+        if data is not None and self._transport is not None:
+            self._transport.write(data)
+        elif data is None:
             self._handshake = None
             if not self._is_ready.done():
                 self._is_ready.set_result(None)
@@ -140,3 +163,11 @@ class AsyncioConnection(asyncio.BufferedProtocol):
         if not self._is_ready.done():
             self._is_ready.set_exception(lost)
             self._is_ready.exception()  # nothing may wait for it any more
+
+
+def _next_step(handshake: Generator[bytearray, Records, None], frame: bytearray) -> bytearray | None:
+    """None when the handshake is over."""
+    try:
+        return handshake.send(frame)
+    except StopIteration:
+        return None

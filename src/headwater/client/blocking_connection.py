@@ -7,6 +7,7 @@ Whatever goes wrong with the socket or with the bytes closes the connection and 
 opens a new one.
 """
 
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 from headwater.client.address import BrokerAddress
 from headwater.client.errors import ConnectionLost, NotServed
 from headwater.client.exchange import Exchange, Sent
-from headwater.client.settings import MAX_RESPONSE_BYTES, ConnectionSettings, tls_context
+from headwater.client.settings import MAX_RESPONSE_BYTES, NONCE_BYTES, ConnectionSettings, tls_context
 from headwater.wire.message import Request, ResponseT
 from headwater.wire.requests import MalformedResponse
 
@@ -33,12 +34,13 @@ class BlockingConnection:
         settings: ConnectionSettings,
         allocate: Callable[[int], memoryview] = zeroed,
     ) -> None:
-        """`allocate` makes the buffer of a response, which its records stay in. Raises ConnectionLost and
+        """`allocate` makes the buffer of a response, which its records stay in. Raises ConnectionLost, NotLoggedIn and
         UnusableTlsFiles."""
         self.address = address
         self._settings = settings
         self._allocate = allocate
-        self._exchange = Exchange(settings.client_id)
+        login = settings.sasl.client() if settings.sasl is not None else None
+        self._exchange = Exchange(settings.client_id, login, os.urandom(NONCE_BYTES))
         self._sent: Sent[Any] | None = None
         """The request that has no response yet."""
         context = tls_context(settings.tls) if settings.tls is not None else None
@@ -53,6 +55,9 @@ class BlockingConnection:
             self._shake_hands()
         except (OSError, MalformedResponse, NotServed) as error:
             raise self._lost(error) from error
+        except BaseException:
+            self._socket.close()
+            raise
 
     @property
     def is_open(self) -> bool:

@@ -12,6 +12,11 @@ class ConnectionLost(ClientError):
     """The connection broke or was not made, or what came over it is no response. The next try opens a new one."""
 
 
+class NotLoggedIn(ClientError):
+    """The broker refuses the login, does not offer its mechanism, or cannot prove that it knows the password. Another
+    try would end as this one."""
+
+
 class NotServed(ClientError):
     """The broker does not serve an API, or in no version that is spoken here."""
 

@@ -1,10 +1,13 @@
-"""How connections to brokers are made: names, time-outs, TLS."""
+"""How connections to brokers are made: names, time-outs, TLS, the login."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headwater.client.errors import UnusableTlsFiles
+from headwater.security.sasl_client import PasswordLogin, SaslClient
+from headwater.security.sasl_mechanisms import SaslMechanism
 
+NONCE_BYTES = 24
 MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
 """Far above what any request here asks for. A longer announcement comes from a server of another protocol."""
 
@@ -22,11 +25,24 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaslLogin:
+    """Who the client is, and how it proves that."""
+
+    mechanism: SaslMechanism
+    user: str
+    password: str = field(repr=False)
+
+    def client(self) -> SaslClient:
+        return SaslClient(self.mechanism, PasswordLogin(self.user, self.password))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
     """Hashable: connections with the same settings may be shared."""
 
     client_id: str
     tls: TlsFiles | None = None
+    sasl: SaslLogin | None = None
     connect_timeout_s: float = 5.0
     request_timeout_s: float = 15.0
     """For a response, beyond the time that the request itself lets the broker wait."""

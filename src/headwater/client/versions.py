@@ -26,6 +26,8 @@ SPOKEN: Final[Mapping[int, VersionRange]] = {
     ApiKey.METADATA: (4, 12),
     ApiKey.OFFSET_FETCH: (7, 7),  # says when a transaction may still change the answer
     ApiKey.FIND_COORDINATOR: (1, 4),
+    ApiKey.SASL_HANDSHAKE: (1, 1),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
     ApiKey.LIST_GROUPS: (5, 5),  # with the groups' types
     ApiKey.INIT_PRODUCER_ID: (0, 4),
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),

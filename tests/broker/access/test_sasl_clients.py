@@ -163,7 +163,7 @@ def test_records_go_in_and_out_after_a_login(secured: Secured) -> None:
     assert producer.flush(60) == 0
     consumer = Consumer({**config, "group.id": "reading", "auto.offset.reset": "earliest"})
     consumer.subscribe(["behind-a-login"])
-    seen = []
+    seen: list[int] = []
     while len(seen) < 1_000:
         for message in consumer.consume(1_000, 60):
             assert message.error() is None

@@ -21,13 +21,13 @@ from headwater.client.blocking_backoff import BlockingBackoff
 from headwater.client.blocking_cluster import BlockingCluster
 from headwater.client.blocking_connection import BlockingConnection
 from headwater.client.cluster_view import TopicView
-from headwater.client.errors import BrokerRefused, ConnectionLost, NoSuchPartition, UnusableTlsFiles
+from headwater.client.errors import BrokerRefused, ConnectionLost, NoSuchPartition, NotLoggedIn, UnusableTlsFiles
 from headwater.client.offsets import list_offsets
 from headwater.client.topic_partition import TopicPartition
 from headwater.pipelines.client.config import ClientConfig
 from headwater.pipelines.client.offsets import Offsets
 from headwater.pipelines.client.refusals import partition_refusal, topic_refusal, unreachable, unusable_tls_files
-from headwater.pipelines.errors import BrokerUnreachable, RetriableError, SourceError, UnknownTopic
+from headwater.pipelines.errors import BrokerUnreachable, InvalidOption, RetriableError, SourceError, UnknownTopic
 
 FIRST_CONTACT_MS = 5_000
 """At the start of a query a person waits, and should soon hear of a wrong address."""
@@ -104,6 +104,8 @@ class ClusterClient:
             raise UnknownTopic(str(error)) from error
         except UnusableTlsFiles as error:
             raise unusable_tls_files(self.config.tls, error) from error
+        except NotLoggedIn as error:
+            raise InvalidOption(f"The brokers do not let the query in: {error}") from error
 
     def close(self) -> None:
         self._brokers.close()

@@ -5,13 +5,15 @@ librdkafka work too, because they point to PEM files as Python wants them. Optio
 meaning here, where Spark keeps the offsets: they are accepted, and ignored.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headwater.client.address import BrokerAddress
-from headwater.client.settings import ConnectionSettings, TlsFiles
+from headwater.client.settings import ConnectionSettings, SaslLogin, TlsFiles
 from headwater.pipelines.client.option_values import a_choice, an_integer
 from headwater.pipelines.errors import InvalidOption
+from headwater.security.sasl_mechanisms import SaslMechanism
 
 PREFIX = "kafka."
 DEFAULT_PORT = 9092
@@ -50,6 +52,7 @@ class ClientConfig:
     bootstrap: tuple[BrokerAddress, ...]
     client_id: str = DEFAULT_CLIENT_ID
     tls: TlsFiles | None = None
+    sasl: SaslLogin | None = None
     is_read_committed: bool = False
     fetch_bytes: int = 4 * 1024 * 1024
     """Of one partition in one response: enough rows for Arrow to work on, little enough to stay in a cache."""
@@ -66,6 +69,7 @@ class ClientConfig:
         return ConnectionSettings(
             client_id=self.client_id,
             tls=self.tls,
+            sasl=self.sasl,
             connect_timeout_s=self.connect_timeout_ms / 1000,
             request_timeout_s=self.request_timeout_ms / 1000,
         )
@@ -77,7 +81,7 @@ class ClientConfig:
 
 def is_client_option(name: str) -> bool:
     """Whether an option, in lower case as Spark hands it over, is for reaching the brokers."""
-    return name.startswith((PREFIX, _SASL)) or name in _KNOWN
+    return name.startswith(PREFIX) or name in _KNOWN
 
 
 def client_config(options: Mapping[str, str]) -> ClientConfig:
@@ -86,7 +90,7 @@ def client_config(options: Mapping[str, str]) -> ClientConfig:
     for name in given:
         if name in REFUSED:
             raise InvalidOption(f"Option {PREFIX}{name} is not supported: {REFUSED[name]}.")
-        if name not in _KNOWN and not name.startswith(_SASL):
+        if name not in _KNOWN:
             raise InvalidOption(f"Option {PREFIX}{name} is unknown. Known are: {', '.join(sorted(_SETTINGS))}.")
     if "bootstrap.servers" not in given:
         raise InvalidOption("Option kafka.bootstrap.servers is missing: which broker to ask first, as host:port.")
@@ -94,6 +98,7 @@ def client_config(options: Mapping[str, str]) -> ClientConfig:
         bootstrap=_addresses(given["bootstrap.servers"]),
         client_id=given.get("client.id", DEFAULT_CLIENT_ID),
         tls=_tls(given),
+        sasl=_sasl(given),
         is_read_committed=_is_read_committed(given),
         **{
             field: an_integer(PREFIX + name, given[name], at_least=least, at_most=most)
@@ -123,8 +128,11 @@ _TLS_FILES = {
     "ssl.truststore.type",
     "ssl.endpoint.identification.algorithm",
 }
-_SASL = "sasl."
-_SETTINGS = {"bootstrap.servers", "client.id", "isolation.level", "security.protocol", *_NUMBERS, *_TLS_FILES}
+_SASL = {"sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config"}
+_MECHANISMS = {each.value.lower(): each for each in SaslMechanism if each is not SaslMechanism.OAUTHBEARER}
+_JAAS = re.compile(r"""\s*[\w.]+LoginModule\s+required\b(?P<options>[^;]*);?\s*""")
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
+_SETTINGS = {"bootstrap.servers", "client.id", "isolation.level", "security.protocol", *_NUMBERS, *_TLS_FILES, *_SASL}
 _KNOWN = _SETTINGS | NO_MEANING | REFUSED.keys()
 
 
@@ -164,14 +172,41 @@ _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
-def _tls(given: Mapping[str, str]) -> TlsFiles | None:
-    protocol = a_choice("kafka.security.protocol", given.get("security.protocol", "plaintext"), _PROTOCOLS)
-    if protocol.startswith("sasl") or any(name.startswith(_SASL) for name in given):
+def _protocol(given: Mapping[str, str]) -> str:
+    return a_choice("kafka.security.protocol", given.get("security.protocol", "plaintext"), _PROTOCOLS)
+
+
+def _sasl(given: Mapping[str, str]) -> SaslLogin | None:
+    if not _protocol(given).startswith("sasl"):
+        return None
+    name = a_choice("kafka.sasl.mechanism", given.get("sasl.mechanism", "none"), tuple(_MECHANISMS))
+    user, password = given.get("sasl.username"), given.get("sasl.password")
+    if "sasl.jaas.config" in given:
+        user, password = _jaas(given["sasl.jaas.config"])
+    if user is None or password is None:
         raise InvalidOption(
-            "SASL is not supported yet: this source cannot log in with a password. Use kafka.security.protocol=SSL "
-            "with a client certificate, or a listener that needs no login."
+            "A login needs kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config with both."
         )
-    if protocol == "plaintext":
+    return SaslLogin(mechanism=_MECHANISMS[name], user=user, password=password)
+
+
+def _jaas(text: str) -> tuple[str | None, str | None]:
+    """User and password, as Java's clients have them. What is wrong is said without the text, which is a secret."""
+    found = _JAAS.fullmatch(text)
+    if found is None:
+        raise InvalidOption(
+            'Option kafka.sasl.jaas.config is not of the form: a login module, required, username="…" password="…";'
+        )
+    options = {name: _unescaped(double or single) for name, double, single in _JAAS_OPTION.findall(found["options"])}
+    return options.get("username"), options.get("password")
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _tls(given: Mapping[str, str]) -> TlsFiles | None:
+    if not _protocol(given).endswith("ssl"):
         return None
     for store in ("keystore", "truststore"):
         if f"ssl.{store}.location" in given and given.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
