@@ -235,6 +235,7 @@ def _banner(broker: "Broker", gateway: "GatewayThread | None") -> str:
     rows: list[tuple[str, object]] = [
         ("listening on", address),
         ("advertised as", _shown(broker.advertised)),
+        *(("listener", f"{each.name} on {each.listen}, {each.protocol.value}") for each in config.listener),
         ("node", config.node_id),
         ("cluster", broker.cluster_id),
         ("data", config.data_dir.absolute()),

@@ -188,14 +188,13 @@ def test_kcat_logs_in(secured: Secured) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS[1:])
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nemo", PASSWORD)])
 def test_a_login_that_is_wrong_is_refused_in_the_same_words(
-    secured: Secured, mechanism: str, user: str, password: str, caplog: pytest.LogCaptureFixture
+    secured: Secured, mechanism: str, user: str, password: str
 ) -> None:
     words = f"invalid credentials with SASL mechanism {mechanism}"
     with pytest.raises(PermissionError, match=words):
         ask_librdkafka(secured.librdkafka("SASL_PLAINTEXT", mechanism, user, password))
     with pytest.raises(kafka.errors.KafkaError):
         ask_kafka_python(secured.python("SASL_PLAINTEXT", mechanism, user, password) | {"bootstrap_timeout_ms": 1_000})
-    assert words in caplog.text, "kafka-python logs them"
     with pytest.raises(aiokafka.errors.KafkaError):
         ask_aiokafka(secured.python("SASL_PLAINTEXT", mechanism, user, password))
 
