@@ -18,7 +18,7 @@ SOURCES := src tests $(wildcard bench tools)
 SERVE ?=
 TESTS ?=
 # Tests wait more than they compute, so there are more workers than cores; simulations only compute.
-WORKERS ?= 8
+WORKERS ?= 6
 JOBS ?= 2
 SECONDS ?= 60
 SEEDS ?= 1000
