@@ -67,4 +67,9 @@ SUPPORTED_OPERATIONS: Final = {
     ),
     ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT),
 }  # fmt: skip
-"""What a client that asks for its authorized operations is told about, of each type of resource."""
+"""The operations of each type of resource that responses list, for a client that asks for its authorized operations."""
+SUPPORTED_BITS: Final = {
+    resource_type: sum(1 << operation for operation in operations)
+    for resource_type, operations in SUPPORTED_OPERATIONS.items()
+}
+"""The same as one number: a bit for each operation, at the place of its code."""

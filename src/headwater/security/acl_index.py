@@ -22,7 +22,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from headwater.security.access_codes import SUPPORTED_OPERATIONS, Operation, ResourceType
+from headwater.security.access_codes import SUPPORTED_BITS, Operation, ResourceType
 from headwater.security.acl import AclBinding, in_order
 from headwater.security.acl_filter import AclFilter
 from headwater.security.acl_tables import Grants, PatternTable, TypeTables
@@ -38,10 +38,6 @@ from headwater.security.principal import Principal
 
 _SAMPLE_NAME: Final = "hardcode"
 """Kafka's, of the resource that is asked for first when any would do."""
-_SUPPORTED_BITS: Final = {
-    resource_type: sum(1 << operation for operation in operations)
-    for resource_type, operations in SUPPORTED_OPERATIONS.items()
-}
 
 
 class AclIndex:
@@ -128,7 +124,7 @@ class AclIndex:
 
     def authorized_operations(self, principal: Principal, host: Host, resource_type: ResourceType, name: str) -> int:
         """Bit n stands for the operation of number n, of those that the type of resource supports."""
-        supported = _SUPPORTED_BITS.get(resource_type, 0)
+        supported = SUPPORTED_BITS.get(resource_type, 0)
         if self.is_super_user(principal):
             return supported
         types = self._types.get(resource_type)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.scram import ScramCredential, ScramMechanism
 
 
@@ -51,7 +50,3 @@ class UserRecord:
         gone = frozenset(removed)
         kept = {mechanism: each for mechanism, each in self.credentials.items() if mechanism not in gone}
         return replace(self, credentials={**kept, **(added or {})}, generation=self.generation + 1)
-
-    @property
-    def mechanisms(self) -> tuple[SaslMechanism, ...]:
-        return tuple(mechanism.sasl for mechanism in sorted(self.credentials))
