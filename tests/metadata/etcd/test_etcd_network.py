@@ -113,6 +113,8 @@ def test_a_transaction_that_nobody_got_is_unavailable(etcd: EtcdProcess) -> None
         async with Proxy(etcd.endpoints[0]) as proxy:
             store = await open_metadata(f"etcd://{proxy.endpoint}/nobody")
         before = (await direct.txn([], [Put("a", b"0")])).versions["a"]
+        with pytest.raises(Unavailable):  # a read, because what is sent before the loss is seen is unclear
+            await store.get("a")
         for _ in range(3):
             with pytest.raises(Unavailable, match="cannot be reached"):
                 await store.txn([], [Put("a", b"1")])
