@@ -225,6 +225,7 @@ def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_pa
     template.write_text(addresses)
     given = {
         "advertise": "broker.example.com:9092",
+        "authorization": "on",
         "http_token_file": "/etc/headwater/http-token",
         "metadata": "sqlite:headwater-data/metadata.db",
         "peer_listen": "0.0.0.0:9192",

@@ -80,7 +80,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         {"name": "plain", "protocol": "SASL_PLAINTEXT", "listen": f"127.0.0.1:{plain}", **sasl},
         {"name": "encrypted", "protocol": "SASL_SSL", "listen": f"127.0.0.1:{encrypted}", **sasl, **files},
     ]
-    with Broker(listener=tables, http="off"):
+    with Broker(listener=tables, http="off", authorization="off"):
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{inside}"})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             credential = ScramCredentialInfo(mechanism, 4096)
@@ -110,7 +110,11 @@ def test_a_wrong_password_is_told_and_not_tried_again(ask: Ask, secured: Secured
 def test_a_mechanism_that_is_not_offered_is_not_replaced_by_another(ask: Ask, secured: Secured) -> None:
     settings = secured.settings(SaslMechanism.PLAIN)
     with (
-        Broker(listener=[{"name": "a", "protocol": "SASL_PLAINTEXT", "listen": "127.0.0.1:0"}], http="off") as broker,
+        Broker(
+            listener=[{"name": "a", "protocol": "SASL_PLAINTEXT", "listen": "127.0.0.1:0"}],
+            http="off",
+            authorization="off",
+        ) as broker,
         pytest.raises(NotLoggedIn, match="does not offer PLAIN; it offers 'SCRAM-SHA-512', 'SCRAM-SHA-256'"),
     ):
         ask(BrokerAddress(broker.host, broker.port), settings)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from headwater.broker.access.client_access import ClientAccess
+from headwater.broker.access.declared_access import Access
 from headwater.broker.access.sasl_session import SaslSession
 from headwater.transport.connection import Connection
 from headwater.wire.api_keys import ApiKey
@@ -13,6 +15,8 @@ from headwater.wire.typed.api_versions import ApiVersion
 class Api:
     key: ApiKey
     name: str
+    access: Access
+    """What it asks of a client. There is no default: an API that nothing was said of is open to everyone."""
     min_version: int
     max_version: int
     advertised_min_version: int | None = None
@@ -28,6 +32,8 @@ class Api:
 class RequestContext:
     header: RequestHeader
     connection: Connection
+    access: ClientAccess
+    """What the client may do: its identity is that of the moment when the request started."""
 
     @property
     def api_version(self) -> int:

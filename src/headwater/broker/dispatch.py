@@ -6,6 +6,9 @@ and versions, and one of
     def handle(broker, request: XRequest, context: RequestContext) -> XResponse     (or async def)
     def handle_frame(broker, frame: bytearray, context: RequestContext) -> Answer   (codecs written by hand)
 
+What a client may do is asked before a handler is called where the API's `Access` says so, and else by the handler: of
+`context.access`.
+
 A `RequestError` that escapes a handler becomes a response with that code at the top, where the response has such a
 field; any other exception is our own mistake: it is logged, answered as UNKNOWN_SERVER_ERROR, and the broker lives on.
 
@@ -27,6 +30,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from headwater.broker import handlers
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.api import Api, RequestContext, api_ranges
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
@@ -97,13 +101,22 @@ class Dispatcher:
             header = RequestHeader(api.key, 0, header.correlation_id, header.client_id, len(frame))
             response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_ranges(self.apis))
             return [write_response(api.key, 0, header.correlation_id, response)]
-        context = RequestContext(header, connection)
+        access: ClientAccess = connection.access or self._admit(connection)
+        if access.is_restricted:
+            access.api = api.name
+        context = RequestContext(header, connection, access)
         if entry.handle_frame is not None:
             answer = self._handle_frame(entry, frame, context)
         else:
             answer = self._handle(entry, frame, context)
         self._measure(api, header.api_version, started, answer)
         return answer
+
+    def _admit(self, connection: Connection) -> ClientAccess:
+        """The first request since it is known who the client is."""
+        access = self._broker.authorizer.access_of(connection.principal, connection.peer_host)
+        connection.access = access
+        return access
 
     def _handle_frame(self, entry: _Entry, frame: bytearray, context: RequestContext) -> Answer:
         assert entry.handle_frame is not None, f"{entry.api.name} has a handler"
@@ -115,17 +128,19 @@ class Dispatcher:
             return [self._encode(context, self._failed(entry.api, context, error))]
 
     def _handle(self, entry: _Entry, frame: bytearray, context: RequestContext) -> Answer:
-        request = read_body(frame, context.header)
-        assert entry.handle is not None, f"{entry.api.name} has a handler"
+        request, api = read_body(frame, context.header), entry.api
+        assert entry.handle is not None, f"{api.name} has a handler"
         try:
+            if context.access.is_restricted and api.access.at_once:
+                api.access.check_at_once(request, context.access)
             response = entry.handle(self._broker, request, context)
             if inspect.iscoroutine(response):
-                finishing = self._loop.create_task(self._finish(entry.api, context, response))
+                finishing = self._loop.create_task(self._finish(api, context, response))
                 finishing.add_done_callback(lambda _: response.close())  # it may be cancelled before it begins
                 return finishing
             return [self._encode(context, response)]
         except Exception as error:
-            return [self._encode(context, self._failed(entry.api, context, error))]
+            return [self._encode(context, self._failed(api, context, error))]
 
     async def _finish(self, api: Api, context: RequestContext, coroutine: Any) -> Pieces | None:
         try:

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from headwater.broker.access.acl_bindings import AclBindings
 from headwater.broker.access.sasl_session import Logins
 from headwater.broker.access.users import Users
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
@@ -33,7 +34,8 @@ from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import NodeCallKind
-from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.authorization import Authorization
+from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.settings.group_configs import GroupConfigs
 from headwater.broker.topics.catalog import Catalog
@@ -78,6 +80,7 @@ class Parts:
     listeners: ClientListeners
     users: Users
     logins: Logins
+    acl_bindings: AclBindings
     member: ClusterMember | None
     """This node in its cluster; None if it is standalone."""
     tail_cache: TailCache
@@ -133,14 +136,15 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
         lifetime.spawn(group_configs.follow())
         lifetime.spawn(settings.follow())
     users, logins = await _users(base, secret, around.metrics, stack)
+    acl_bindings = await _acl_bindings(base, stack)
     coordinators = start_coordinators(catalog, group_configs, nodes, metadata, settings.current, around.clock, lifetime)
     cleaner = Cleaner(ports, catalog, settings.current, coordinators.subscriptions.survey)
     lifetime.spawn(cleaner.run())
     return Parts(
         clock=around.clock, metrics=around.metrics, lifetime=lifetime, store=store, metadata=metadata,
         cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, listeners=listeners,
-        users=users, logins=logins, member=member, tail_cache=ports.tail_cache, catalog=catalog,
-        coordinators=coordinators, cleaner=cleaner,
+        users=users, logins=logins, acl_bindings=acl_bindings, member=member, tail_cache=ports.tail_cache,
+        catalog=catalog, coordinators=coordinators, cleaner=cleaner,
     )  # fmt: skip
 
 
@@ -201,6 +205,25 @@ async def _users(base: JoiningNode, secret: bytes, metrics: Metrics, stack: Asyn
     logins = Logins(users, base.clock, invented, failed=lambda: metrics.bad_request("authentication_failed"))
     stack.callback(logins.close)
     return users, logins
+
+
+async def _acl_bindings(base: JoiningNode, stack: AsyncExitStack) -> AclBindings:
+    """Raises ConfigError if clients are held to bindings that none of them could ever change."""
+    config = base.config()
+    bindings = AclBindings(
+        base.metadata, super_users=config.super_users, allow_everyone_if_no_acl=config.allow_everyone_if_no_acl
+    )
+    stack.push_async_callback(bindings.close)
+    if config.authorizes is not Authorization.OFF:
+        await bindings.load()
+        if config.authorizes is Authorization.ON and not config.super_users and not bindings.can_be_altered:
+            raise ConfigError(
+                "authorization is on, and no user may alter access control bindings: name one who may do everything, "
+                'super_users = ["User:admin"], or set authorization = "off"'
+            )
+        if config.is_clustered:
+            base.lifetime.spawn(bindings.follow())
+    return bindings
 
 
 async def _load_settings(config: BrokerConfig, metadata: MetaStore, nodes: NodeClient) -> BrokerSettings:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self
 
+from headwater.broker.access.authorizer import Authorizer
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.broker.lifetime import Lifetime
@@ -42,6 +43,7 @@ class Broker:
         """`stack` has what stops the parts. Handlers read the parts from here, at no more than the cost of an
         attribute."""
         coordinators = parts.coordinators
+        self.acl_bindings = parts.acl_bindings
         self.admissions = coordinators.admissions
         self.catalog = parts.catalog
         self.cleaner = parts.cleaner
@@ -80,6 +82,9 @@ class Broker:
         """None if there is no page of metrics."""
         self.dispatcher = Dispatcher(self)
         self.server = Server(self.dispatcher, self._limits(), self.metrics, self.dispatcher.kind_of)
+        self.authorizer = Authorizer(
+            self.config.authorizes, parts.acl_bindings, self.server.events, self.metrics.authorization_refused
+        )
 
     @classmethod
     async def start(

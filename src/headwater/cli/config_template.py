@@ -16,6 +16,7 @@ COMMENT_WIDTH = 110
 WITHOUT_DEFAULT = {
     "advertise": '"broker.example.com:9092"',
     "metadata": '"sqlite:headwater-data/metadata.db"',
+    "authorization": '"on"',
     "http_token_file": '"/etc/headwater/http-token"',
     "peer_listen": '"0.0.0.0:9192"',
     "peer_advertise": '"broker.example.com:9192"',

@@ -15,6 +15,7 @@
     reassign/<topic_id>.<index>       Reassignment
     config/<kind>/<name>              overrides for a broker or a group
     users/<name>                      a user's credentials (broker/access/user_record); one who is gone has none
+    acl/<type>.<pattern>.<name>/<id>  an access control binding (security/acl)
 
 Only the leader of the current epoch changes Head.open and Head.start; only the controller changes
 Head.leader and Head.epoch; both by compare-and-set on the head's version. Read a head before its list of
@@ -48,6 +49,7 @@ from headwater.model.segments import SealedSegment as SealedSegment
 
 CLUSTER = "cluster"
 USERS = "users/"
+ACLS = "acl/"
 SECRET = "secret"
 CONTROLLERS = "ctl/"
 CONTROLLER_EPOCH = "ctl/epoch"
@@ -108,11 +110,19 @@ def counter_key(kind: str) -> str:
 
 
 def user_key(name: str) -> str:
-    return USERS + quote(name, safe="").replace(".", "%2E")
+    return USERS + _quoted(name)
+
+
+def acl_key(resource_type: str, pattern_type: str, name: str, binding_id: str) -> str:
+    return f"{ACLS}{resource_type}.{pattern_type}.{_quoted(name)}/{binding_id}"
 
 
 def config_key(kind: str, name: str) -> str:
     return f"config/{kind}/{name}"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="").replace(".", "%2E")
 
 
 @dataclass(frozen=True, slots=True)

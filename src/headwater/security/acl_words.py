@@ -27,6 +27,7 @@ _VERBS: Final = {
     Operation.TWO_PHASE_COMMIT: "prepare transactions of",
 }
 """Where the word of the command line is no verb."""
+_MAX_SHOWN: Final = 100
 _NOUNS: Final = {
     ResourceType.TOPIC: ("topic", "topics"),
     ResourceType.GROUP: ("group", "groups"),
@@ -71,6 +72,13 @@ def allowing_command(principal: Principal, operation: Operation, resource_type: 
         words.append(name)
     end_of_options = ["--"] if any(word.startswith("-") for word in words) else []
     return shlex.join(["headwater", "acl", "allow", *end_of_options, *words])
+
+
+def refusal(principal: Principal, operation: Operation, resource_type: ResourceType, name: str) -> str:
+    """What the client that asked is told."""
+    one, _ = _NOUNS[resource_type]
+    what = one if resource_type is ResourceType.CLUSTER else f"{one} {name[:_MAX_SHOWN]!r}"
+    return f"{_printable(str(principal))} may not {_verb(operation)} {what}."
 
 
 def operation_word(operation: Operation) -> str:

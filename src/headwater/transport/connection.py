@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from headwater.model.replica import Buffer
-from headwater.security.principal import ANONYMOUS
+from headwater.security.principal import ANONYMOUS, Principal
 from headwater.transport.listener import Listener
 from headwater.transport.sliced_output import SlicedOutput
 from headwater.wire.cursor import MalformedRequest
@@ -102,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         """Until the client has proven itself, its requests must be small and its time is limited."""
         self.principal = ANONYMOUS
         """Who the client is, as far as it was asked."""
+        self.access: Any = None
+        """What the client may do, which those who handle its requests know; None until they do."""
         self.when_closed: dict[Hashable, Callable[[], None]] = {}
         """Callbacks for when the client is gone, under keys by which they can be removed."""
         self.login: Any = listener.new_login(self) if listener.new_login is not None else None
@@ -184,6 +186,11 @@ class Connection(asyncio.BufferedProtocol):
         self._pauses.discard(reason)
         self._start_requests()
         self._read_on()
+
+    def identify(self, principal: Principal) -> None:
+        """It is known who the client is. Requests that start from now on are the principal's."""
+        self.principal = principal
+        self.access = None
 
     def close(self, event: str, reason: str = "", mistake: Exception | None = None) -> None:
         """Close at once, with a log event. Unanswered requests are cancelled, nothing more is started or written,

@@ -46,7 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
     asyncio.run(prepare())
     table = {"name": "a", "protocol": "SASL_PLAINTEXT", "listen": "127.0.0.1:0", "mechanisms": ["PLAIN"]}
-    with Broker(listener=[table], http="off", data_dir=data) as running:
+    with Broker(listener=[table], http="off", data_dir=data, authorization="off") as running:
         yield running
 
 

@@ -105,7 +105,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         {"name": "encrypted", "protocol": "SASL_SSL", "listen": encrypted, "mechanisms": list(MECHANISMS), **files},
         {"name": "short", "protocol": "SASL_PLAINTEXT", "listen": short, "reauth_ms": SHORT_SESSION_MS},
     ]
-    with Broker(listener=tables):
+    with Broker(listener=tables, authorization="off"):
         secured = Secured(inside, dict(zip(PROTOCOLS, (plain, encrypted), strict=True)), short, authority.file)
         give(secured, "alice")
         yield secured

@@ -160,5 +160,5 @@ class SaslSession:
         return decision
 
     def _let_in(self, decision: Succeeded) -> None:
-        self._connection.principal = decision.principal
+        self._connection.identify(decision.principal)
         self._connection.is_trusted = True

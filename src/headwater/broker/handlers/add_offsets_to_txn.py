@@ -3,15 +3,23 @@ is understood. Clients of the newer protocol do without it: TxnOffsetCommit 5 sa
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ADD_OFFSETS_TO_TXN, name="AddOffsetsToTxn", min_version=0, max_version=4)
+API = Api(
+    key=ApiKey.ADD_OFFSETS_TO_TXN,
+    name="AddOffsetsToTxn",
+    access=Access.first(on_transactional_id(Operation.WRITE), on_group(Operation.READ)),
+    min_version=0,
+    max_version=4,
+)
 
 FIRST_WITH_FENCED = 2
 

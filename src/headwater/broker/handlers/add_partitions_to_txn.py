@@ -7,9 +7,11 @@ several, and may ask to look only (KIP-890). From 2 on PRODUCER_FENCED is unders
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.transactions.partition_addition import PartitionAddition, replaced
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -23,7 +25,27 @@ from headwater.wire.typed.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ADD_PARTITIONS_TO_TXN, name="AddPartitionsToTxn", min_version=0, max_version=5)
+API = Api(
+    key=ApiKey.ADD_PARTITIONS_TO_TXN,
+    name="AddPartitionsToTxn",
+    access=Access.by_handler(
+        on_transactional_id(
+            Operation.WRITE,
+            "v3_and_below_transactional_id",
+            refused_at="results_by_topic_v3_and_below[].results_by_partition[].partition_error_code",
+            versions=range(4),
+        ),
+        on_topic(
+            Operation.WRITE,
+            "v3_and_below_topics[].name",
+            refused_at="results_by_topic_v3_and_below[].results_by_partition[].partition_error_code",
+            versions=range(4),
+        ),
+        on_cluster(Operation.CLUSTER_ACTION, versions=range(4, 100)),
+    ),
+    min_version=0,
+    max_version=5,
+)
 
 FIRST_WITH_FENCED = 2
 FIRST_BATCHED = 4

@@ -6,6 +6,7 @@ Other resources are refused as INVALID_REQUEST; loggers among them, as in Kafka.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import ALTERED_CONFIGS
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import AlterOperation, ConfigResourceType, refuse_kind, replaced
 from headwater.broker.settings.topic_alterations import alter_each
@@ -20,7 +21,7 @@ from headwater.wire.typed.alter_configs import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ALTER_CONFIGS, name="AlterConfigs", min_version=0, max_version=2)
+API = Api(key=ApiKey.ALTER_CONFIGS, name="AlterConfigs", access=ALTERED_CONFIGS, min_version=0, max_version=2)
 
 
 async def handle(broker: "Broker", request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:

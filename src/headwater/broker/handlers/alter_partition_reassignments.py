@@ -9,11 +9,13 @@ may lie anywhere again, and what was copied stays. Only the controller takes it:
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.topics.topic import Topic
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NodeId
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -25,7 +27,13 @@ from headwater.wire.typed.alter_partition_reassignments import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, name="AlterPartitionReassignments", min_version=0, max_version=1)
+API = Api(
+    key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    name="AlterPartitionReassignments",
+    access=Access.first(on_cluster(Operation.ALTER)),
+    min_version=0,
+    max_version=1,
+)
 
 
 async def handle(

@@ -6,10 +6,12 @@ other. A partition that is named for several directories has the last one, as in
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,7 +23,13 @@ from headwater.wire.typed.alter_replica_log_dirs import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ALTER_REPLICA_LOG_DIRS, name="AlterReplicaLogDirs", min_version=1, max_version=2)
+API = Api(
+    key=ApiKey.ALTER_REPLICA_LOG_DIRS,
+    name="AlterReplicaLogDirs",
+    access=Access.by_handler(on_cluster(Operation.ALTER, refused_at="results[].partitions[].error_code")),
+    min_version=1,
+    max_version=2,
+)
 
 
 def handle(

@@ -6,10 +6,12 @@ A group that does not exist comes into being with this, before its first member 
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -21,7 +23,16 @@ from headwater.wire.typed.alter_share_group_offsets import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ALTER_SHARE_GROUP_OFFSETS, name="AlterShareGroupOffsets", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    name="AlterShareGroupOffsets",
+    access=Access.first(
+        on_group(Operation.READ),
+        then=(on_topic(Operation.READ, "topics[].topic_name", refused_at="responses[].partitions[].error_code"),),
+    ),
+    min_version=0,
+    max_version=0,
+)
 
 
 async def handle(

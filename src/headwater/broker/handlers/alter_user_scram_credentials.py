@@ -8,8 +8,11 @@ import ipaddress
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.security.scram import ScramCredential, ScramMechanism, UnacceptableCredential
 from headwater.security.user_names import UnacceptableUserName, check_user_name
 from headwater.wire.api_keys import ApiKey
@@ -24,7 +27,13 @@ from headwater.wire.typed.alter_user_scram_credentials import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, name="AlterUserScramCredentials", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    name="AlterUserScramCredentials",
+    access=Access.by_handler(on_cluster(Operation.ALTER, refused_at="results[].error_code")),
+    min_version=0,
+    max_version=0,
+)
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -39,6 +48,7 @@ async def handle(
     for name, change in by_name.items():
         code, message = ErrorCode.NONE, None
         try:
+            context.access.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
             _check_listener(context)
             if times[name] > 1:
                 raise RequestError(

@@ -7,6 +7,7 @@ does not know yet what the broker speaks.
 import re
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access
 from headwater.broker.api import Api, RequestContext, api_ranges
 from headwater.model.errors import ErrorCode
 from headwater.wire.api_keys import ApiKey
@@ -20,7 +21,13 @@ from headwater.wire.typed.api_versions import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.API_VERSIONS, name="ApiVersions", min_version=0, max_version=4)
+API = Api(
+    key=ApiKey.API_VERSIONS,
+    name="ApiVersions",
+    access=Access.open("the first request of every client: it finds out what to speak"),
+    min_version=0,
+    max_version=4,
+)
 FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 """What clients and tools look for before they use it, with the level that is in force (KIP-584)."""
 FEATURES_EPOCH = 0

@@ -6,6 +6,7 @@ Versions 0 and 1: from 1 on with the protocol that a member speaks.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import DESCRIBED_GROUPS
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.groups.views import DescribedConsumer, DescribedPartitions
@@ -23,7 +24,13 @@ from headwater.wire.typed.consumer_group_describe import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.CONSUMER_GROUP_DESCRIBE, name="ConsumerGroupDescribe", min_version=0, max_version=1)
+API = Api(
+    key=ApiKey.CONSUMER_GROUP_DESCRIBE,
+    name="ConsumerGroupDescribe",
+    access=DESCRIBED_GROUPS,
+    min_version=0,
+    max_version=1,
+)
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 

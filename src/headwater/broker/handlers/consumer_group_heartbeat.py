@@ -8,11 +8,13 @@ UNKNOWN_MEMBER_ID and so joins again, and a static member that joins again under
 import uuid
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.assignment import Assignment, of_partitions
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.consumer_group_heartbeat import Assignment as MemberAssignment
 from headwater.wire.typed.consumer_group_heartbeat import (
@@ -24,7 +26,16 @@ from headwater.wire.typed.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", min_version=0, max_version=1)
+API = Api(
+    key=ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    name="ConsumerGroupHeartbeat",
+    access=Access.first(
+        on_group(Operation.READ),
+        then=(on_topic(Operation.DESCRIBE, "subscribed_topic_names[]", refused_at="error_code"),),
+    ),
+    min_version=0,
+    max_version=1,
+)
 
 
 async def handle(

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.create_partitions import (
     CreatePartitionsRequest,
@@ -14,7 +16,13 @@ from headwater.wire.typed.create_partitions import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.CREATE_PARTITIONS, name="CreatePartitions", min_version=0, max_version=3)
+API = Api(
+    key=ApiKey.CREATE_PARTITIONS,
+    name="CreatePartitions",
+    access=Access.by_handler(on_topic(Operation.ALTER, "topics[].name", refused_at="results[].error_code")),
+    min_version=0,
+    max_version=3,
+)
 
 
 async def handle(

@@ -5,11 +5,13 @@ the answer tells the configuration, from 7 on the topic id.
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import describe_topic
 from headwater.broker.topics.topic import Topic
 from headwater.broker.topics.topic_plan import TopicPlan, assigned_plan
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.create_topics import (
@@ -23,7 +25,25 @@ from headwater.wire.typed.create_topics import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.CREATE_TOPICS, name="CreateTopics", min_version=2, max_version=7)
+API = Api(
+    key=ApiKey.CREATE_TOPICS,
+    name="CreateTopics",
+    access=Access.by_handler(
+        on_cluster(
+            Operation.CREATE,
+            refused_at="topics[].error_code",
+            or_else=on_topic(Operation.CREATE, "topics[].name", refused_at="topics[].error_code"),
+        ),
+        on_topic(
+            Operation.DESCRIBE_CONFIGS,
+            "topics[].name",
+            refused_at="topics[].topic_config_error_code",
+            versions=range(5, 100),
+        ),
+    ),
+    min_version=2,
+    max_version=7,
+)
 
 
 async def handle(broker: "Broker", request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:

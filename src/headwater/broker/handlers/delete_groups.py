@@ -5,15 +5,23 @@ A group that is an explicit subscription ends with it, also if it was not used y
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DELETE_GROUPS, name="DeleteGroups", min_version=0, max_version=2)
+API = Api(
+    key=ApiKey.DELETE_GROUPS,
+    name="DeleteGroups",
+    access=Access.by_handler(on_group(Operation.DELETE, "groups_names[]", refused_at="results[].error_code")),
+    min_version=0,
+    max_version=2,
+)
 
 
 async def handle(broker: "Broker", request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:

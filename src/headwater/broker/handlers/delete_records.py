@@ -7,6 +7,7 @@ is for. Transactions do not hold it up: what one that goes on has written may go
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import LostLeadership
@@ -15,6 +16,7 @@ from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_OFFSET, Offset
 from headwater.model.replica import StoreError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.delete_records import (
     DeleteRecordsPartition,
@@ -27,7 +29,15 @@ from headwater.wire.typed.delete_records import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DELETE_RECORDS, name="DeleteRecords", min_version=0, max_version=2)
+API = Api(
+    key=ApiKey.DELETE_RECORDS,
+    name="DeleteRecords",
+    access=Access.by_handler(
+        on_topic(Operation.DELETE, "topics[].name", refused_at="topics[].partitions[].error_code")
+    ),
+    min_version=0,
+    max_version=2,
+)
 
 HIGH_WATERMARK = -1
 

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -14,7 +16,16 @@ from headwater.wire.typed.delete_share_group_offsets import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DELETE_SHARE_GROUP_OFFSETS, name="DeleteShareGroupOffsets", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    name="DeleteShareGroupOffsets",
+    access=Access.first(
+        on_group(Operation.DELETE),
+        then=(on_topic(Operation.READ, "topics[].topic_name", refused_at="responses[].error_code"),),
+    ),
+    min_version=0,
+    max_version=0,
+)
 
 
 async def handle(

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import TopicId
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -12,7 +14,26 @@ from headwater.wire.typed.delete_topics import DeletableTopicResult, DeleteTopic
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DELETE_TOPICS, name="DeleteTopics", min_version=1, max_version=6)
+API = Api(
+    key=ApiKey.DELETE_TOPICS,
+    name="DeleteTopics",
+    access=Access.by_handler(
+        on_cluster(
+            Operation.DELETE,
+            refused_at="responses[].error_code",
+            versions=range(6),
+            or_else=on_topic(Operation.DELETE, "topic_names[]", refused_at="responses[].error_code"),
+        ),
+        on_cluster(
+            Operation.DELETE,
+            refused_at="responses[].error_code",
+            versions=range(6, 100),
+            or_else=on_topic(Operation.DELETE, "topics[].name", refused_at="responses[].error_code"),
+        ),
+    ),
+    min_version=1,
+    max_version=6,
+)
 
 
 async def handle(broker: "Broker", request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:

@@ -5,6 +5,7 @@ that are gone, and whose stores are missed.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER
 from headwater.model.errors import ErrorCode, RequestError
@@ -14,7 +15,13 @@ from headwater.wire.typed.describe_cluster import DescribeClusterBroker, Describ
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_CLUSTER, name="DescribeCluster", min_version=0, max_version=2)
+API = Api(
+    key=ApiKey.DESCRIBE_CLUSTER,
+    name="DescribeCluster",
+    access=Access.open("every client that may connect may know the nodes, as in Kafka"),
+    min_version=0,
+    max_version=2,
+)
 
 BROKERS = 1
 CONTROLLERS = 2

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import (
     ConfigEntry,
@@ -19,6 +20,7 @@ from headwater.broker.settings.config_resources import (
 )
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_configs import (
     DescribeConfigsRequest,
@@ -32,7 +34,31 @@ from headwater.wire.typed.describe_configs import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_CONFIGS, name="DescribeConfigs", min_version=1, max_version=4)
+API = Api(
+    key=ApiKey.DESCRIBE_CONFIGS,
+    name="DescribeConfigs",
+    access=Access.by_handler(
+        on_topic(
+            Operation.DESCRIBE_CONFIGS,
+            "resources[].resource_name",
+            refused_at="results[].error_code",
+            condition="of topics",
+        ),
+        on_group(
+            Operation.DESCRIBE_CONFIGS,
+            "resources[].resource_name",
+            refused_at="results[].error_code",
+            condition="of groups",
+        ),
+        on_cluster(
+            Operation.DESCRIBE_CONFIGS,
+            refused_at="results[].error_code",
+            condition="of brokers, their loggers, and client metrics",
+        ),
+    ),
+    min_version=1,
+    max_version=4,
+)
 
 RESOURCES_AT_ONCE = 100
 """Described before other requests are served."""

@@ -5,11 +5,13 @@ A group that is not known is dead; from version 6 on that is the error GROUP_ID_
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.groups.rebalance import GroupState
 from headwater.groups.views import DescribedMember
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_groups import (
     DescribedGroup,
@@ -21,7 +23,13 @@ from headwater.wire.typed.describe_groups import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_GROUPS, name="DescribeGroups", min_version=0, max_version=6)
+API = Api(
+    key=ApiKey.DESCRIBE_GROUPS,
+    name="DescribeGroups",
+    access=Access.by_handler(on_group(Operation.DESCRIBE, "groups[]", refused_at="groups[].error_code")),
+    min_version=0,
+    max_version=6,
+)
 
 
 def handle(broker: "Broker", request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:

@@ -10,10 +10,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import LEFT_OUT, Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -26,7 +28,16 @@ from headwater.wire.typed.describe_log_dirs import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_LOG_DIRS, name="DescribeLogDirs", min_version=1, max_version=5)
+API = Api(
+    key=ApiKey.DESCRIBE_LOG_DIRS,
+    name="DescribeLogDirs",
+    access=Access.by_handler(
+        on_cluster(Operation.DESCRIBE, refused_at=LEFT_OUT, versions=range(3)),
+        on_cluster(Operation.DESCRIBE, versions=range(3, 100)),
+    ),
+    min_version=1,
+    max_version=5,
+)
 
 
 async def handle(broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:

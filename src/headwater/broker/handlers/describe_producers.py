@@ -3,8 +3,10 @@ offset its transaction is open."""
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.transactions.producer_state import ProducerDescription
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_producers import (
@@ -18,7 +20,13 @@ from headwater.wire.typed.describe_producers import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_PRODUCERS, name="DescribeProducers", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.DESCRIBE_PRODUCERS,
+    name="DescribeProducers",
+    access=Access.by_handler(on_topic(Operation.READ, "topics[].name", refused_at="topics[].partitions[].error_code")),
+    min_version=0,
+    max_version=0,
+)
 
 
 MAX_PRODUCERS = 100_000

@@ -8,11 +8,13 @@ is gone the time of its last fetch is when it was noticed to be gone.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.model.cluster import Node, Role
 from headwater.model.errors import ErrorCode
 from headwater.model.ids import NO_OFFSET, LeaderEpoch
 from headwater.records.batch import NO_TIMESTAMP
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_quorum import (
     DescribeQuorumRequest,
@@ -27,7 +29,13 @@ from headwater.wire.typed.describe_quorum import Node as QuorumNode
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_QUORUM, name="DescribeQuorum", min_version=0, max_version=2)
+API = Api(
+    key=ApiKey.DESCRIBE_QUORUM,
+    name="DescribeQuorum",
+    access=Access.first(on_cluster(Operation.DESCRIBE)),
+    min_version=0,
+    max_version=2,
+)
 
 TOPIC = "__cluster_metadata"
 

@@ -6,11 +6,13 @@ A partition that the group never read has the start offset -1. No topics means a
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.nodes.node_messages import ShareOffset
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_OFFSET, LeaderEpoch, PartitionId
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -24,7 +26,21 @@ from headwater.wire.typed.describe_share_group_offsets import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, name="DescribeShareGroupOffsets", min_version=0, max_version=1)
+API = Api(
+    key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    name="DescribeShareGroupOffsets",
+    access=Access.by_handler(
+        on_group(Operation.DESCRIBE, "groups[].group_id", refused_at="groups[].error_code"),
+        on_topic(
+            Operation.DESCRIBE,
+            "groups[].topics[].topic_name",
+            refused_at="groups[].topics[].partitions[].error_code",
+            condition="left out if all topics are asked for",
+        ),
+    ),
+    min_version=0,
+    max_version=1,
+)
 
 NO_LAG = -1
 

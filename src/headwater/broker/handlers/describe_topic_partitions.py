@@ -8,12 +8,14 @@ on null.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import ON_TOPIC
 from headwater.broker.cluster.topic_description import describe_partitions
 from headwater.broker.settings.topic_name import check_topic_name
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.describe_topic_partitions import (
@@ -27,7 +29,20 @@ from headwater.wire.typed.describe_topic_partitions import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, name="DescribeTopicPartitions", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    name="DescribeTopicPartitions",
+    access=Access.by_handler(
+        on_topic(
+            Operation.DESCRIBE,
+            "topics[].name",
+            refused_at="topics[].error_code",
+            condition="left out if all topics are asked for",
+        )
+    ),
+    min_version=0,
+    max_version=0,
+)
 
 MAX_PARTITIONS = 2_000
 

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import LEFT_OUT, Access, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_transactions import (
     DescribeTransactionsRequest,
@@ -15,7 +17,16 @@ from headwater.wire.typed.describe_transactions import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_TRANSACTIONS, name="DescribeTransactions", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.DESCRIBE_TRANSACTIONS,
+    name="DescribeTransactions",
+    access=Access.by_handler(
+        on_transactional_id(Operation.DESCRIBE, "transactional_ids[]", refused_at="transaction_states[].error_code"),
+        on_topic(Operation.DESCRIBE, refused_at=LEFT_OUT, condition="of the topics of a transaction"),
+    ),
+    min_version=0,
+    max_version=0,
+)
 
 
 def handle(

@@ -4,8 +4,10 @@ Version 0: a request without users asks for all of them (KIP-554)."""
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_user_scram_credentials import (
     CredentialInfo,
@@ -17,7 +19,13 @@ from headwater.wire.typed.describe_user_scram_credentials import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, name="DescribeUserScramCredentials", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    name="DescribeUserScramCredentials",
+    access=Access.first(on_cluster(Operation.DESCRIBE)),
+    min_version=0,
+    max_version=0,
+)
 
 
 def handle(

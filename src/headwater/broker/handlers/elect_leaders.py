@@ -9,10 +9,12 @@ Where all partitions are meant, those without need of one are left out. A node t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.elect_leaders import (
     ElectLeadersRequest,
@@ -24,7 +26,18 @@ from headwater.wire.typed.elect_leaders import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.ELECT_LEADERS, name="ElectLeaders", min_version=0, max_version=2)
+API = Api(
+    key=ApiKey.ELECT_LEADERS,
+    name="ElectLeaders",
+    access=Access.by_handler(
+        on_cluster(
+            Operation.ALTER, refused_at="replica_election_results[].partition_result[].error_code", versions=range(1)
+        ),
+        on_cluster(Operation.ALTER, versions=range(1, 100)),
+    ),
+    min_version=0,
+    max_version=2,
+)
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -7,8 +7,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from headwater.broker.access.declared_access import Access, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.transactions.effects import EndAnswer
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.end_txn import EndTxnRequest, EndTxnResponse
@@ -16,7 +18,13 @@ from headwater.wire.typed.end_txn import EndTxnRequest, EndTxnResponse
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.END_TXN, name="EndTxn", min_version=0, max_version=5)
+API = Api(
+    key=ApiKey.END_TXN,
+    name="EndTxn",
+    access=Access.first(on_transactional_id(Operation.WRITE)),
+    min_version=0,
+    max_version=5,
+)
 
 FIRST_WITH_FENCED = 2
 FIRST_WITH_EPOCHS = 5

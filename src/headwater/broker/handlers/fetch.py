@@ -6,10 +6,12 @@ Requests that claim to come from a replica are refused: replication has a listen
 import asyncio
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.fetch.fetch_sessions import NO_SESSION, FetchSession, asked_partitions
 from headwater.broker.fetch.fetching import Fetching, Reading
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.transport.connection import Answer, Pieces
 from headwater.wire import fetch
 from headwater.wire.fetch import FetchTopicResult
@@ -17,7 +19,21 @@ from headwater.wire.fetch import FetchTopicResult
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=fetch.KEY, name="Fetch", min_version=fetch.MIN_VERSION, max_version=fetch.MAX_VERSION, overlaps=True)
+API = Api(
+    key=fetch.KEY,
+    name="Fetch",
+    access=Access.by_handler(
+        on_topic(
+            Operation.READ,
+            "topics[].topic",
+            refused_at="responses[].partitions[].error_code",
+            condition="of every partition of the session, at every request",
+        )
+    ),
+    min_version=fetch.MIN_VERSION,
+    max_version=fetch.MAX_VERSION,
+    overlaps=True,
+)
 
 
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:

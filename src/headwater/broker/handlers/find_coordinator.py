@@ -10,19 +10,50 @@ import binascii
 import uuid
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_group, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.nodes.node_messages import ShareKey
 from headwater.groups.shard import check_group_id
 from headwater.model.cluster import Node
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_NODE, PartitionId
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.FIND_COORDINATOR, name="FindCoordinator", min_version=0, max_version=6)
+API = Api(
+    key=ApiKey.FIND_COORDINATOR,
+    name="FindCoordinator",
+    access=Access.by_handler(
+        on_group(Operation.DESCRIBE, "key", versions=range(4), condition="of a group"),
+        on_transactional_id(Operation.DESCRIBE, "key", versions=range(4), condition="of a transactional id"),
+        on_group(
+            Operation.DESCRIBE,
+            "coordinator_keys[]",
+            refused_at="coordinators[].error_code",
+            versions=range(4, 100),
+            condition="of a group",
+        ),
+        on_transactional_id(
+            Operation.DESCRIBE,
+            "coordinator_keys[]",
+            refused_at="coordinators[].error_code",
+            versions=range(4, 100),
+            condition="of a transactional id",
+        ),
+        on_cluster(
+            Operation.CLUSTER_ACTION,
+            refused_at="coordinators[].error_code",
+            versions=range(6, 100),
+            condition="of a partition of a share group",
+        ),
+    ),
+    min_version=0,
+    max_version=6,
+)
 
 GROUP = 0
 TRANSACTION = 1

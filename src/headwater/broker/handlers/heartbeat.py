@@ -2,14 +2,18 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.HEARTBEAT, name="Heartbeat", min_version=0, max_version=4)
+API = Api(
+    key=ApiKey.HEARTBEAT, name="Heartbeat", access=Access.first(on_group(Operation.READ)), min_version=0, max_version=4
+)
 
 
 def handle(broker: "Broker", request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:

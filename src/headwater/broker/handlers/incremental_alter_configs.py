@@ -6,6 +6,7 @@ The changes to one of them are made together or not at all. Other resources are 
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import ALTERED_CONFIGS
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ConfigResourceType, changed, refuse_kind
 from headwater.broker.settings.topic_alterations import alter_each
@@ -20,7 +21,13 @@ from headwater.wire.typed.incremental_alter_configs import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.INCREMENTAL_ALTER_CONFIGS, name="IncrementalAlterConfigs", min_version=0, max_version=1)
+API = Api(
+    key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    name="IncrementalAlterConfigs",
+    access=ALTERED_CONFIGS,
+    min_version=0,
+    max_version=1,
+)
 
 
 async def handle(

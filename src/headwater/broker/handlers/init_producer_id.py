@@ -9,15 +9,31 @@ last epoch is fenced, and a transaction that it left open is aborted first.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.INIT_PRODUCER_ID, name="InitProducerId", min_version=0, max_version=5)
+API = Api(
+    key=ApiKey.INIT_PRODUCER_ID,
+    name="InitProducerId",
+    access=Access.by_handler(
+        on_transactional_id(Operation.WRITE, condition="if there is one"),
+        on_transactional_id(Operation.TWO_PHASE_COMMIT, condition="to prepare transactions", versions=range(6, 100)),
+        on_cluster(
+            Operation.IDEMPOTENT_WRITE,
+            or_else=on_topic(Operation.WRITE, refused_at="error_code", condition="any topic"),
+            condition="without a transactional id",
+        ),
+    ),
+    min_version=0,
+    max_version=5,
+)
 
 FIRST_WITH_FENCED = 4
 

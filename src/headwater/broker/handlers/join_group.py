@@ -6,19 +6,23 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.effects import JoinAnswer
 from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import JoinRequest
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.JOIN_GROUP, name="JoinGroup", min_version=0, max_version=9)
+API = Api(
+    key=ApiKey.JOIN_GROUP, name="JoinGroup", access=Access.first(on_group(Operation.READ)), min_version=0, max_version=9
+)
 
 
 async def handle(broker: "Broker", request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:

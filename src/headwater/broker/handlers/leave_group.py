@@ -4,16 +4,24 @@ from 3 on many, named by member id or instance id; from 5 on with a reason.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.requests import LeaveRequest
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.LEAVE_GROUP, name="LeaveGroup", min_version=0, max_version=5)
+API = Api(
+    key=ApiKey.LEAVE_GROUP,
+    name="LeaveGroup",
+    access=Access.first(on_group(Operation.READ)),
+    min_version=0,
+    max_version=5,
+)
 
 
 async def handle(broker: "Broker", request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:

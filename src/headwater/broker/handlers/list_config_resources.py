@@ -4,9 +4,11 @@ there are none; version 1 takes the types to list, and none means all.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ConfigResourceType
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_config_resources import (
     ConfigResource,
@@ -17,7 +19,13 @@ from headwater.wire.typed.list_config_resources import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.LIST_CONFIG_RESOURCES, name="ListConfigResources", min_version=0, max_version=1)
+API = Api(
+    key=ApiKey.LIST_CONFIG_RESOURCES,
+    name="ListConfigResources",
+    access=Access.first(on_cluster(Operation.DESCRIBE_CONFIGS)),
+    min_version=0,
+    max_version=1,
+)
 
 
 def handle(

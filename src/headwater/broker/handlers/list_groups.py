@@ -2,15 +2,27 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import LEFT_OUT, Access, on_cluster, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.LIST_GROUPS, name="ListGroups", min_version=0, max_version=5)
+API = Api(
+    key=ApiKey.LIST_GROUPS,
+    name="ListGroups",
+    access=Access.by_handler(
+        on_cluster(
+            Operation.DESCRIBE, refused_at=LEFT_OUT, or_else=on_group(Operation.DESCRIBE, "", refused_at=LEFT_OUT)
+        )
+    ),
+    min_version=0,
+    max_version=5,
+)
 
 
 def handle(broker: "Broker", request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:

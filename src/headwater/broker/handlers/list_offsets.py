@@ -10,12 +10,14 @@ With isolation level read_committed nothing at or past the last stable offset is
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.offset_search import find_max_timestamp, find_timestamp
 from headwater.broker.log.partition import Partition
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 from headwater.records.batch import NO_TIMESTAMP
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_offsets import (
     ListOffsetsPartition,
@@ -28,7 +30,15 @@ from headwater.wire.typed.list_offsets import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.LIST_OFFSETS, name="ListOffsets", min_version=1, max_version=11)
+API = Api(
+    key=ApiKey.LIST_OFFSETS,
+    name="ListOffsets",
+    access=Access.by_handler(
+        on_topic(Operation.DESCRIBE, "topics[].name", refused_at="topics[].partitions[].error_code")
+    ),
+    min_version=1,
+    max_version=11,
+)
 
 LATEST = -1
 EARLIEST = -2

@@ -8,8 +8,10 @@ NOT_CONTROLLER. Partitions and topics that are not moving, or do not exist, are 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -21,7 +23,13 @@ from headwater.wire.typed.list_partition_reassignments import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.LIST_PARTITION_REASSIGNMENTS, name="ListPartitionReassignments", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    name="ListPartitionReassignments",
+    access=Access.first(on_cluster(Operation.DESCRIBE)),
+    min_version=0,
+    max_version=0,
+)
 
 
 async def handle(

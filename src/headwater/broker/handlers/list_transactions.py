@@ -4,9 +4,11 @@ on by how long a transaction runs, from 2 on by a pattern (RE2, which takes line
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import LEFT_OUT, Access, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.topic_patterns import TopicPattern
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.transactions.transaction import Transaction, TransactionState
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -15,7 +17,13 @@ from headwater.wire.typed.list_transactions import TransactionState as ListedTra
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.LIST_TRANSACTIONS, name="ListTransactions", min_version=0, max_version=2)
+API = Api(
+    key=ApiKey.LIST_TRANSACTIONS,
+    name="ListTransactions",
+    access=Access.by_handler(on_transactional_id(Operation.DESCRIBE, "", refused_at=LEFT_OUT)),
+    min_version=0,
+    max_version=2,
+)
 
 
 def handle(broker: "Broker", request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:

@@ -7,12 +7,14 @@ An unknown topic is created here when the broker and the request allow it, as cl
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from headwater.broker.cluster.topic_description import UNREACHABLE, describe_partitions
 from headwater.broker.topics.topic import Topic
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_NODE
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.metadata import (
@@ -27,7 +29,26 @@ from headwater.wire.typed.metadata import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.METADATA, name="Metadata", min_version=0, max_version=13)
+API = Api(
+    key=ApiKey.METADATA,
+    name="Metadata",
+    access=Access.by_handler(
+        on_topic(
+            Operation.DESCRIBE,
+            "topics[].name",
+            refused_at="topics[].error_code",
+            condition="left out if all topics are asked for",
+        ),
+        on_cluster(
+            Operation.CREATE,
+            refused_at="topics[].error_code",
+            or_else=on_topic(Operation.CREATE, "topics[].name", refused_at="topics[].error_code"),
+            condition="to create the topic on its first use",
+        ),
+    ),
+    min_version=0,
+    max_version=13,
+)
 
 BY_ID = 12
 """The first version in which topics have ids instead of names."""

@@ -7,10 +7,12 @@ What cannot be committed says so for each partition; a refusal of the whole requ
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.topics.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.offset_commit import (
     OffsetCommitRequest,
@@ -22,7 +24,16 @@ from headwater.wire.typed.offset_commit import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.OFFSET_COMMIT, name="OffsetCommit", min_version=2, max_version=10)
+API = Api(
+    key=ApiKey.OFFSET_COMMIT,
+    name="OffsetCommit",
+    access=Access.by_handler(
+        on_group(Operation.READ, refused_at="topics[].partitions[].error_code"),
+        on_topic(Operation.READ, "topics[].name", refused_at="topics[].partitions[].error_code"),
+    ),
+    min_version=2,
+    max_version=10,
+)
 
 LAST_WITH_RETENTION = 4
 FIRST_WITH_MEMBER_EPOCHS = 9

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.offset_delete import (
     OffsetDeleteRequest,
@@ -15,7 +17,16 @@ from headwater.wire.typed.offset_delete import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.OFFSET_DELETE, name="OffsetDelete", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.OFFSET_DELETE,
+    name="OffsetDelete",
+    access=Access.first(
+        on_group(Operation.DELETE),
+        then=(on_topic(Operation.READ, "topics[].name", refused_at="topics[].partitions[].error_code"),),
+    ),
+    min_version=0,
+    max_version=0,
+)
 
 
 async def handle(broker: "Broker", request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:

@@ -11,11 +11,13 @@ A group that is not known has committed nothing, which is no error: its offsets 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.events import CommittedOffset
 from headwater.groups.offset_table import FoundOffset
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.offset_fetch import (
@@ -33,7 +35,31 @@ from headwater.wire.typed.offset_fetch import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.OFFSET_FETCH, name="OffsetFetch", min_version=1, max_version=10)
+API = Api(
+    key=ApiKey.OFFSET_FETCH,
+    name="OffsetFetch",
+    access=Access.by_handler(
+        on_group(Operation.DESCRIBE, refused_at="topics[].partitions[].error_code", versions=range(2)),
+        on_group(Operation.DESCRIBE, versions=range(2, 8)),
+        on_group(Operation.DESCRIBE, "groups[].group_id", refused_at="groups[].error_code", versions=range(8, 100)),
+        on_topic(
+            Operation.DESCRIBE,
+            "topics[].name",
+            refused_at="topics[].partitions[].error_code",
+            versions=range(8),
+            condition="left out if all topics are asked for",
+        ),
+        on_topic(
+            Operation.DESCRIBE,
+            "groups[].topics[].name",
+            refused_at="groups[].topics[].partitions[].error_code",
+            versions=range(8, 100),
+            condition="left out if all topics are asked for",
+        ),
+    ),
+    min_version=1,
+    max_version=10,
+)
 
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_TOPIC_IDS = 10

@@ -4,11 +4,13 @@ it has read was truncated (KIP-320). Here nothing that was readable ever is; the
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.leader_epochs import end_of_epoch
 from headwater.broker.log.segment_chain import EpochStart
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, PartitionId
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,7 +23,19 @@ from headwater.wire.typed.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, name="OffsetForLeaderEpoch", min_version=2, max_version=4)
+API = Api(
+    key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    name="OffsetForLeaderEpoch",
+    access=Access.by_handler(
+        on_cluster(
+            Operation.CLUSTER_ACTION,
+            refused_at="topics[].partitions[].error_code",
+            or_else=on_topic(Operation.DESCRIBE, "topics[].topic", refused_at="topics[].partitions[].error_code"),
+        )
+    ),
+    min_version=2,
+    max_version=4,
+)
 
 
 def handle(

@@ -6,9 +6,11 @@ otherwise sends its batches uncompressed (KAFKA-18659).
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.produce.producing import Producing
+from headwater.security.access_codes import Operation
 from headwater.transport.connection import Answer, CloseConnection, Pieces
 from headwater.wire import produce
 from headwater.wire.messages import RequestHeader
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 API = Api(
     key=produce.KEY,
     name="Produce",
+    access=Access.by_handler(
+        on_transactional_id(
+            Operation.WRITE,
+            refused_at="responses[].partition_responses[].error_code",
+            condition="of transactional batches",
+        ),
+        on_topic(Operation.WRITE, "topic_data[].name", refused_at="responses[].partition_responses[].error_code"),
+    ),
     min_version=produce.MIN_VERSION,
     max_version=produce.MAX_VERSION,
     advertised_min_version=0,

@@ -4,6 +4,7 @@ long the session lasts. Only the last one does: librdkafka starts a timer by any
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
 from headwater.wire.api_keys import ApiKey
@@ -12,7 +13,13 @@ from headwater.wire.typed.sasl_authenticate import SaslAuthenticateRequest, Sasl
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.SASL_AUTHENTICATE, name="SaslAuthenticate", min_version=0, max_version=2)
+API = Api(
+    key=ApiKey.SASL_AUTHENTICATE,
+    name="SaslAuthenticate",
+    access=Access.open("a client logs in"),
+    min_version=0,
+    max_version=2,
+)
 
 
 async def handle(

@@ -6,6 +6,7 @@ Advertised on every listener, as in Kafka; without SASL there is nothing to begi
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
 from headwater.wire.api_keys import ApiKey
@@ -14,7 +15,13 @@ from headwater.wire.typed.sasl_handshake import SaslHandshakeRequest, SaslHandsh
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.SASL_HANDSHAKE, name="SaslHandshake", min_version=0, max_version=1)
+API = Api(
+    key=ApiKey.SASL_HANDSHAKE,
+    name="SaslHandshake",
+    access=Access.open("a client says how it logs in"),
+    min_version=0,
+    max_version=1,
+)
 
 
 def handle(broker: "Broker", request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:

@@ -7,11 +7,13 @@ the member still holds.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
 from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, checked_names
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, PartitionId, TopicId
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.share_acknowledge import (
     LeaderIdAndEpoch,
@@ -24,7 +26,16 @@ from headwater.wire.typed.share_acknowledge import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.SHARE_ACKNOWLEDGE, name="ShareAcknowledge", min_version=1, max_version=2)
+API = Api(
+    key=ApiKey.SHARE_ACKNOWLEDGE,
+    name="ShareAcknowledge",
+    access=Access.first(
+        on_group(Operation.READ),
+        then=(on_topic(Operation.READ, "topics[].topic_id", refused_at="responses[].partitions[].error_code"),),
+    ),
+    min_version=1,
+    max_version=2,
+)
 
 
 async def handle(

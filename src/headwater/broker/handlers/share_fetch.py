@@ -8,6 +8,7 @@ of them are the member's.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
 from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits, ShareReading, divided
@@ -15,6 +16,7 @@ from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, c
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_NODE, PartitionId, TopicId
 from headwater.queues.outcomes import AcquireMode
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.share_fetch import (
     AcquiredRecords,
@@ -30,7 +32,23 @@ from headwater.wire.typed.share_fetch import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.SHARE_FETCH, name="ShareFetch", min_version=1, max_version=2)
+API = Api(
+    key=ApiKey.SHARE_FETCH,
+    name="ShareFetch",
+    access=Access.first(
+        on_group(Operation.READ),
+        then=(
+            on_topic(
+                Operation.READ,
+                "topics[].topic_id",
+                refused_at="responses[].partitions[].error_code",
+                condition="of every partition of the session and the request",
+            ),
+        ),
+    ),
+    min_version=1,
+    max_version=2,
+)
 
 
 async def handle(broker: "Broker", request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import DESCRIBED_GROUPS
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
 from headwater.broker.queues.share_assignment import assigned_topics
@@ -22,7 +23,9 @@ from headwater.wire.typed.share_group_describe import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.SHARE_GROUP_DESCRIBE, name="ShareGroupDescribe", min_version=1, max_version=1)
+API = Api(
+    key=ApiKey.SHARE_GROUP_DESCRIBE, name="ShareGroupDescribe", access=DESCRIBED_GROUPS, min_version=1, max_version=1
+)
 
 
 def handle(broker: "Broker", request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:

@@ -4,10 +4,12 @@ what it reads (KIP-932). Version 0 was never stable and is not served.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_assignment import assigned_topics
 from headwater.groups.share import JOIN_EPOCH, ShareHeartbeat
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.share_group_heartbeat import (
     Assignment,
@@ -19,7 +21,16 @@ from headwater.wire.typed.share_group_heartbeat import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.SHARE_GROUP_HEARTBEAT, name="ShareGroupHeartbeat", min_version=1, max_version=1)
+API = Api(
+    key=ApiKey.SHARE_GROUP_HEARTBEAT,
+    name="ShareGroupHeartbeat",
+    access=Access.first(
+        on_group(Operation.READ),
+        then=(on_topic(Operation.DESCRIBE, "subscribed_topic_names[]", refused_at="error_code"),),
+    ),
+    min_version=1,
+    max_version=1,
+)
 
 
 async def handle(

@@ -4,17 +4,21 @@ on, and the protocol is named, and checked, from 5 on.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.effects import SyncAnswer
 from headwater.groups.requests import SyncRequest
 from headwater.model.errors import RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.SYNC_GROUP, name="SyncGroup", min_version=0, max_version=5)
+API = Api(
+    key=ApiKey.SYNC_GROUP, name="SyncGroup", access=Access.first(on_group(Operation.READ)), min_version=0, max_version=5
+)
 
 
 async def handle(broker: "Broker", request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:

@@ -8,10 +8,12 @@ API has no words for some refusals, and old clients do not know others: they get
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_group, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -23,7 +25,17 @@ from headwater.wire.typed.txn_offset_commit import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.TXN_OFFSET_COMMIT, name="TxnOffsetCommit", min_version=0, max_version=5)
+API = Api(
+    key=ApiKey.TXN_OFFSET_COMMIT,
+    name="TxnOffsetCommit",
+    access=Access.by_handler(
+        on_transactional_id(Operation.WRITE, refused_at="topics[].partitions[].error_code"),
+        on_group(Operation.READ, refused_at="topics[].partitions[].error_code"),
+        on_topic(Operation.READ, "topics[].name", refused_at="topics[].partitions[].error_code"),
+    ),
+    min_version=0,
+    max_version=5,
+)
 
 FIRST_THAT_KNOWS_LOADING = 2
 FIRST_WITH_ABORTABLE = 4

@@ -6,17 +6,25 @@ and leave partitions that wait for it. One that starts again later is a new one.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.cluster.node_removal import forget
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.UNREGISTER_BROKER, name="UnregisterBroker", min_version=0, max_version=0)
+API = Api(
+    key=ApiKey.UNREGISTER_BROKER,
+    name="UnregisterBroker",
+    access=Access.first(on_cluster(Operation.ALTER)),
+    min_version=0,
+    max_version=0,
+)
 
 
 async def handle(

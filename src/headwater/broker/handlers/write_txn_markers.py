@@ -5,8 +5,10 @@ Coordinators on other nodes send it, and administrators who abort a transaction 
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.write_txn_markers import (
     WritableTxnMarker,
@@ -20,7 +22,19 @@ from headwater.wire.typed.write_txn_markers import (
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-API = Api(key=ApiKey.WRITE_TXN_MARKERS, name="WriteTxnMarkers", min_version=1, max_version=2)
+API = Api(
+    key=ApiKey.WRITE_TXN_MARKERS,
+    name="WriteTxnMarkers",
+    access=Access.by_handler(
+        on_cluster(
+            Operation.ALTER,
+            refused_at="markers[].topics[].partitions[].error_code",
+            or_else=on_cluster(Operation.CLUSTER_ACTION, refused_at="markers[].topics[].partitions[].error_code"),
+        )
+    ),
+    min_version=1,
+    max_version=2,
+)
 
 
 async def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:

@@ -113,6 +113,8 @@ class Metrics:
     errors: dict[tuple[str, int], int] = field(default_factory=dict)
     """By API and error code."""
     bad_requests: dict[str, int] = field(default_factory=dict)
+    authorization_refusals: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By operation and type of resource."""
     """By the event that was logged, or left out of the log."""
     topics: dict[str, TopicCounters] = field(default_factory=dict)
     flushes: Histogram = field(default_factory=lambda: Histogram(FLUSH_BOUNDS_S))
@@ -150,6 +152,10 @@ class Metrics:
 
     def bad_request(self, event: str) -> None:
         self.bad_requests[event] = self.bad_requests.get(event, 0) + 1
+
+    def authorization_refused(self, operation: str, resource_type: str) -> None:
+        key = (operation, resource_type)
+        self.authorization_refusals[key] = self.authorization_refusals.get(key, 0) + 1
 
     def produced(self, topic: str, records: int, batches: int, size_bytes: int) -> None:
         traffic = self.topics.get(topic) or self._traffic(topic)

@@ -79,6 +79,14 @@ def _requests(metrics: Metrics) -> "Iterator[Metric]":
     for fact, count in metrics.bad_requests.items():
         refused.add_metric([fact], count)
     yield refused
+    refusals = CounterMetricFamily(
+        "headwater_authorization_refusals",
+        "What clients may not do and asked for; allowed all the same where bindings are only observed.",
+        labels=["operation", "resource"],
+    )
+    for (operation, resource_type), count in metrics.authorization_refusals.items():
+        refusals.add_metric([operation, resource_type], count)
+    yield refusals
 
 
 def _topics(metrics: Metrics) -> "Iterator[Metric]":

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headwater.broker.settings import setting
+from headwater.broker.settings.authorization import Authorization, authorization, super_users, with_semicolons
 from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol, plaintext, read_listeners
 from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
 from headwater.broker.settings.topic_config import BrokerDefaults
@@ -38,6 +39,7 @@ from headwater.model.ids import NodeId
 from headwater.model.replica import Durability
 from headwater.replication.controller import ControllerRules
 from headwater.replication.effects import Rules
+from headwater.security.principal import Principal
 
 __all__ = ["Address", "BrokerConfig", "ConfigError"]
 
@@ -75,6 +77,30 @@ class BrokerConfig:
             read_listeners,
             fixed=True,
         ),
+    )
+    authorization: Authorization | None = field(
+        default=None,
+        metadata=described(
+            "Whether clients may do only what access control bindings allow: on, off, or observe, which logs what "
+            "would be refused. Unless given, on where a listener asks clients who they are.",
+            authorization,
+            section=Section.SECURITY,
+            fixed=True,
+        ),
+    )
+    super_users: tuple[Principal, ...] = field(
+        default=(),
+        metadata=described(
+            'Users who may do everything, such as ["User:admin"].', super_users, section=Section.SECURITY,
+            kafka="super.users", kafka_value=with_semicolons, fixed=True,
+        ),
+    )  # fmt: skip
+    allow_everyone_if_no_acl: bool = setting.switch(
+        False,
+        "Whether everyone may do everything with what no binding is about.",
+        section=Section.SECURITY,
+        kafka="allow.everyone.if.no.acl.found",
+        fixed=True,
     )
     metrics: Address | None = field(
         default=Address("127.0.0.1", 9644),
@@ -494,6 +520,13 @@ class BrokerConfig:
     def client_listeners(self) -> tuple[ListenerConfig, ...]:
         """At least one. Host and port of the first stand for the node where only one address is shown."""
         return self.listener or (plaintext(self.listen, self.advertise),)
+
+    @property
+    def authorizes(self) -> Authorization:
+        """What is not said follows from the listeners: clients are asked who they are for a purpose."""
+        if self.authorization is not None:
+            return self.authorization
+        return Authorization.ON if any(each.asks_who for each in self.client_listeners) else Authorization.OFF
 
     @property
     def is_clustered(self) -> bool:

@@ -110,6 +110,11 @@ class ListenerConfig:
     """How long a login lasts; 0: as long as the connection."""
 
     @property
+    def asks_who(self) -> bool:
+        """Whether every client that gets in has said who it is."""
+        return self.protocol.has_login or self.client_certificates == "require"
+
+    @property
     def offered(self) -> tuple[SaslMechanism, ...]:
         return self.mechanisms or (DEFAULT_MECHANISMS if self.protocol.has_login else ())
 

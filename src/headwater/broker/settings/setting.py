@@ -54,6 +54,7 @@ class Section(enum.StrEnum):
     TRANSACTIONS = "transactions"
     STORAGE = "storage"
     CLUSTER = "cluster"
+    SECURITY = "security"
     TOPIC = "topic"
 
 

@@ -1,0 +1,52 @@
+"""Decides what clients may do: everything (`off`), what bindings allow (`on`), or everything while what bindings would
+refuse is logged and counted (`observe`)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from headwater.broker.access.acl_bindings import AclBindings
+from headwater.broker.access.client_access import UNRESTRICTED, AccessRefusal, ClientAccess, GuardedAccess
+from headwater.broker.settings.authorization import Authorization
+from headwater.logs.events import RateLimitedLog
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.acl_words import explanation, operation_word, type_word
+from headwater.security.principal import Principal
+
+
+class Authorizer:
+    def __init__(
+        self, mode: Authorization, bindings: AclBindings, events: RateLimitedLog, refused: Callable[[str, str], None]
+    ) -> None:
+        """`refused` counts refusals by operation and type of resource."""
+        self.mode: Final = mode
+        self.bindings: Final = bindings
+        self._events = events
+        self._refused = refused
+
+    def access_of(self, principal: Principal, peer_host: str) -> ClientAccess:
+        if self.mode is Authorization.OFF:
+            return UNRESTRICTED
+        is_in_force = self.mode is Authorization.ON
+        return GuardedAccess(self.bindings, principal, peer_host, is_in_force=is_in_force, record=self._record)
+
+    def check_is_on(self) -> None:
+        """Raises RequestError where bindings have no meaning."""
+        if self.mode is Authorization.OFF:
+            raise RequestError(
+                ErrorCode.SECURITY_DISABLED,
+                'No Authorizer is configured. Clients are held to bindings with authorization = "on".',
+            )
+
+    def _record(self, refusal: AccessRefusal) -> None:
+        operation, resource_type = operation_word(refusal.operation), type_word(refusal.resource_type)
+        self._refused(operation, resource_type)
+        self._events.log(
+            "authorization_refused" if refusal.is_in_force else "authorization_would_refuse",
+            principal=str(refusal.principal),
+            host=refusal.host,
+            api=refusal.api,
+            operation=operation,
+            resource_type=resource_type,
+            name=refusal.name[:100],
+            reason=explanation(refusal.verdict),
+        )

@@ -1,0 +1,51 @@
+"""Whether clients are held to access control bindings, and who need not be: how both are written in a configuration."""
+
+import enum
+from typing import Final
+
+from headwater.broker.settings import setting
+from headwater.broker.settings.setting import ConfigError
+from headwater.security.principal import EVERY_USER, USER, MalformedPrincipal, Principal
+
+MAX_SUPER_USERS: Final = 1_000
+
+
+class Authorization(enum.StrEnum):
+    OFF = "off"
+    OBSERVE = "observe"
+    """What would be refused is logged and counted, and allowed."""
+    ON = "on"
+
+
+def authorization(value: object) -> Authorization:
+    try:
+        return Authorization(str(value))
+    except ValueError:
+        raise ConfigError(f"one of {', '.join(each.value for each in Authorization)} is needed") from None
+
+
+def super_users(value: object) -> tuple[Principal, ...]:
+    """Principals as Kafka writes them, in a list or with semicolons between them: a certificate's name has commas."""
+    texts = setting.words(value.split(";") if isinstance(value, str) else value)
+    if len(texts) > MAX_SUPER_USERS:
+        raise ConfigError(f"there are at most {MAX_SUPER_USERS} super users")
+    principals = tuple(dict.fromkeys(_super_user(text.strip()) for text in texts))
+    return principals
+
+
+def with_semicolons(value: object) -> str:
+    """Super users as administrators see them."""
+    assert isinstance(value, tuple), "super users are a tuple"
+    return ";".join(map(str, value))
+
+
+def _super_user(text: str) -> Principal:
+    try:
+        principal = Principal.parse(text)
+    except MalformedPrincipal as problem:
+        raise ConfigError(str(problem)) from None
+    if principal.kind != USER or not principal.name:
+        raise ConfigError(f"a super user is written as User:alice, not {text[:100]!r}")
+    if text == EVERY_USER:
+        raise ConfigError('a wildcard names no super user; authorization = "off" allows everything to everyone')
+    return principal
