@@ -24,7 +24,6 @@ API = Api(
     name="InitProducerId",
     access=Access.by_handler(
         on_transactional_id(Operation.WRITE, condition="if there is one"),
-        on_transactional_id(Operation.TWO_PHASE_COMMIT, condition="to prepare transactions", versions=range(6, 100)),
         on_cluster(
             Operation.IDEMPOTENT_WRITE,
             or_else=on_topic(Operation.WRITE, refused_at="error_code", condition="any topic"),
