@@ -63,6 +63,28 @@ def test_settings_go_through_a_file_that_only_we_may_read(java: Java, tmp_path: 
     assert not [argument for argument in arguments if "s3cret" in argument]
 
 
+@pytest.mark.parametrize(
+    ("settings", "has_home"),
+    [
+        ({"spark.master": "local[2]"}, False),
+        ({"spark.master": "local[2]", "spark.pyspark.python": "/usr/bin/another-python"}, True),
+        ({"spark.master": "local-cluster[1,1,1024]"}, True),
+        ({"spark.master": "spark://127.0.0.1:7077"}, True),
+    ],
+)
+def test_python_processes_read_the_installed_pyspark_where_it_is_that_of_this_interpreter(
+    java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], has_home: bool
+) -> None:
+    """Spark finds PySpark by SPARK_HOME, in a zip file, and compiles it for each process again."""
+    monkeypatch.setenv("SPARK_HOME", str(spark_home()))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    pretend(java, f"env > {tmp_path}/environment; exit 1")
+    with pytest.raises(JvmFailed):
+        start_gateway(java, settings, log=tmp_path / "log")
+    lines = (tmp_path / "environment").read_text().splitlines()
+    assert (f"SPARK_HOME={spark_home()}" in lines) is has_home
+
+
 def test_settings_are_written_as_java_reads_them() -> None:
     assert properties_text({"a": "1", "b c=d": " x\\y\nz=#!"}) == "a=1\nb\\ c\\=d=\\ x\\\\y\\nz=#!\n"
 
