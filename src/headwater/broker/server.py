@@ -126,7 +126,7 @@ class Broker:
         stack.push_async_callback(self.server.close)
         parts.users.watchers.append(self._cut_off)
         stack.callback(self.shares.stop)  # first: connections that the broker closes say nothing about their members
-        await parts.listeners.open(self.server, parts.logins, self._lifetime)
+        await parts.listeners.open(self.server, parts.logins, parts.clock, self._lifetime)
         if parts.member is None:
             listeners = parts.listeners.advertised()
             host, port = self.advertised

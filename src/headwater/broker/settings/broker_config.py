@@ -73,7 +73,7 @@ class BrokerConfig:
         metadata=described(
             "Listeners for clients instead of listen and advertise, each a table: name, listen, protocol (PLAINTEXT, "
             "SSL, SASL_PLAINTEXT or SASL_SSL), advertise, certificate, key, client_ca, client_certificates (none, "
-            "request or require), revoked, mechanisms, reauth_ms, max_connections.",
+            "request or require), revoked, principal_from, principal_rules, mechanisms, reauth_ms, max_connections.",
             read_listeners,
             fixed=True,
         ),
