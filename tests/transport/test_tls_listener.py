@@ -199,9 +199,10 @@ def test_a_client_whose_certificate_names_no_user_of_the_listener_gets_no_answer
     async def main() -> None:
         async with served(tmp_path, clients=ClientCertificates.REQUIRE, identify=refuse) as (serving, _):
             context = serving.context(certificate=serving.authority.issue("alice", common_name="alice"))
+            talk = await serving.connect(context)
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-                talk = await serving.connect(context)
                 await talk.ask(b"x")
+            await talk.close()
             await until(lambda: serving.server.places == 0 == serving.traffic.open)
             assert serving.traffic.bad == {"client_certificate_refused": 1}
             assert serving.certificates == [], "nothing was handled"

@@ -94,6 +94,8 @@ async def is_cut_off(client: AsyncWireClient) -> bool:
         await client.ask(API_VERSIONS, 0)
     except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, AssertionError):
         return True
+    finally:
+        client.close()
     return False
 
 

@@ -1,8 +1,8 @@
 """Clients that show certificates: who they are by them, and for how long.
 
 TLS has verified the certificate when it comes here. A client whose certificate stands for no user is refused; one
-without a certificate, where none is required, is anonymous. A connection ends when its certificate expires: TLS looks at
-the date in the handshake alone.
+without a certificate, where none is required, is anonymous. A connection ends when its certificate expires, because TLS
+looks at the date in the handshake alone.
 """
 
 import asyncio
