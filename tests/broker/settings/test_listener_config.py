@@ -69,12 +69,20 @@ max_connections = 50
         ({**PLAIN, "mechanisms": ["PLAIN"]}, "mechanisms is for listeners with SASL; the protocol of this one is"),
         ({**PLAIN, **TLS, "reauth_ms": 1}, "reauth_ms is for listeners with SASL; the protocol of this one is SSL"),
         ({**PLAIN, "reauth_ms": -1}, "a number of milliseconds is needed; 0 sets no limit"),
-        ({**SASL, "mechanisms": ["GSSAPI"]}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN are needed"),
-        ({**SASL, "mechanisms": []}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN are needed"),
+        (
+            {**SASL, "mechanisms": ["GSSAPI"]},
+            "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN, OAUTHBEARER are needed",
+        ),
+        ({**SASL, "mechanisms": []}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN, OAUTHBEARER are needed"),
         (
             {**SASL, "listen": "0.0.0.0:9092", "mechanisms": ["PLAIN"]},
             "PLAIN sends passwords as they are: it needs SASL_SSL, or a loopback address",
         ),
+        (
+            {**SASL, "listen": "0.0.0.0:9092", "mechanisms": ["OAUTHBEARER"]},
+            "OAUTHBEARER sends tokens as they are: it needs SASL_SSL, or a loopback address",
+        ),
+        ({**SASL, "mechanisms": ["OAUTHBEARER"]}, "add a table [oidc] with issuer and audience"),
         ({**PLAIN, "certifcate": "x"}, "unknown key 'certifcate'; did you mean 'certificate'?"),
         ({**PLAIN, "listen": "9092"}, "HOST:PORT is needed"),
         ({**PLAIN, "advertise": "example.com:0"}, "advertise needs the port that clients connect to, not 0"),

@@ -30,7 +30,8 @@ if TYPE_CHECKING:  # they read certificates, and most brokers need none
     from headwater.security.principal_rules import CertificatePrincipals
 
 DEFAULT_MECHANISMS: Final = (SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256)
-SERVED_MECHANISMS: Final = (*DEFAULT_MECHANISMS, SaslMechanism.PLAIN)
+SERVED_MECHANISMS: Final = (*DEFAULT_MECHANISMS, SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER)
+_SECRETS_AS_THEY_ARE: Final = {SaslMechanism.PLAIN: "passwords", SaslMechanism.OAUTHBEARER: "tokens"}
 MAX_LISTENERS: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CLIENT_CERTIFICATES: Final = ("none", "request", "require")
@@ -199,8 +200,9 @@ class ListenerConfig:
             name = "mechanisms" if self.mechanisms else "reauth_ms"
             raise ConfigError(f"{name} is for listeners with SASL; the protocol of this one is {self.protocol.value}")
         is_open = not self.protocol.is_encrypted and not is_loopback(self.listen.host)
-        if is_open and SaslMechanism.PLAIN in self.mechanisms:
-            raise ConfigError("PLAIN sends passwords as they are: it needs SASL_SSL, or a loopback address")
+        for mechanism, secrets in _SECRETS_AS_THEY_ARE.items():
+            if is_open and mechanism in self.mechanisms:
+                raise ConfigError(f"{mechanism} sends {secrets} as they are: it needs SASL_SSL, or a loopback address")
 
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
