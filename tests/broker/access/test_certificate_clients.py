@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,22 +14,33 @@ import aiokafka
 import kafka
 import pytest
 from aiokafka.helpers import create_ssl_context
+from bench import maven
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from headwater.broker.server import Broker
+from headwater.security.oauthbearer import bearer_message
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
 from headwater.transport.ports import free_port
 from tests.support import local_broker
 from tests.support.certificates import Authority
+from tests.support.effort import only_long
 from tests.support.eventually import until
+from tests.support.identity_provider import identity_provider
 from tests.support.local_broker import API_VERSIONS
 from tests.support.log_lines import own_lines
 from tests.support.wire import AsyncWireClient
 
 RULE = "RULE:^CN=(.*?),OU=.*$/$1/L"
 ANONYMOUS = "User:ANONYMOUS"
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 EXPIRES = datetime(2040, 1, 1, tzinfo=UTC)
 
 
@@ -61,7 +73,11 @@ class Mutual:
 
 @asynccontextmanager
 async def mutual(
-    directory: Path, clock: ManualClock | None = None, demand: str = "require", **keys: Any
+    directory: Path,
+    clock: ManualClock | None = None,
+    demand: str = "require",
+    oidc: dict[str, str] | None = None,
+    **keys: Any,
 ) -> AsyncIterator[Mutual]:
     authority = Authority.create(directory)
     certificate, key = authority.issue("node", "localhost", "127.0.0.1")
@@ -77,16 +93,12 @@ async def mutual(
         **keys,
     }
     async with asyncio.timeout(120):
-        broker = await start(directory, clock, listener=[table])
+        more = {"listen": None, "http": "off", "oidc": oidc}
+        broker: Broker = await local_broker.start(directory, MemoryFiles(), clock, listener=[table], **more)
         try:
             yield Mutual(broker, authority, port)
         finally:
             await broker.stop()
-
-
-async def start(directory: Path, clock: ManualClock | None, **config: Any) -> Broker:
-    broker: Broker = await local_broker.start(directory, MemoryFiles(), clock, listen=None, http="off", **config)
-    return broker
 
 
 async def is_cut_off(client: AsyncWireClient) -> bool:
@@ -228,3 +240,72 @@ def test_a_connection_ends_when_its_certificate_does(tmp_path: Path, caplog: pyt
     with caplog.at_level("INFO"):
         asyncio.run(main())
     assert any("client_certificate_expired" in line and "User:short" in line for line in own_lines(caplog))
+
+
+def test_behind_a_login_the_certificate_names_no_user_and_limits_the_connection(tmp_path: Path) -> None:
+    clock = ManualClock(now_ms=int(EXPIRES.timestamp() * 1000) - 60_000)
+
+    async def main() -> None:
+        with identity_provider() as provider:
+            keys = {"protocol": "SASL_SSL", "mechanisms": ["OAUTHBEARER"], "oidc": provider.config}
+            async with mutual(tmp_path, clock, **keys) as serving:
+                client = await serving.connect(serving.files("alice", not_after=EXPIRES))
+                await client.ask(SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER")
+                assert serving.principals() == [ANONYMOUS]
+                token = provider.token("bob", now_s=clock.now_ms() / 1000)
+                answer = await client.ask(SASL_AUTHENTICATE, 2, auth_bytes=bearer_message(token))
+                assert answer.error_code == 0
+                assert serving.principals() == ["User:bob"]
+                clock.advance(61)
+                late = await serving.connect(serving.files("late", not_after=EXPIRES))
+                assert await is_cut_off(late)
+                client.close()
+
+    asyncio.run(main())
+
+
+@only_long
+def test_kafkas_tools_are_the_users_of_their_certificates(tmp_path: Path) -> None:
+    """Java's client, and a JVM of its own."""
+    try:
+        jars = maven.class_path("tools", maven.KAFKA_TOOLS)
+    except maven.JarsUnavailable as reason:
+        pytest.skip(f"Kafka's tools are not here: {reason}")
+
+    async def main() -> None:
+        async with mutual(tmp_path, principal_rules=[RULE]) as serving:
+            properties = tmp_path / "client.properties"
+            properties.write_text(java_properties(serving, tmp_path))
+            command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, "org.apache.kafka.tools.TopicCommand"]
+            command += ["--bootstrap-server", f"localhost:{serving.port}", "--command-config", str(properties)]
+            command += ["--create", "--topic", "made-by-java"]
+            run = asyncio.create_task(
+                asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=100)
+            )
+            seen: set[str] = set()
+
+            def has_ended() -> bool:
+                seen.update(serving.principals())
+                return run.done()
+
+            await until(has_ended)
+            done = await run
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert seen == {"User:alice"}
+
+    asyncio.run(main())
+
+
+def java_properties(serving: Mutual, directory: Path) -> str:
+    """Java takes certificate and key from one file, the key as PKCS#8 alone, and no empty list of alternative names."""
+    certificate, key = serving.authority.issue("client", "alice.example.com", common_name="Alice")
+    decoded = load_pem_private_key(key.read_bytes(), None)
+    pem = decoded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (directory / "both.pem").write_bytes(pem + certificate.read_bytes())
+    return (
+        "security.protocol=SSL\n"
+        "ssl.keystore.type=PEM\n"
+        f"ssl.keystore.location={directory / 'both.pem'}\n"
+        "ssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={serving.authority.file}\n"
+    )
