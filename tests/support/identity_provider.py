@@ -15,7 +15,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
 AUDIENCE = "headwater"
-METADATA, KEYS = "/.well-known/openid-configuration", "/keys"
+METADATA, KEYS, TOKEN = "/.well-known/openid-configuration", "/keys", "/token"
 LIFETIME_S = 600
 
 
@@ -59,6 +59,9 @@ class IdentityProvider:
             return self.replies[path]
         if path == METADATA:
             return Reply(body=json.dumps({"issuer": self.issuer, "jwks_uri": self.issuer + KEYS}).encode())
+        if path == TOKEN:
+            token = {"access_token": self.token(), "token_type": "Bearer", "expires_in": LIFETIME_S}
+            return Reply(body=json.dumps(token).encode(), headers=(("Content-Type", "application/json"),))
         return Reply(body=self.published()) if path == KEYS else Reply(404)
 
     def published(self) -> bytes:
@@ -85,6 +88,10 @@ def identity_provider(certificate: tuple[Path, Path] | None = None) -> Iterator[
                     self.wfile.write(reply.body)
             except ConnectionError:
                 self.close_connection = True
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
 
         def log_message(self, format: str, *args: object) -> None:
             """Tests print nothing."""

@@ -33,7 +33,7 @@ from tests.support import local_broker
 from tests.support.certificates import Authority
 from tests.support.effort import only_long
 from tests.support.eventually import eventually, until
-from tests.support.identity_provider import LIFETIME_S, IdentityProvider, identity_provider
+from tests.support.identity_provider import LIFETIME_S, TOKEN, IdentityProvider, identity_provider
 from tests.support.local_broker import METADATA
 from tests.support.wire import AsyncWireClient
 
@@ -154,6 +154,19 @@ def test_a_token_lets_each_client_in(trusting: Trusting, protocol: str) -> None:
     ask_librdkafka(trusting.librdkafka(protocol, token))
     ask_kafka_python(trusting, protocol, token)
     ask_aiokafka(trusting, protocol, token)
+
+
+def test_librdkafka_gets_its_tokens_itself(trusting: Trusting) -> None:
+    config = trusting.librdkafka("SASL_SSL", trusting.provider.token)
+    del config["oauth_cb"]
+    config |= {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "orders",
+        "sasl.oauthbearer.client.secret": "a secret",
+        "sasl.oauthbearer.token.endpoint.url": trusting.provider.issuer + TOKEN,
+    }
+    ask_librdkafka(config)
+    assert TOKEN in trusting.provider.requests
 
 
 def test_a_token_that_is_refused_is_refused_in_words_to_each_client(trusting: Trusting) -> None:
