@@ -95,12 +95,12 @@ async def served(
     *,
     clients: ClientCertificates = ClientCertificates.NONE,
     limits: ServerLimits | None = None,
-    identify: Callable[[Connection], None] | None = None,
+    examine: Callable[[Connection], None] | None = None,
 ) -> AsyncIterator[tuple[Served, ReloadedTls]]:
     authority = Authority.create(directory)
     tls = await ReloadedTls.open("clients", authority.server_files(clients=clients))
     serving = Served(authority, limits or ServerLimits())
-    await serving.server.listen("127.0.0.1", 0, listener=Listener(name="clients", tls=tls, identify=identify))
+    await serving.server.listen("127.0.0.1", 0, listener=Listener(name="clients", tls=tls, examine=examine))
     async with asyncio.timeout(60):
         try:
             yield serving, tls
@@ -197,7 +197,7 @@ def test_a_client_whose_certificate_names_no_user_of_the_listener_gets_no_answer
         raise CloseConnection("the name of no user")
 
     async def main() -> None:
-        async with served(tmp_path, clients=ClientCertificates.REQUIRE, identify=refuse) as (serving, _):
+        async with served(tmp_path, clients=ClientCertificates.REQUIRE, examine=refuse) as (serving, _):
             context = serving.context(certificate=serving.authority.issue("alice", common_name="alice"))
             talk = await serving.connect(context)
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):

@@ -88,7 +88,7 @@ def _listener(config: ListenerConfig, tls: "ReloadedTls | None", logins: Logins,
         tls=tls,
         asks_who=config.protocol.has_login,
         new_login=new_login,
-        identify=_identify(config, clock),
+        examine=_examine(config, clock),
         max_connections=config.max_connections,
     )
 
@@ -97,7 +97,7 @@ def _new_login(logins: Logins, rules: SaslRules, connection: Connection) -> Sasl
     return SaslSession(connection, logins, rules)
 
 
-def _identify(config: ListenerConfig, clock: Clock) -> Callable[[Connection], None] | None:
+def _examine(config: ListenerConfig, clock: Clock) -> Callable[[Connection], None] | None:
     if config.client_certificates == "none":
         return None
     from headwater.broker.access.certificate_logins import CertificateLogins

@@ -121,9 +121,9 @@ class Connection(asyncio.BufferedProtocol):
             self._slices = SlicedOutput(self._server.loop, self._transport, self._sliced)
         if not self._server.joins(self):
             self._transport.abort()
-        elif self.listener.identify is not None:
+        elif self.listener.examine is not None:
             try:
-                self.listener.identify(self)
+                self.listener.examine(self)
             except CloseConnection as error:
                 self.close("client_certificate_refused", str(error))
 

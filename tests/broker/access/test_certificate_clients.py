@@ -93,7 +93,7 @@ async def mutual(
         **keys,
     }
     async with asyncio.timeout(120):
-        more = {"listen": None, "http": "off", "oidc": oidc}
+        more = {"listen": None, "http": "off", "oidc": oidc, "authorization": "off"}
         broker: Broker = await local_broker.start(directory, MemoryFiles(), clock, listener=[table], **more)
         try:
             yield Mutual(broker, authority, port)

@@ -91,7 +91,10 @@ def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trusting]:
         {"name": "encrypted", "protocol": "SASL_SSL", "listen": encrypted, **login, **files},
         {"name": "short", "protocol": "SASL_PLAINTEXT", "listen": short, **login, "reauth_ms": SHORT_SESSION_MS},
     ]
-    with identity_provider() as provider, Broker(listener=tables, http="off", oidc=provider.config):
+    with (
+        identity_provider() as provider,
+        Broker(listener=tables, http="off", oidc=provider.config, authorization="off"),
+    ):
         yield Trusting(provider, dict(zip(PROTOCOLS, (plain, encrypted), strict=True)), short, authority.file)
 
 
@@ -279,7 +282,13 @@ async def bearing(directory: Path, **keys: Any) -> AsyncIterator[Bearing]:
     clock = ManualClock()
     table = {"name": "a", "protocol": "SASL_PLAINTEXT", "listen": "127.0.0.1:0", "mechanisms": ["OAUTHBEARER"]}
     with identity_provider() as provider:
-        config = {"listen": None, "listener": [table], "http": "off", "oidc": provider.config | keys}
+        config = {
+            "listen": None,
+            "listener": [table],
+            "http": "off",
+            "oidc": provider.config | keys,
+            "authorization": "off",
+        }
         async with asyncio.timeout(120):
             broker: OwnBroker = await local_broker.start(directory, MemoryFiles(), clock, **config)
             client = await AsyncWireClient.open(broker.address)

@@ -32,7 +32,7 @@ class CertificateLogins:
             return
         if self._principals is not None:
             try:
-                connection.principal = self._principals.of(certificate)
+                connection.identify(self._principals.of(certificate))
             except NoPrincipal as error:
                 raise CloseConnection(str(error)) from error
         self._close_when_expired(connection, expires_at_s)
