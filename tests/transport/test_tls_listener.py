@@ -190,11 +190,14 @@ def test_a_client_shows_its_certificate_where_it_must_and_is_cut_off_without(run
     run(main())
 
 
+@pytest.mark.parametrize("error", [CloseConnection("the name of no user"), ZeroDivisionError("a mistake of ours")])
 @pytest.mark.parametrize("run", RUNNERS)
-def test_a_client_whose_certificate_names_no_user_of_the_listener_gets_no_answer(run: Run, tmp_path: Path) -> None:
+def test_a_client_whose_certificate_names_no_user_of_the_listener_gets_no_answer(
+    run: Run, error: Exception, tmp_path: Path
+) -> None:
     def refuse(connection: Connection) -> None:
         assert connection.peer_certificate is not None and connection.certificate_expires_at_s is not None
-        raise CloseConnection("the name of no user")
+        raise error
 
     async def main() -> None:
         async with served(tmp_path, clients=ClientCertificates.REQUIRE, examine=refuse) as (serving, _):

@@ -126,6 +126,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.listener.examine(self)
             except CloseConnection as error:
                 self.close("client_certificate_refused", str(error))
+            except Exception as error:  # ours: a client of whom nothing is known must not stay
+                self.close("client_certificate_refused", str(error), error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

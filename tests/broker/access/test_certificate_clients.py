@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from headwater.broker.server import Broker
+from headwater.model.errors import ErrorCode
 from headwater.security.oauthbearer import bearer_message
 from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
@@ -40,7 +41,7 @@ from tests.support.wire import AsyncWireClient
 
 RULE = "RULE:^CN=(.*?),OU=.*$/$1/L"
 ANONYMOUS = "User:ANONYMOUS"
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+SASL_HANDSHAKE, DESCRIBE_ACLS, SASL_AUTHENTICATE = 17, 29, 36
 EXPIRES = datetime(2040, 1, 1, tzinfo=UTC)
 
 
@@ -76,7 +77,7 @@ async def mutual(
     directory: Path,
     clock: ManualClock | None = None,
     demand: str = "require",
-    oidc: dict[str, str] | None = None,
+    config: dict[str, Any] | None = None,
     **keys: Any,
 ) -> AsyncIterator[Mutual]:
     authority = Authority.create(directory)
@@ -93,7 +94,7 @@ async def mutual(
         **keys,
     }
     async with asyncio.timeout(120):
-        more = {"listen": None, "http": "off", "oidc": oidc, "authorization": "off"}
+        more = {"listen": None, "http": "off", "authorization": "off", **(config or {})}
         broker: Broker = await local_broker.start(directory, MemoryFiles(), clock, listener=[table], **more)
         try:
             yield Mutual(broker, authority, port)
@@ -247,7 +248,7 @@ def test_behind_a_login_the_certificate_names_no_user_and_limits_the_connection(
 
     async def main() -> None:
         with identity_provider() as provider:
-            keys = {"protocol": "SASL_SSL", "mechanisms": ["OAUTHBEARER"], "oidc": provider.config}
+            keys = {"protocol": "SASL_SSL", "mechanisms": ["OAUTHBEARER"], "config": {"oidc": provider.config}}
             async with mutual(tmp_path, clock, **keys) as serving:
                 client = await serving.connect(serving.files("alice", not_after=EXPIRES))
                 await client.ask(SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER")
@@ -259,6 +260,22 @@ def test_behind_a_login_the_certificate_names_no_user_and_limits_the_connection(
                 clock.advance(61)
                 late = await serving.connect(serving.files("late", not_after=EXPIRES))
                 assert await is_cut_off(late)
+                client.close()
+
+    asyncio.run(main())
+
+
+def test_what_a_client_may_do_goes_by_the_user_of_its_certificate(tmp_path: Path) -> None:
+    """From its first request on."""
+    config = {"authorization": "on", "super_users": ["User:alice"]}
+    every = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+
+    async def main() -> None:
+        async with mutual(tmp_path, config=config, principal_from="cn") as serving:
+            for name, code in (("alice", ErrorCode.NONE), ("bob", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)):
+                client = await serving.connect(serving.files(name))
+                answer = await client.ask(DESCRIBE_ACLS, 2, **every)
+                assert answer.error_code == code
                 client.close()
 
     asyncio.run(main())

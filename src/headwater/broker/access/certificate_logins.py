@@ -27,9 +27,10 @@ class CertificateLogins:
     def admit(self, connection: Connection) -> None:
         """A connection was made. Raises CloseConnection."""
         certificate = connection.peer_certificate
-        expires_at_s = connection.certificate_expires_at_s
-        if certificate is None or expires_at_s is None:
+        if certificate is None:
             return
+        expires_at_s = connection.certificate_expires_at_s
+        assert expires_at_s is not None, "TLS has verified the certificate"
         if self._principals is not None:
             try:
                 connection.identify(self._principals.of(certificate))
