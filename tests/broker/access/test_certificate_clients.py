@@ -248,7 +248,11 @@ def test_behind_a_login_the_certificate_names_no_user_and_limits_the_connection(
 
     async def main() -> None:
         with identity_provider() as provider:
-            keys = {"protocol": "SASL_SSL", "mechanisms": ["OAUTHBEARER"], "config": {"oidc": provider.config}}
+            keys: dict[str, Any] = {
+                "protocol": "SASL_SSL",
+                "mechanisms": ["OAUTHBEARER"],
+                "config": {"oidc": provider.config},
+            }
             async with mutual(tmp_path, clock, **keys) as serving:
                 client = await serving.connect(serving.files("alice", not_after=EXPIRES))
                 await client.ask(SASL_HANDSHAKE, 1, mechanism="OAUTHBEARER")
