@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from headwater.security.jwt_rules import (
     DEFAULT_ALGORITHMS,
-    InvalidToken,
     TokenRules,
     UnknownTokenKey,
     UnusableTokenRules,
 )
 from headwater.security.key_set import MAX_DOCUMENT_BYTES, SUPPORTED_ALGORITHMS, KeySet, MalformedKeySet
-from headwater.security.token_identity import TokenIdentity
+from headwater.security.token_identity import InvalidToken, TokenIdentity
 
 ISSUER, AUDIENCE, NOW_S = "https://id.example.com/", "headwater", 1_800_000_000
 RULES = TokenRules(issuer=ISSUER, audience=AUDIENCE, allowed_algorithms=tuple(sorted(SUPPORTED_ALGORITHMS)))

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from headwater.transport import acceptor
-from headwater.transport.connection import Answer, Connection
+from headwater.transport.connection import Answer, CloseConnection, Connection
 from headwater.transport.listener import Listener
 from headwater.transport.server import Server, ServerLimits
 from headwater.transport.tls import ClientCertificates
@@ -95,11 +95,12 @@ async def served(
     *,
     clients: ClientCertificates = ClientCertificates.NONE,
     limits: ServerLimits | None = None,
+    examine: Callable[[Connection], None] | None = None,
 ) -> AsyncIterator[tuple[Served, ReloadedTls]]:
     authority = Authority.create(directory)
     tls = await ReloadedTls.open("clients", authority.server_files(clients=clients))
     serving = Served(authority, limits or ServerLimits())
-    await serving.server.listen("127.0.0.1", 0, listener=Listener(name="clients", tls=tls))
+    await serving.server.listen("127.0.0.1", 0, listener=Listener(name="clients", tls=tls, examine=examine))
     async with asyncio.timeout(60):
         try:
             yield serving, tls
@@ -185,6 +186,29 @@ def test_a_client_shows_its_certificate_where_it_must_and_is_cut_off_without(run
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
                 stranger = await serving.connect(serving.context(certificate=other))
                 await stranger.ask(b"x")
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [CloseConnection("the name of no user"), ZeroDivisionError("a mistake of ours")])
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_client_whose_certificate_names_no_user_of_the_listener_gets_no_answer(
+    run: Run, error: Exception, tmp_path: Path
+) -> None:
+    def refuse(connection: Connection) -> None:
+        assert connection.peer_certificate is not None and connection.certificate_expires_at_s is not None
+        raise error
+
+    async def main() -> None:
+        async with served(tmp_path, clients=ClientCertificates.REQUIRE, examine=refuse) as (serving, _):
+            context = serving.context(certificate=serving.authority.issue("alice", common_name="alice"))
+            talk = await serving.connect(context)
+            with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+                await talk.ask(b"x")
+            await talk.close()
+            await until(lambda: serving.server.places == 0 == serving.traffic.open)
+            assert serving.traffic.bad == {"client_certificate_refused": 1}
+            assert serving.certificates == [], "nothing was handled"
 
     run(main())
 

@@ -4,7 +4,7 @@ Certificates are read before anything else of the broker starts: a wrong one mus
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from headwater.broker.access.sasl_session import Logins, SaslSession
 from headwater.broker.lifetime import Lifetime
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol
+from headwater.model.clock import Clock
 from headwater.model.cluster import NodeListener
 from headwater.security.sasl_server import SaslRules
 from headwater.transport.connection import Connection
@@ -53,12 +54,12 @@ class ClientListeners:
             places.append(_Place(each, tls, bound))
         return cls(places)
 
-    async def open(self, server: Server, logins: Logins, lifetime: Lifetime) -> None:
+    async def open(self, server: Server, logins: Logins, clock: Clock, lifetime: Lifetime) -> None:
         """Let clients in, on all addresses; look at the certificates from now on."""
         for place in self._places:
             if place.tls is not None:
                 lifetime.spawn(place.tls.follow())
-            listener = _listener(place.config, place.tls, logins)
+            listener = _listener(place.config, place.tls, logins, clock)
             _, port = await server.listen(*place.config.listen, place.bound, listener)
             self._ports[place.config.name] = port
 
@@ -78,7 +79,7 @@ class ClientListeners:
         return self._ports.get(config.name, config.listen.port)
 
 
-def _listener(config: ListenerConfig, tls: "ReloadedTls | None", logins: Logins) -> Listener:
+def _listener(config: ListenerConfig, tls: "ReloadedTls | None", logins: Logins, clock: Clock) -> Listener:
     new_login = None
     if config.protocol.has_login:
         new_login = partial(_new_login, logins, logins.rules(config.offered, config.reauth_ms))
@@ -87,12 +88,21 @@ def _listener(config: ListenerConfig, tls: "ReloadedTls | None", logins: Logins)
         tls=tls,
         asks_who=config.protocol.has_login,
         new_login=new_login,
+        examine=_examine(config, clock),
         max_connections=config.max_connections,
     )
 
 
 def _new_login(logins: Logins, rules: SaslRules, connection: Connection) -> SaslSession:
     return SaslSession(connection, logins, rules)
+
+
+def _examine(config: ListenerConfig, clock: Clock) -> Callable[[Connection], None] | None:
+    if config.client_certificates == "none":
+        return None
+    from headwater.broker.access.certificate_logins import CertificateLogins
+
+    return CertificateLogins(clock, None if config.protocol.has_login else config.principals()).admit
 
 
 async def _tls(config: ListenerConfig) -> "ReloadedTls | None":

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from headwater.broker.access.acl_bindings import AclBindings
 from headwater.broker.access.sasl_session import Logins
@@ -46,10 +47,14 @@ from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
 from headwater.model.cluster import NO_CONTROLLER, Node, Role
 from headwater.model.ids import NodeId, SegmentId, segment_id
+from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.scram import InventedCredentials
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
+
+if TYPE_CHECKING:
+    from headwater.broker.access.token_issuer import TokenIssuer
 
 STORE_DIRECTORY = "store"
 
@@ -202,7 +207,7 @@ async def _users(base: JoiningNode, secret: bytes, metrics: Metrics, stack: Asyn
         secret = await cluster_secret(base.metadata)
     # The same on all nodes: what is invented for a user who is not there must not change from one to the next.
     invented = InventedCredentials(hmac.digest(secret, b"headwater: invented credentials", "sha256"))
-    logins = Logins(users, base.clock, invented, failed=lambda: metrics.bad_request("authentication_failed"))
+    logins = Logins(users, base.clock, invented, lambda: metrics.bad_request("authentication_failed"), _issuer(base))
     stack.callback(logins.close)
     return users, logins
 
@@ -224,6 +229,17 @@ async def _acl_bindings(base: JoiningNode, stack: AsyncExitStack) -> AclBindings
         if config.is_clustered:
             base.lifetime.spawn(bindings.follow())
     return bindings
+
+
+def _issuer(base: JoiningNode) -> "TokenIssuer | None":
+    config = base.config()
+    if config.oidc is None or all(SaslMechanism.OAUTHBEARER not in each.offered for each in config.client_listeners):
+        return None
+    from headwater.broker.access.token_issuer import TokenIssuer
+
+    issuer = TokenIssuer(config.oidc, base.clock)
+    base.lifetime.spawn(issuer.run())
+    return issuer
 
 
 async def _load_settings(config: BrokerConfig, metadata: MetaStore, nodes: NodeClient) -> BrokerSettings:

@@ -55,6 +55,8 @@ class Broker:
         self.fetch_sessions = FetchSessions()
         self.group_configs = coordinators.group_configs
         self.groups = coordinators.groups
+        self.issuer = parts.logins.issuer
+        """Of tokens that clients log in with; None if they do not."""
         self.loggers = BrokerLoggers()
         self.member = parts.member
         """This node in its cluster; None if it is standalone."""
@@ -126,7 +128,7 @@ class Broker:
         stack.push_async_callback(self.server.close)
         parts.users.watchers.append(self._cut_off)
         stack.callback(self.shares.stop)  # first: connections that the broker closes say nothing about their members
-        await parts.listeners.open(self.server, parts.logins, self._lifetime)
+        await parts.listeners.open(self.server, parts.logins, parts.clock, self._lifetime)
         if parts.member is None:
             listeners = parts.listeners.advertised()
             host, port = self.advertised
@@ -175,7 +177,7 @@ class Broker:
         """Users were altered: those who are gone have no connection any more."""
         gone = {Principal.user(name) for name in names if self.users.find(name) is None}
         for connection in self.server.connections() if gone else ():
-            if connection.principal in gone:
+            if connection.principal in gone and connection.login is not None and connection.login.is_of_user:
                 connection.close("user_removed")
 
     def _configure(self) -> None:

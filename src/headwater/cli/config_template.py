@@ -23,7 +23,7 @@ WITHOUT_DEFAULT = {
     "rack": '"room-1"',
 }
 """Examples for settings that have no default."""
-TABLES = {"topic", "listener"}
+TABLES = {"topic", "listener", "oidc"}
 LISTENER_EXAMPLE = """\
 # [[listener]]
 # name = "clients"
@@ -32,6 +32,11 @@ LISTENER_EXAMPLE = """\
 # advertise = "broker.example.com:9093"
 # certificate = "/etc/headwater/tls/node.pem"
 # key = "/etc/headwater/tls/node.key"
+"""
+OIDC_EXAMPLE = """\
+# [oidc]
+# issuer = "https://id.example.com/realms/a"
+# audience = "headwater"
 """
 TOPIC_EXAMPLE = '"retention.ms" = 604800000'
 
@@ -46,6 +51,7 @@ def config_template() -> str:
             lines = [*_comment(SETTINGS[Section.TOPIC].key.doc), f"# {TOPIC_EXAMPLE}", ""]
         parts += [f"[{section.value}]", *lines] if section else lines
     parts += [*_comment(SETTINGS["listener"].key.doc), LISTENER_EXAMPLE]
+    parts += [*_comment(SETTINGS["oidc"].key.doc), OIDC_EXAMPLE]
     return "\n".join(parts).rstrip() + "\n"
 
 

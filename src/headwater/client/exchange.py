@@ -13,6 +13,7 @@ from headwater.client.errors import NotLoggedIn
 from headwater.client.versions import BrokerVersions
 from headwater.model.errors import error_name
 from headwater.security.login_errors import LoginFailed, LoginRefused
+from headwater.security.oauthbearer import MalformedBearer
 from headwater.security.plain import MalformedPlain
 from headwater.security.sasl_client import SaslClient
 from headwater.wire.message import Records, Request, ResponseT
@@ -50,13 +51,13 @@ class Exchange:
 
     def handshake(self) -> Generator[bytearray, Records, None]:
         """Yields what is to be sent, and takes the frame that answers it. Raises NotServed, MalformedResponse and
-        NotLoggedIn. With a login a step may take as long as a password is worth guessing."""
+        NotLoggedIn. With a login a step may take as long as a password is worth guessing, or a token takes to get."""
         sent, data = self._number(ApiVersionsRequest(), FIRST_QUESTION_VERSION)
         self._versions = BrokerVersions(sent.read((yield data)))
         if self._login is not None:
             try:
                 yield from self._log_in(self._login)
-            except (LoginFailed, MalformedPlain) as error:
+            except (LoginFailed, MalformedPlain, MalformedBearer) as error:
                 raise NotLoggedIn(str(error)) from error
 
     def _log_in(self, login: SaslClient) -> Generator[bytearray, Records, None]:

@@ -1,10 +1,11 @@
 """How connections to brokers are made: names, time-outs, TLS, the login."""
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headwater.client.errors import UnusableTlsFiles
-from headwater.security.sasl_client import PasswordLogin, SaslClient
+from headwater.security.sasl_client import PasswordLogin, SaslClient, TokenLogin
 from headwater.security.sasl_mechanisms import SaslMechanism
 
 NONCE_BYTES = 24
@@ -36,13 +37,25 @@ class SaslLogin:
         return SaslClient(self.mechanism, PasswordLogin(self.user, self.password))
 
 
+@dataclass(frozen=True, slots=True)
+class SaslToken:
+    """A token of an issuer that the brokers believe, instead of a password (OAUTHBEARER)."""
+
+    source: Callable[[], str] = field(repr=False)
+    """Called at each login, and not on the event loop: it may read a file (`TokenFile`), or ask the issuer. Settings
+    are equal where this is."""
+
+    def client(self) -> SaslClient:
+        return SaslClient(SaslMechanism.OAUTHBEARER, TokenLogin(self.source))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
     """Hashable: connections with the same settings may be shared."""
 
     client_id: str
     tls: TlsFiles | None = None
-    sasl: SaslLogin | None = None
+    sasl: SaslLogin | SaslToken | None = None
     connect_timeout_s: float = 5.0
     request_timeout_s: float = 15.0
     """For a response, beyond the time that the request itself lets the broker wait."""

@@ -16,7 +16,7 @@ from headwater.security.key_set import MAX_KID_CHARS, SUPPORTED_ALGORITHMS, KeyS
 from headwater.security.oauthbearer import MAX_TOKEN_CHARS
 from headwater.security.strict_base64 import MalformedBase64, decode_base64url
 from headwater.security.strict_json import MalformedJson, parse_object
-from headwater.security.token_identity import TokenIdentity
+from headwater.security.token_identity import InvalidToken, TokenIdentity
 from headwater.security.user_names import UnacceptableUserName, check_principal_name
 
 MAX_LIFETIME_S: Final = 24 * 3600
@@ -29,10 +29,6 @@ _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 
 class UnusableTokenRules(ValueError):
     """Rules that would let in too much, or nothing."""
-
-
-class InvalidToken(ValueError):
-    """A token that is not believed; the message says why, and has nothing of the token."""
 
 
 class UnknownTokenKey(InvalidToken):

@@ -253,9 +253,9 @@ class SaslServer:
         return self._succeeded(identity.name, b"", identity.expires_at_s * 1000, now)
 
     def token_refused(self, reason: str) -> Failed:
-        """`reason` is for the audit; without a key set there is one, too."""
+        """`reason` is for the audit and for the client, which has the token: it has nothing to guess."""
         self._pending = None
-        return self._failed(reason)
+        return self._failed(f"invalid_token: {reason}", f"The token is refused: {reason}")
 
     # The mechanisms
 

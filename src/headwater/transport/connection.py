@@ -11,6 +11,7 @@ state belongs to the event loop that runs it.
 
 import asyncio
 import logging
+import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -35,7 +36,7 @@ LINGER_S = 0.1
 DELIVERY_TIMEOUT_S = 5.0
 """For the last response of a connection that is closed behind it."""
 _LENGTH = struct.Struct(">i")
-BAD_REQUESTS = frozenset(("bad_request", "frame_too_large", "tls_on_plaintext_listener"))
+BAD_REQUESTS = frozenset(("bad_request", "frame_too_large", "tls_on_plaintext_listener", "client_certificate_refused"))
 """Log events of connections that were closed for the client's fault: they are counted, too."""
 _FOR_READING_ONLY = frozenset({"memory", "backlog"})
 """Pauses that keep further bytes out. Requests that are here already go on: finishing them is what frees the memory."""
@@ -120,6 +121,13 @@ class Connection(asyncio.BufferedProtocol):
             self._slices = SlicedOutput(self._server.loop, self._transport, self._sliced)
         if not self._server.joins(self):
             self._transport.abort()
+        elif self.listener.examine is not None:
+            try:
+                self.listener.examine(self)
+            except CloseConnection as error:
+                self.close("client_certificate_refused", str(error))
+            except Exception as error:  # ours: a client of whom nothing is known must not stay
+                self.close("client_certificate_refused", str(error), error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -214,12 +222,24 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def peer_certificate(self) -> bytes | None:
         """The certificate that the client has shown and the listener's authority has signed, in DER form."""
-        tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
+        tls = self._tls
         return tls.getpeercert(binary_form=True) if tls is not None else None
+
+    @property
+    def certificate_expires_at_s(self) -> float | None:
+        """When the certificate of the client does, in wall-clock time."""
+        tls = self._tls
+        certificate = tls.getpeercert() if tls is not None else None
+        return ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else None
 
     @property
     def is_idle(self) -> bool:
         return not self._unanswered and not self._waiting_frames
+
+    @property
+    def _tls(self) -> ssl.SSLObject | None:
+        transport = self._transport
+        return transport.get_extra_info("ssl_object") if transport is not None else None
 
     # Requests, in order
 

@@ -19,6 +19,9 @@ class Listener:
     """Whether a client has to prove who it is before it is trusted."""
     new_login: "Callable[[Connection], Any] | None" = None
     """Makes the login of a connection, which those who handle its requests know."""
+    examine: "Callable[[Connection], None] | None" = None
+    """Called when a connection is made, before its first request: what the certificate of the client says. Raises
+    CloseConnection if the client may not stay."""
     max_connections: int = UNLIMITED
 
 

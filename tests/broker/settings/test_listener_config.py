@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
-from headwater.broker.settings.listener_config import SecurityProtocol
+from headwater.broker.settings.listener_config import PRINCIPAL_SOURCES, SecurityProtocol
 from headwater.broker.settings.setting import Address
+from headwater.security.principal_rules import PrincipalSource
 
 TLS = {"protocol": "SSL", "certificate": "/tls/node.pem", "key": "/tls/node.key"}
 PLAIN = {"name": "inside", "listen": "127.0.0.1:9092"}
 SASL = {**PLAIN, "protocol": "SASL_PLAINTEXT"}
+MUTUAL = {**PLAIN, **TLS, "client_certificates": "require", "client_ca": "/tls/ca.pem"}
 
 
 def loaded(*listeners: dict[str, Any], **more: Any) -> BrokerConfig:
@@ -67,12 +69,20 @@ max_connections = 50
         ({**PLAIN, "mechanisms": ["PLAIN"]}, "mechanisms is for listeners with SASL; the protocol of this one is"),
         ({**PLAIN, **TLS, "reauth_ms": 1}, "reauth_ms is for listeners with SASL; the protocol of this one is SSL"),
         ({**PLAIN, "reauth_ms": -1}, "a number of milliseconds is needed; 0 sets no limit"),
-        ({**SASL, "mechanisms": ["GSSAPI"]}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN are needed"),
-        ({**SASL, "mechanisms": []}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN are needed"),
+        (
+            {**SASL, "mechanisms": ["GSSAPI"]},
+            "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN, OAUTHBEARER are needed",
+        ),
+        ({**SASL, "mechanisms": []}, "one or more of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN, OAUTHBEARER are needed"),
         (
             {**SASL, "listen": "0.0.0.0:9092", "mechanisms": ["PLAIN"]},
             "PLAIN sends passwords as they are: it needs SASL_SSL, or a loopback address",
         ),
+        (
+            {**SASL, "listen": "0.0.0.0:9092", "mechanisms": ["OAUTHBEARER"]},
+            "OAUTHBEARER sends tokens as they are: it needs SASL_SSL, or a loopback address",
+        ),
+        ({**SASL, "mechanisms": ["OAUTHBEARER"]}, "add a table [oidc] with issuer and audience"),
         ({**PLAIN, "certifcate": "x"}, "unknown key 'certifcate'; did you mean 'certificate'?"),
         ({**PLAIN, "listen": "9092"}, "HOST:PORT is needed"),
         ({**PLAIN, "advertise": "example.com:0"}, "advertise needs the port that clients connect to, not 0"),
@@ -84,6 +94,15 @@ max_connections = 50
             "is for listeners with TLS; the protocol of this one is PLAINTEXT",
         ),
         ({**PLAIN, "client_certificates": "request"}, "client_certificates is for listeners with TLS"),
+        ({**PLAIN, "principal_from": "cn"}, "principal_from is for listeners with SSL; the protocol of this one is"),
+        ({**MUTUAL, "protocol": "SASL_SSL", "principal_rules": ["DEFAULT"]}, "the protocol of this one is SASL_SSL"),
+        ({**PLAIN, **TLS, "principal_rules": ["DEFAULT"]}, 'set client_certificates = "require"'),
+        ({**MUTUAL, "principal_from": "CN"}, "one of dn, cn, san-dns, san-uri is needed"),
+        ({**MUTUAL, "principal_rules": []}, "a list of 1 to 100 rules is needed"),
+        ({**MUTUAL, "principal_rules": [1]}, "a list of texts is needed"),
+        ({**MUTUAL, "principal_rules": ["RULE:^CN=(?=x)/$1/"]}, "is not valid RE2"),
+        ({**MUTUAL, "principal_rules": "RULE:CN"}, "A rule is DEFAULT or RULE:pattern/replacement/"),
+        ({**MUTUAL, "principal_rules": ["DEFAULT"], "principal_from": "cn"}, "Rules are for distinguished names"),
         ({**PLAIN, "max_connections": 0}, "a whole number above 0 is needed"),
         ({**PLAIN, "max_connections": True}, "a whole number above 0 is needed"),
     ],
@@ -92,6 +111,20 @@ def test_a_listener_that_makes_no_sense_stops_the_start(table: dict[str, Any], w
     with pytest.raises(ConfigError) as refused:
         loaded(table)
     assert words in str(refused.value)
+
+
+def test_a_listener_says_which_part_of_a_certificate_names_the_user() -> None:
+    (taken,) = loaded({**MUTUAL, "principal_from": "san-uri"}, http="off").listener
+    assert taken.principals().source is PrincipalSource.SAN_URI
+    assert set(PRINCIPAL_SOURCES) == {each.value for each in PrincipalSource}
+
+
+@pytest.mark.parametrize("rules", ["RULE:^CN=(.*?), *O=x$/$1/L, DEFAULT", ["RULE:^CN=(.*?), *O=x$/$1/L", "DEFAULT"]])
+def test_rules_for_principals_are_a_list_or_one_text_as_kafka_has_it(rules: object) -> None:
+    (mapped,) = loaded({**MUTUAL, "principal_rules": rules}, http="off").listener
+    of_rules = mapped.principals().rules
+    assert of_rules is not None
+    assert [of_rules.name(name) for name in ("CN=Alice,O=x", "CN=Bob")] == ["alice", "CN=Bob"]
 
 
 def test_a_listener_with_sasl_offers_scram_unless_it_says_otherwise() -> None:

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.broker.access.users import Users
 from headwater.model.clock import Clock
@@ -28,9 +28,13 @@ from headwater.security.sasl_decisions import (
 from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.sasl_server import SaslRules, SaslServer
 from headwater.security.scram import InventedCredentials
+from headwater.security.token_identity import InvalidToken, TokenIdentity
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
 from headwater.wire.typed.sasl_authenticate import SaslAuthenticateResponse
 from headwater.wire.typed.sasl_handshake import SaslHandshakeResponse
+
+if TYPE_CHECKING:  # reads keys and signatures, which a broker without [oidc] does not need
+    from headwater.broker.access.token_issuer import TokenIssuer
 
 FAILURE_DELAY_S: Final = 0.1
 """Before a failed login is answered, as in Kafka."""
@@ -45,8 +49,15 @@ NONCE_BYTES: Final = 24
 class Logins:
     """What the logins of all connections share."""
 
-    def __init__(self, users: Users, clock: Clock, invented: InventedCredentials, failed: Callable[[], None]) -> None:
-        """`failed` is called for each login that failed."""
+    def __init__(
+        self,
+        users: Users,
+        clock: Clock,
+        invented: InventedCredentials,
+        failed: Callable[[], None],
+        issuer: "TokenIssuer | None" = None,
+    ) -> None:
+        """`failed` is called for each login that failed; without an `issuer` no token is believed."""
         self._users = users
         self._clock = clock
         self._invented = invented
@@ -54,6 +65,7 @@ class Logins:
         self._checks = 0
         self._delayed = 0
         self._failed = failed
+        self.issuer = issuer
 
     def rules(self, mechanisms: tuple[SaslMechanism, ...], reauth_ms: int) -> SaslRules:
         return SaslRules(
@@ -71,6 +83,12 @@ class Logins:
             return await asyncio.get_running_loop().run_in_executor(self._threads, check.is_right)
         finally:
             self._checks -= 1
+
+    async def identify(self, token: str) -> TokenIdentity:
+        """Raises InvalidToken."""
+        if self.issuer is None:
+            raise InvalidToken("The tokens of no issuer are believed here.")
+        return await self.issuer.identify(token)
 
     async def delay_failure(self) -> None:
         self._failed()
@@ -91,6 +109,11 @@ class SaslSession:
         self._connection = connection
         self._logins = logins
         self._machine = SaslServer(rules)
+
+    @property
+    def is_of_user(self) -> bool:
+        """Whether a user of the cluster has logged in, rather than one whom an issuer of tokens knows."""
+        return self._machine.mechanism is not SaslMechanism.OAUTHBEARER
 
     @property
     def expects_raw_token(self) -> bool:
@@ -156,7 +179,11 @@ class SaslSession:
                 is_right = await self._logins.is_right(decision)
                 return self._machine.password_checked(is_right, self._logins.now())
             case VerifyToken():
-                return self._machine.token_refused("no_issuer")
+                try:
+                    identity = await self._logins.identify(decision.token)
+                except InvalidToken as error:
+                    return self._machine.token_refused(str(error))
+                return self._machine.token_verified(identity, self._logins.now())
         return decision
 
     def _let_in(self, decision: Succeeded) -> None:

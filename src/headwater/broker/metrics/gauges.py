@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headwater.broker.metrics.metrics import Sample
+from headwater.broker.metrics.metrics import Metrics, Sample
 
 if TYPE_CHECKING:
+    from headwater.broker.access.token_issuer import TokenIssuer
     from headwater.broker.server import Broker
 
 
@@ -63,3 +64,17 @@ def watch_broker(broker: "Broker") -> None:
     watch("tail_cache_bytes", "The newest batches, in memory.", (), lambda: one(broker.tail_cache.size_bytes))
     watch("request_memory_bytes", "Held by unanswered requests.", (), lambda: one(broker.server.held_bytes))
     watch("fetch_sessions", "Fetch sessions of consumers.", (), lambda: one(len(broker.fetch_sessions)))
+    if broker.issuer is not None:
+        _watch_issuer(broker.metrics, broker.issuer)
+
+
+def _watch_issuer(metrics: Metrics, issuer: "TokenIssuer") -> None:
+    def keys_age() -> Iterator[Sample]:
+        if issuer.keys_age_s is not None:
+            yield (), issuer.keys_age_s
+
+    def failures() -> Iterator[Sample]:
+        yield (), issuer.failures
+
+    metrics.watch("oidc_keys_age_seconds", "Since the keys of the issuer of tokens were fetched.", (), keys_age)
+    metrics.watch("oidc_key_fetch_failures", "Fetches of these keys that failed.", (), failures)

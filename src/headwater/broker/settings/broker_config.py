@@ -28,6 +28,7 @@ from typing import Any, Self
 from headwater.broker.settings import setting
 from headwater.broker.settings.authorization import Authorization, authorization, super_users, with_semicolons
 from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol, plaintext, read_listeners
+from headwater.broker.settings.oidc_config import OidcConfig, read_oidc
 from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
 from headwater.broker.settings.topic_config import BrokerDefaults
 from headwater.broker.settings.topic_keys import BROKER_NAMES, DURABILITY
@@ -40,6 +41,7 @@ from headwater.model.replica import Durability
 from headwater.replication.controller import ControllerRules
 from headwater.replication.effects import Rules
 from headwater.security.principal import Principal
+from headwater.security.sasl_mechanisms import SaslMechanism
 
 __all__ = ["Address", "BrokerConfig", "ConfigError"]
 
@@ -73,7 +75,7 @@ class BrokerConfig:
         metadata=described(
             "Listeners for clients instead of listen and advertise, each a table: name, listen, protocol (PLAINTEXT, "
             "SSL, SASL_PLAINTEXT or SASL_SSL), advertise, certificate, key, client_ca, client_certificates (none, "
-            "request or require), revoked, mechanisms, reauth_ms, max_connections.",
+            "request or require), revoked, principal_from, principal_rules, mechanisms, reauth_ms, max_connections.",
             read_listeners,
             fixed=True,
         ),
@@ -101,6 +103,15 @@ class BrokerConfig:
         section=Section.SECURITY,
         kafka="allow.everyone.if.no.acl.found",
         fixed=True,
+    )
+    oidc: OidcConfig | None = field(
+        default=None,
+        metadata=described(
+            "Whose tokens clients may log in with (OAUTHBEARER), a table: issuer, audience, jwks_url, ca, "
+            "principal_claim, scope, clock_skew_s, allowed_algorithms.",
+            read_oidc,
+            fixed=True,
+        ),
     )
     metrics: Address | None = field(
         default=Address("127.0.0.1", 9644),
@@ -577,6 +588,11 @@ class BrokerConfig:
             raise ConfigError(f"{where}: a node without a store needs a cluster: set peer_listen and metadata")
         if self.listener and (self.advertise is not None or self.listen != DEFAULT_LISTEN):
             raise ConfigError(f"{where}: give either listen and advertise, or listeners, each with its own")
+        if self.oidc is None and any(SaslMechanism.OAUTHBEARER in each.offered for each in self.client_listeners):
+            raise ConfigError(
+                f"{where}: OAUTHBEARER needs to know whose tokens are believed: add a table [oidc] with issuer and "
+                "audience"
+            )
         if self.http is not None and all(each.protocol is not PLAIN for each in self.client_listeners):
             raise ConfigError(
                 f"{where}: the HTTP interface reaches the broker by a PLAINTEXT listener, and there is none: add one "
@@ -636,7 +652,8 @@ def _read(where: str, name: str, value: object) -> Any:
     try:
         read = SETTINGS[name].read(value)
     except ConfigError as problem:
-        given = f"{name} = {value!r:.100}: " if not isinstance(value, list) else ""
+        given = f"{name} = {value!r:.100}: " if not isinstance(value, list | Mapping) else ""
+        given = f"[{name}]: " if isinstance(value, Mapping) else given
         raise ConfigError(f"{where}: {given}{problem}") from None
     if name == Section.TOPIC:
         return {BROKER_NAMES.get(key, key): item for key, item in read.items()}

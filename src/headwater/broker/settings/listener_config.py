@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.broker.settings import setting
 from headwater.broker.settings.setting import Address, ConfigError
@@ -26,11 +26,17 @@ from headwater.model.cluster import PLAINTEXT_LISTENER
 from headwater.model.config_key import MAX_INT
 from headwater.security.sasl_mechanisms import SaslMechanism
 
+if TYPE_CHECKING:  # they read certificates, and most brokers need none
+    from headwater.security.principal_rules import CertificatePrincipals
+
 DEFAULT_MECHANISMS: Final = (SaslMechanism.SCRAM_SHA_512, SaslMechanism.SCRAM_SHA_256)
-SERVED_MECHANISMS: Final = (*DEFAULT_MECHANISMS, SaslMechanism.PLAIN)
+SERVED_MECHANISMS: Final = (*DEFAULT_MECHANISMS, SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER)
+_SECRETS_AS_THEY_ARE: Final = {SaslMechanism.PLAIN: "passwords", SaslMechanism.OAUTHBEARER: "tokens"}
 MAX_LISTENERS: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CLIENT_CERTIFICATES: Final = ("none", "request", "require")
+PRINCIPAL_SOURCES: Final = ("dn", "cn", "san-dns", "san-uri")
+MAX_PRINCIPAL_RULES: Final = 100
 
 
 class SecurityProtocol(enum.StrEnum):
@@ -69,6 +75,22 @@ def _client_certificates(value: object) -> str:
     return str(value)
 
 
+def _principal_source(value: object) -> str:
+    if value not in PRINCIPAL_SOURCES:
+        raise ConfigError(f"one of {', '.join(PRINCIPAL_SOURCES)} is needed")
+    return str(value)
+
+
+def _principal_rules(value: object) -> tuple[str, ...]:
+    """A list of rules, or one text as Kafka has it: commas may be part of a rule, so it is not divided here."""
+    rules = [value] if isinstance(value, str) else value
+    if not isinstance(rules, list | tuple) or not 1 <= len(rules) <= MAX_PRINCIPAL_RULES:
+        raise ConfigError(f"a list of 1 to {MAX_PRINCIPAL_RULES} rules is needed")
+    if not all(isinstance(each, str) for each in rules):
+        raise ConfigError("a list of texts is needed")
+    return tuple(rules)
+
+
 def _mechanisms(value: object) -> tuple[SaslMechanism, ...]:
     served = {each.value: each for each in SERVED_MECHANISMS}
     words = setting.words(value)
@@ -103,6 +125,10 @@ class ListenerConfig:
     client_certificates: str = "none"
     revoked: Path | None = None
     """Revoked certificates of clients (a CRL)."""
+    principal_from: str = "dn"
+    """The part of a client's certificate that names its user."""
+    principal_rules: tuple[str, ...] = ()
+    """What becomes of a distinguished name, in Kafka's words; without any it is the user's name as it is."""
     max_connections: int = MAX_INT
     mechanisms: tuple[SaslMechanism, ...] = ()
     """Of SASL; SCRAM, unless something else is given."""
@@ -118,6 +144,21 @@ class ListenerConfig:
     def offered(self) -> tuple[SaslMechanism, ...]:
         return self.mechanisms or (DEFAULT_MECHANISMS if self.protocol.has_login else ())
 
+    def principals(self) -> "CertificatePrincipals":
+        """Raises ConfigError."""
+        from headwater.security.principal_rules import (
+            CertificatePrincipals,
+            MalformedRule,
+            PrincipalRules,
+            PrincipalSource,
+        )
+
+        try:
+            rules = PrincipalRules(self.principal_rules) if self.principal_rules else None
+            return CertificatePrincipals(PrincipalSource(self.principal_from), rules)
+        except MalformedRule as error:
+            raise ConfigError(f"principal_rules: {error}") from None
+
     def advertised(self, port: int) -> tuple[str, int]:
         """The address that clients are given. A port of 0 was replaced by the one that was bound."""
         if self.advertise is not None:
@@ -129,6 +170,7 @@ class ListenerConfig:
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError("advertise needs the port that clients connect to, not 0")
         self._check_login()
+        self._check_principals()
         files = {"certificate": self.certificate, "key": self.key}
         if self.protocol.is_encrypted:
             missing = [name for name, path in files.items() if path is None]
@@ -143,13 +185,24 @@ class ListenerConfig:
             name = given[0] if given else "client_certificates"
             raise ConfigError(f"{name} is for listeners with TLS; the protocol of this one is {self.protocol.value}")
 
+    def _check_principals(self) -> None:
+        if not self.principal_rules and self.principal_from == "dn":
+            return
+        name = "principal_rules" if self.principal_rules else "principal_from"
+        if self.protocol is not SecurityProtocol.SSL:
+            raise ConfigError(f"{name} is for listeners with SSL; the protocol of this one is {self.protocol.value}")
+        if self.client_certificates == "none":
+            raise ConfigError(f'{name} is for certificates of clients: set client_certificates = "require"')
+        self.principals()
+
     def _check_login(self) -> None:
         if not self.protocol.has_login and (self.mechanisms or self.reauth_ms):
             name = "mechanisms" if self.mechanisms else "reauth_ms"
             raise ConfigError(f"{name} is for listeners with SASL; the protocol of this one is {self.protocol.value}")
         is_open = not self.protocol.is_encrypted and not is_loopback(self.listen.host)
-        if is_open and SaslMechanism.PLAIN in self.mechanisms:
-            raise ConfigError("PLAIN sends passwords as they are: it needs SASL_SSL, or a loopback address")
+        for mechanism, secrets in _SECRETS_AS_THEY_ARE.items():
+            if is_open and mechanism in self.mechanisms:
+                raise ConfigError(f"{mechanism} sends {secrets} as they are: it needs SASL_SSL, or a loopback address")
 
 
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
@@ -162,6 +215,8 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "client_ca": setting.path,
     "client_certificates": _client_certificates,
     "revoked": setting.path,
+    "principal_from": _principal_source,
+    "principal_rules": _principal_rules,
     "max_connections": _connections,
     "mechanisms": _mechanisms,
     "reauth_ms": _milliseconds,
