@@ -14,7 +14,7 @@ QUIET_PIP := pip --disable-pip-version-check --quiet
 PIP := $(BIN)/python -m $(QUIET_PIP)
 SOURCES := src tests $(wildcard bench tools)
 
-# Extra arguments for the broker and for pytest: make run SERVE="--listen 0.0.0.0:9092", make test TESTS="tests/cli -x"
+# Extra arguments for the broker and for pytest: make run SERVE="--listen 127.0.0.1:9192", make test TESTS="tests/cli -x"
 SERVE ?=
 TESTS ?=
 # Tests wait more than they compute, so there are more workers than cores; simulations only compute.

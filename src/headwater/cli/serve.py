@@ -109,6 +109,10 @@ def serve(
     peer_advertise: PeerAdvertise = None,
     roles: Roles = None,
     rack: Rack = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option("--insecure", help="Start although strangers may connect from elsewhere.", show_default=False),
+    ] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print every setting with its default, as TOML, and exit.")
     ] = False,
@@ -126,7 +130,7 @@ def serve(
     options: dict[str, object] = {
         "data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics,
         "http": http, "node_id": node_id, "metadata": metadata, "peer_listen": peer_listen,
-        "peer_advertise": peer_advertise, "roles": roles, "rack": rack,
+        "peer_advertise": peer_advertise, "roles": roles, "rack": rack, "insecure": insecure,
     }  # fmt: skip
     _run(_load_config(config, options), parent_fd)
 

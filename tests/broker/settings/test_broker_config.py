@@ -36,7 +36,8 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(file: Path) -> None:
         """
         node_id = 7
         data_dir = "/var/lib/headwater"
-        listen = "0.0.0.0:9092"
+        listen = "192.0.2.1:9092"
+        insecure = true
         advertise = "[fe80::1]:19092"
         metrics = "off"
         durability = "os"

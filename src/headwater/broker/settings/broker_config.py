@@ -4,7 +4,7 @@ altered afterwards (`broker_settings`).
 From a TOML file, whose tables are those of `Section`, and from overrides (the command line, a test) under the same
 names:
 
-    listen = "0.0.0.0:9092"
+    listen = "127.0.0.1:9092"
     advertise = "broker-1.example.com:9092"
     durability = "sync"
 
@@ -27,6 +27,7 @@ from typing import Any, Self
 
 from headwater.broker.settings import setting
 from headwater.broker.settings.authorization import Authorization, authorization, super_users, with_semicolons
+from headwater.broker.settings.exposure import ADVICE, exposures
 from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol, plaintext, read_listeners
 from headwater.broker.settings.oidc_config import OidcConfig, read_oidc
 from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
@@ -112,6 +113,12 @@ class BrokerConfig:
             read_oidc,
             fixed=True,
         ),
+    )
+    insecure: bool = setting.switch(
+        False,
+        "Whether to start although addresses beyond this machine are open to strangers.",
+        section=Section.SECURITY,
+        fixed=True,
     )
     metrics: Address | None = field(
         default=Address("127.0.0.1", 9644),
@@ -600,10 +607,16 @@ class BrokerConfig:
             )
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")
+        self._check_exposure(where)
         try:
             BrokerDefaults(self.topic)
         except RequestError as error:
             raise ConfigError(f"{where}: [topic]: {error.message}") from None
+
+    def _check_exposure(self, where: str) -> None:
+        reasons = () if self.insecure else tuple(exposures(self))
+        if reasons:
+            raise ConfigError(f"{where}: {'; '.join(reasons)}. {ADVICE}")
 
 
 SETTINGS: dict[str, BrokerSetting] = {f.name: f.metadata["setting"] for f in fields(BrokerConfig)}

@@ -199,5 +199,6 @@ class ProcessCluster:
             "data_dir": self.data_dir(node),
             "metadata": self.metadata_url,
             "listen": self.address(node),
+            "insecure": self._network is not None,  # the network is the test's own
             "peer_listen": f"{host}:{0 if self._network is None else PEER_PORT}",
         }
