@@ -14,7 +14,7 @@ from tests.support.secured import PASSWORD, Secured, secured_broker
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+    with secured_broker(tmp_path_factory.mktemp("secured"), authorization="off") as broker:
         yield broker
 
 

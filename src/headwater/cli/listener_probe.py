@@ -42,13 +42,11 @@ def probe(address: BrokerAddress, connect_timeout_s: float) -> Listener | tuple[
         return Listener.HTTP
     if answer and not answer.startswith(_TLS_ALERT):
         return _mechanisms(answer) or Listener.BROKER
-    if answer or _speaks_tls(address, connect_timeout_s):
-        return Listener.TLS
     # Some servers answer anything with HTTP, others only an HTTP request.
     with suppress(OSError):
-        if _answer(address, connect_timeout_s, b"GET / HTTP/1.0\r\n\r\n", frames=0).startswith(_HTTP):
+        if not answer and _answer(address, connect_timeout_s, b"GET / HTTP/1.0\r\n\r\n", frames=0).startswith(_HTTP):
             return Listener.HTTP
-    return Listener.BROKER
+    return Listener.TLS if answer or _speaks_tls(address, connect_timeout_s) else Listener.BROKER
 
 
 def _request(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
