@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headwater.cli.acl_grant import Words, asked, bindings, filters, principal_of
+from headwater.cli.acl_grant import Words, bindings_of, filters_of, principal_of, resource_operations
 from headwater.cli.output import CommandFailed
 from headwater.security.access_codes import SUPPORTED_OPERATIONS, Operation, PatternType, Permission, ResourceType
 from headwater.security.acl_words import sentence
@@ -17,7 +17,7 @@ def words(who: str, operations: str, resource_type: str, name: str | None = None
 
 
 def said(*args: Any, **more: Any) -> list[str]:
-    return [sentence(each) for each in bindings(words(*args, **more), Permission.ALLOW)]
+    return [sentence(each) for each in bindings_of(words(*args, **more), Permission.ALLOW)]
 
 
 def test_words_mean_bindings() -> None:
@@ -48,7 +48,7 @@ def test_words_mean_bindings() -> None:
 @pytest.mark.parametrize("resource_type", SUPPORTED_OPERATIONS)
 def test_administrators_are_given_what_programs_do_not_need(resource_type: ResourceType) -> None:
     name = None if resource_type is ResourceType.CLUSTER else "n"
-    operations = {each.operation for each in asked(words("a", "admin", resource_type.name, name))}
+    operations = {each.operation for each in resource_operations(words("a", "admin", resource_type.name, name))}
     programs = {Operation.READ, Operation.WRITE, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE}
     assert operations and not operations & programs
     assert operations <= set(SUPPORTED_OPERATIONS[resource_type])
@@ -80,16 +80,16 @@ def test_users_are_meant_unless_the_kind_is_given() -> None:
 )
 def test_words_that_mean_nothing_are_refused_with_those_that_do(given: Words, told: str) -> None:
     with pytest.raises(CommandFailed) as refused:
-        bindings(given, Permission.ALLOW)
+        bindings_of(given, Permission.ALLOW)
     assert told in str(refused.value) and refused.value.exit_code == 2
 
 
 def test_the_same_words_find_what_they_made() -> None:
     given = words("a", "read,write", "topic", "o", is_prefix=True, group="g", host="10.0.0.1")
-    made = bindings(given, Permission.ALLOW)
-    found = list(filters(given, Permission.ALLOW))
+    made = bindings_of(given, Permission.ALLOW)
+    found = list(filters_of(given, Permission.ALLOW))
     assert all(acl_filter.matches(binding) for acl_filter, binding in zip(found, made, strict=True))
-    (every,) = filters(words("a", "any", "topic", "o", is_prefix=True), Permission.ALLOW)
+    (every,) = filters_of(words("a", "any", "topic", "o", is_prefix=True), Permission.ALLOW)
     assert [every.matches(each) for each in made] == [True, True, False]
     assert every.operation is Operation.ANY and every.pattern_type is PatternType.PREFIXED and every.host is None
 

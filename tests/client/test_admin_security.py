@@ -1,11 +1,14 @@
 """What is asked of brokers about users, bindings and quotas, byte for byte, and what refusals become."""
 
+from typing import Any
+
 import pytest
 
 from headwater.client.admin.acls import authorizer_settings, create_bindings, delete_bindings, list_bindings
 from headwater.client.admin.quotas import alter_quotas, describe_quotas
 from headwater.client.admin.users import NewPassword, describe_users, remove_password, set_password
 from headwater.client.errors import BrokerRefused
+from headwater.client.question import Question
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import Operation, PatternType, Permission, ResourceType
 from headwater.security.acl import AclBinding
@@ -122,7 +125,7 @@ def test_quotas_go_there_and_come_back_as_they_are() -> None:
         question.read(DescribeClientQuotasResponse(entries=[strange]))
 
 
-NO = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": "no"}
+NO: Any = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": "no"}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +150,6 @@ NO = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": "no
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_refusal_is_raised_from_wherever_it_stands(question, response) -> None:  # type: ignore[no-untyped-def]
+def test_a_refusal_is_raised_from_wherever_it_stands(question: Question[Any], response: Any) -> None:
     with pytest.raises(BrokerRefused, match="no \\(CLUSTER_AUTHORIZATION_FAILED\\)"):
         question.read(response)

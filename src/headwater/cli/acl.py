@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.acl_grant import Words, asked, bindings, filters, principal_of, resource_of
+from headwater.cli.acl_grant import Words, bindings_of, filters_of, principal_of, resource_of, resource_operations
 from headwater.cli.acl_requests import (
     allows_without_bindings,
     create_bindings,
@@ -24,7 +24,7 @@ from headwater.security.hosts import host_of, is_address
 from headwater.security.principal import EVERY_HOST
 
 if TYPE_CHECKING:
-    from headwater.cli.acl_grant import Asked
+    from headwater.cli.acl_grant import ResourceOperation
     from headwater.client.blocking_cluster import BlockingCluster
     from headwater.security.acl_verdict import AclVerdict
 
@@ -113,11 +113,11 @@ def list_all(
     elif is_matching:
         raise CommandFailed("--matching goes with --on TYPE NAME.", exit_code=2)
     with cluster(brokers_of(bootstrap, client_file)) as client:
-        found = matching(client, acl_filter)
+        bindings = matching(client, acl_filter)
     if json:
-        print_json([{**json_text.loads(each.to_json()), "sentence": sentence(each)} for each in found])
+        print_json([{**json_text.loads(each.to_json()), "sentence": sentence(each)} for each in bindings])
         return
-    print_table(COLUMNS, [_row(each) for each in found], empty="No bindings.")
+    print_table(COLUMNS, [_row(each) for each in bindings], empty="No bindings.")
 
 
 @app.command()
@@ -137,15 +137,15 @@ def remove(
 ) -> None:
     """Take back what the same words allowed, after showing it."""
     words = _words(who, operations, resource_type, name, prefix, group, transactional_id, host)
-    wanted = list(filters(words, Permission.DENY if is_denial else Permission.ALLOW))
+    acl_filters = list(filters_of(words, Permission.DENY if is_denial else Permission.ALLOW))
     with cluster(brokers_of(bootstrap, client_file)) as client:
-        found = list(dict.fromkeys(each for acl_filter in wanted for each in matching(client, acl_filter)))
-        if not found:
+        bindings = list(dict.fromkeys(each for acl_filter in acl_filters for each in matching(client, acl_filter)))
+        if not bindings:
             raise CommandFailed("No binding says that.", "`headwater acl list` shows what is allowed and denied.")
-        for each in found:
+        for each in bindings:
             say(sentence(each))
-        confirm(f"Remove {'this' if len(found) == 1 else f'these {len(found)} bindings'}?", yes)
-        count = delete_bindings(client, found)
+        confirm(f"Remove {'this' if len(bindings) == 1 else f'these {len(bindings)} bindings'}?", yes)
+        count = delete_bindings(client, bindings)
     note(f"Removed {count} binding{'s' if count != 1 else ''}.")
 
 
@@ -215,7 +215,7 @@ def _words(
 
 
 def _create(words: Words, permission: Permission, brokers: Brokers) -> None:
-    new = bindings(words, permission)
+    new = bindings_of(words, permission)
     with cluster(brokers) as client:
         _warn_of_first(client, new)
         create_bindings(client, new)
@@ -241,32 +241,32 @@ def _warn_of_first(client: "BlockingCluster", new: list[AclBinding]) -> None:
 
 def _verdicts(
     client: "BlockingCluster", words: Words, *, with_bindings: bool
-) -> "list[tuple[Asked, AclVerdict, list[AclBinding]]]":
+) -> "list[tuple[ResourceOperation, AclVerdict, list[AclBinding]]]":
     """Of all that the words ask for, each with the bindings on patterns that the resource fits."""
     if words.host is not None and not is_address(words.host):
         raise CommandFailed(f"--from {words.host!r} is no IP address.", exit_code=2)
     principal, host = principal_of(words.who), host_of(words.host or EVERY_HOST)
     verdicts = []
-    for each in asked(words):
+    for each in resource_operations(words):
         acl_filter = AclFilter(resource_type=each.resource_type, pattern_type=PatternType.MATCH, name=each.name)
-        found = matching(client, acl_filter)
-        index, is_certain = index_of(client, found)
+        bindings = matching(client, acl_filter)
+        index, is_certain = index_of(client, bindings)
         verdict = index.authorize(principal, host, each.operation, each.resource_type, each.name)
         if not is_certain and not verdict:
             note(
                 "The broker does not show its super users to this client, nor what holds where no binding is: it may "
                 "allow more."
             )
-        verdicts.append((each, verdict, found if with_bindings else []))
+        verdicts.append((each, verdict, bindings if with_bindings else []))
     return verdicts
 
 
-def _print_verdicts(words: Words, verdicts: "list[tuple[Asked, AclVerdict, list[AclBinding]]]") -> None:
+def _print_verdicts(words: Words, verdicts: "list[tuple[ResourceOperation, AclVerdict, list[AclBinding]]]") -> None:
     principal = principal_of(words.who)
-    for each, verdict, found in verdicts:
+    for each, verdict, bindings in verdicts:
         subject = f"{operation_word(each.operation)} {type_word(each.resource_type)} {each.name}: "
         say(f"{subject if len(verdicts) > 1 else ''}{explanation(verdict)}")
-        for binding in found:
+        for binding in bindings:
             say(f"  {sentence(binding)}")
         command = allowing_command(principal, each.operation, each.resource_type, each.name)
         if not verdict and verdict.binding is None and command is not None:
@@ -275,7 +275,7 @@ def _print_verdicts(words: Words, verdicts: "list[tuple[Asked, AclVerdict, list[
             say("  A denial wins over all that allows: `headwater acl remove --denial` takes it back.")
 
 
-def _as_json(words: Words, each: "Asked", verdict: "AclVerdict") -> dict[str, object]:
+def _as_json(words: Words, each: "ResourceOperation", verdict: "AclVerdict") -> dict[str, object]:
     return {
         "user": str(principal_of(words.who)),
         "operation": operation_word(each.operation),

@@ -47,7 +47,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResourceOperation:
     """One operation on one resource, or on a pattern of them."""
 
     operation: Operation
@@ -80,16 +80,17 @@ def resource_of(word: str, name: str | None) -> tuple[ResourceType, str]:
     return resource_type, name
 
 
-def asked(words: Words) -> list[Asked]:
+def resource_operations(words: Words) -> list[ResourceOperation]:
     """All that the words stand for. Raises CommandFailed."""
     resource_type, name = resource_of(words.resource_type, words.name)
     texts = [each.strip().lower().replace("_", "-") for each in words.operations.split(",")]
-    found = [Asked(each, resource_type, name) for text in texts for each in _operations(text, resource_type)]
-    found += _of_group(words, texts) + _of_transactions(words, texts)
-    return list(dict.fromkeys(found))
+    codes = [each for text in texts for each in _operations(text, resource_type)]
+    operations = [ResourceOperation(each, resource_type, name) for each in codes]
+    operations += _of_group(words, texts) + _of_transactions(words, texts)
+    return list(dict.fromkeys(operations))
 
 
-def bindings(words: Words, permission: Permission) -> list[AclBinding]:
+def bindings_of(words: Words, permission: Permission) -> list[AclBinding]:
     """Raises CommandFailed."""
     principal = principal_of(words.who)
     if words.host not in (None, EVERY_HOST) and not is_address(words.host or ""):
@@ -106,23 +107,23 @@ def bindings(words: Words, permission: Permission) -> list[AclBinding]:
                 operation=each.operation,
                 permission=permission,
             )
-            for each in asked(words)
+            for each in resource_operations(words)
         ]
     except InvalidAclBinding as error:
         raise _mistake(str(error)) from None
 
 
-def filters(words: Words, permission: Permission) -> Iterator[AclFilter]:
+def filters_of(words: Words, permission: Permission) -> Iterator[AclFilter]:
     """What the bindings of the same words are found by. `any` stands for every operation, and without an address it is
     the same from where. Raises CommandFailed."""
     principal = str(principal_of(words.who))
     pattern = PatternType.PREFIXED if words.is_prefix else PatternType.LITERAL
     if words.operations.strip().lower() == ANY:
         resource_type, name = resource_of(words.resource_type, words.name)
-        wanted = [Asked(Operation.ANY, resource_type, name)]
+        operations = [ResourceOperation(Operation.ANY, resource_type, name)]
     else:
-        wanted = asked(words)
-    for each in wanted:
+        operations = resource_operations(words)
+    for each in operations:
         yield AclFilter(
             resource_type=each.resource_type,
             pattern_type=PatternType.LITERAL if each.resource_type is ResourceType.CLUSTER else pattern,
@@ -152,7 +153,7 @@ def _operations(text: str, resource_type: ResourceType) -> list[Operation]:
     return [operation]
 
 
-def _of_group(words: Words, texts: list[str]) -> list[Asked]:
+def _of_group(words: Words, texts: list[str]) -> list[ResourceOperation]:
     if words.group is None:
         if WORK in texts:
             raise _mistake("Workers of a queue are a group.", "Name it with --group.")
@@ -160,17 +161,17 @@ def _of_group(words: Words, texts: list[str]) -> list[Asked]:
     reads = [each for each in texts if each in ("all", "read", CONSUME, WORK)]
     if not reads or words.resource_type != "topic" or not words.group:
         raise _mistake("--group NAME goes with a topic and with read, consume, work or all.")
-    return [Asked(Operation.ALL if "all" in reads else Operation.READ, ResourceType.GROUP, words.group)]
+    return [ResourceOperation(Operation.ALL if "all" in reads else Operation.READ, ResourceType.GROUP, words.group)]
 
 
-def _of_transactions(words: Words, texts: list[str]) -> list[Asked]:
+def _of_transactions(words: Words, texts: list[str]) -> list[ResourceOperation]:
     if words.transactional_id is None:
         return []
     writes = [each for each in texts if each in ("all", "write", PRODUCE)]
     if not writes or words.resource_type != "topic" or not words.transactional_id:
         raise _mistake("--transactional-id ID goes with a topic and with write, produce or all.")
     operation = Operation.ALL if "all" in writes else Operation.WRITE
-    return [Asked(operation, ResourceType.TRANSACTIONAL_ID, words.transactional_id)]
+    return [ResourceOperation(operation, ResourceType.TRANSACTIONAL_ID, words.transactional_id)]
 
 
 def _mistake(what: str, advice: str = "") -> CommandFailed:

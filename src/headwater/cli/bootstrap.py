@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from headwater.cli.brokers import CONNECT_TIMEOUT_S, Brokers
-from headwater.cli.listener_probe import Listener, probe
+from headwater.cli.listener_probe import ListenerKind, probe
 from headwater.cli.output import CommandFailed
 from headwater.client.address import BrokerAddress, InvalidAddress, parse_bootstrap
 
@@ -78,9 +78,9 @@ def _plain_problem(address: BrokerAddress, brokers: Brokers) -> CommandFailed | 
         listener = probe(address, CONNECT_TIMEOUT_S)
     except OSError:
         return no_broker(brokers.bootstrap)
-    if listener is Listener.HTTP:
+    if listener is ListenerKind.HTTP:
         return not_kafka(brokers.bootstrap)
-    if listener is Listener.TLS:
+    if listener is ListenerKind.TLS:
         return CommandFailed(
             f"The server at {address} speaks TLS{_but(brokers)}.",
             f"{_CLIENT_FILE} that has security.protocol=SASL_SSL (or SSL), and ssl.ca.location if your own authority "

@@ -23,7 +23,7 @@ class ClientKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class ClientLogin:
     """Of a user at brokers."""
 
     bootstrap: str
@@ -49,7 +49,7 @@ class Login:
         return self.security.tls.authorities if self.security.tls is not None else None
 
 
-def settings_text(kind: ClientKind, login: Login) -> str:
+def settings_text(kind: ClientKind, login: ClientLogin) -> str:
     """Without a newline at the end. The certificate of the client that asks is not another user's: it is left out."""
     if login.security.tls is not None:
         tls = replace(login.security.tls, certificate=None, key=None, key_password=None)
@@ -57,20 +57,20 @@ def settings_text(kind: ClientKind, login: Login) -> str:
     return _WRITERS[kind](login)
 
 
-def _librdkafka_options(login: Login) -> dict[str, str]:
+def _librdkafka_options(login: ClientLogin) -> dict[str, str]:
     return {"bootstrap.servers": login.bootstrap, **login.security.options()}
 
 
-def _librdkafka(login: Login) -> str:
+def _librdkafka(login: ClientLogin) -> str:
     return json.dumps(_librdkafka_options(login), indent=2, ensure_ascii=False)
 
 
-def _kcat(login: Login) -> str:
+def _kcat(login: ClientLogin) -> str:
     """For `kcat -F FILE`, which takes values as they are."""
     return "\n".join(f"{name}={value}" for name, value in _librdkafka_options(login).items())
 
 
-def _java(login: Login) -> str:
+def _java(login: ClientLogin) -> str:
     """Which the commands take as a client file, too."""
     module = "plain.PlainLoginModule" if login.mechanism == "PLAIN" else "scram.ScramLoginModule"
     user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (login.user, login.password))
@@ -89,7 +89,7 @@ def _java(login: Login) -> str:
     return "\n".join(property_line(name, value) for name, value in options.items())
 
 
-def _python_options(login: Login) -> dict[str, str]:
+def _python_options(login: ClientLogin) -> dict[str, str]:
     return {
         "bootstrap_servers": login.bootstrap,
         "security_protocol": login.security.protocol,
@@ -99,7 +99,7 @@ def _python_options(login: Login) -> dict[str, str]:
     }
 
 
-def _kafka_python(login: Login) -> str:
+def _kafka_python(login: ClientLogin) -> str:
     options: dict[str, object] = dict(_python_options(login))
     if login.authorities is not None:
         options["ssl_cafile"] = login.authorities
@@ -108,7 +108,7 @@ def _kafka_python(login: Login) -> str:
     return _dictionary(options)
 
 
-def _aiokafka(login: Login) -> str:
+def _aiokafka(login: ClientLogin) -> str:
     if login.security.tls is None:
         return _dictionary(_python_options(login))
     file = repr(login.authorities) if login.authorities is not None else ""
@@ -118,7 +118,7 @@ def _aiokafka(login: Login) -> str:
     return "\n".join([*lines, _dictionary(_python_options(login), "ssl_context=context")])
 
 
-def _franz_go(login: Login) -> str:
+def _franz_go(login: ClientLogin) -> str:
     hash_word = login.mechanism.removeprefix("SCRAM-SHA-")
     auth = f"Auth{{User: {_go(login.user)}, Pass: {_go(login.password)}}}"
     mechanism = f"plain.{auth}.AsMechanism()"
@@ -145,7 +145,7 @@ def _dictionary(options: "dict[str, object] | dict[str, str]", *more: str) -> st
 
 
 _SYSTEM_CONTEXT = "context = ssl.create_default_context()"
-_WRITERS: "dict[ClientKind, Callable[[Login], str]]" = {
+_WRITERS: "dict[ClientKind, Callable[[ClientLogin], str]]" = {
     ClientKind.LIBRDKAFKA: _librdkafka,
     ClientKind.JAVA: _java,
     ClientKind.KAFKA_PYTHON: _kafka_python,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.brokers import Bootstrap, Brokers, ClientFile, brokers_of
-from headwater.cli.client import REQUEST_TIMEOUT_S, admin, client_config, explain, kafka_problems, topic_metadata
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Bootstrap, Brokers, ClientFile, brokers_of
+from headwater.cli.client import admin, client_config, explain, kafka_problems, topic_metadata
 from headwater.cli.output import CommandFailed, note
 from headwater.cli.position import HELP, offset_range, parse_position
 from headwater.cli.record_format import DEFAULT_FORMAT, Render, as_json, compile_format

@@ -56,7 +56,8 @@ def gateway(
         check_brokers(brokers)
     _serve(
         GatewayConfig(
-            brokers=brokers,
+            bootstrap=brokers.bootstrap,
+            security=brokers.security,
             host=host,
             port=port,
             broker_pages=metrics,

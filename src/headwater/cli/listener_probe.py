@@ -25,28 +25,28 @@ _HTTP: Final = b"HTTP/"
 _TLS_ALERT: Final = b"\x15\x03"
 
 
-class Listener(enum.Enum):
+class ListenerKind(enum.Enum):
     BROKER = enum.auto()
     """Or what has not answered yet."""
     TLS = enum.auto()
     HTTP = enum.auto()
 
 
-def probe(address: BrokerAddress, connect_timeout_s: float) -> Listener | tuple[str, ...]:
+def probe(address: BrokerAddress, connect_timeout_s: float) -> ListenerKind | tuple[str, ...]:
     """A tuple has the mechanisms of a login that the broker asks for. Raises OSError if nothing listens there."""
     # A broker that asks for a login answers a mechanism that does not exist with those that do, and others that they
     # take no login.
     question = _request(_API_VERSIONS, 0, 0, b"") + _request(_SASL_HANDSHAKE, 1, 1, struct.pack(">h", 0))
     answer = _answer(address, connect_timeout_s, question, frames=2)
     if answer.startswith(_HTTP):
-        return Listener.HTTP
+        return ListenerKind.HTTP
     if answer and not answer.startswith(_TLS_ALERT):
-        return _mechanisms(answer) or Listener.BROKER
+        return _mechanisms(answer) or ListenerKind.BROKER
     # Some servers answer anything with HTTP, others only an HTTP request.
     with suppress(OSError):
         if not answer and _answer(address, connect_timeout_s, b"GET / HTTP/1.0\r\n\r\n", frames=0).startswith(_HTTP):
-            return Listener.HTTP
-    return Listener.TLS if answer or _speaks_tls(address, connect_timeout_s) else Listener.BROKER
+            return ListenerKind.HTTP
+    return ListenerKind.TLS if answer or _speaks_tls(address, connect_timeout_s) else ListenerKind.BROKER
 
 
 def _request(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:

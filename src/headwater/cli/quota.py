@@ -49,8 +49,8 @@ def set_limits(
     from headwater.client.admin.quotas import alter_quotas
 
     entity = _required_entity(user, user_default, client_id, client_id_default, ip, ip_default)
-    given = {"produce": produce, "consume": consume, "requests": requests, "mutations": mutations}
-    values = limits_of({**given, "connections": connections}, entity)
+    texts = {"produce": produce, "consume": consume, "requests": requests, "mutations": mutations}
+    values = limits_of({**texts, "connections": connections}, entity)
     with cluster(brokers_of(bootstrap, client_file)) as client:
         client.answer(alter_quotas(entity, values))
     limits = ", ".join(f"{limit_word(key)} {limit_text(key, value)}" for key, value in values.items())
@@ -63,13 +63,13 @@ def list_all(json: Json = False, bootstrap: Bootstrap = None, client_file: Clien
     from headwater.client.admin.quotas import describe_quotas
 
     with cluster(brokers_of(bootstrap, client_file)) as client:
-        found = client.answer(describe_quotas())
+        entities = client.answer(describe_quotas())
     if json:
-        print_json([_as_json(each) for each in found])
+        print_json([_as_json(each) for each in entities])
         return
     rows = [
         (str(entity), *(limit_text(key, quotas[key]) if key in quotas else None for key in OPTIONS.values()))
-        for entity, quotas in found
+        for entity, quotas in entities
     ]
     print_table(COLUMNS, sorted(rows, key=lambda row: str(row[0])), empty="No limits.")
 
@@ -91,8 +91,8 @@ def show(
 
     entity = _required_entity(user, user_default, client_id, client_id_default, ip, ip_default)
     with cluster(brokers_of(bootstrap, client_file)) as client:
-        found = client.answer(describe_quotas(entity))
-    limits = {key: value for _, quotas in found for key, value in quotas.items()}
+        entities = client.answer(describe_quotas(entity))
+    limits = {key: value for _, quotas in entities for key, value in quotas.items()}
     if json:
         print_json(_as_json((entity, limits)))
         return
@@ -125,8 +125,8 @@ def clear(
         if each not in OPTIONS:
             raise CommandFailed(f"--only {each!r} is no limit.", f"Use one of: {', '.join(OPTIONS)}.", exit_code=2)
     with cluster(brokers_of(bootstrap, client_file)) as client:
-        found = {key for _, quotas in client.answer(describe_quotas(entity)) for key in quotas}
-        keys = sorted(found & {str(OPTIONS[each]) for each in only} if only else found)
+        present = {key for _, quotas in client.answer(describe_quotas(entity)) for key in quotas}
+        keys = sorted(present & {str(OPTIONS[each]) for each in only} if only else present)
         if not keys:
             raise CommandFailed(f"There is no such limit of {entity}.", "`headwater quota list` shows those there are.")
         confirm(f"Remove {', '.join(map(limit_word, keys))} of {entity}?", yes)
@@ -163,6 +163,6 @@ def _required_entity(
         raise CommandFailed(error.message, exit_code=2) from None
 
 
-def _as_json(found: "EntityQuotas") -> dict[str, object]:
-    entity, quotas = found
+def _as_json(of_entity: "EntityQuotas") -> dict[str, object]:
+    entity, quotas = of_entity
     return {"entity": {kind.value: name for kind, name in entity.parts}, "quotas": quotas}

@@ -24,10 +24,10 @@ _COUNT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:/s)?")
 _PERCENT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?%?")
 
 
-def limits_of(given: Mapping[str, str | None], entity: QuotaEntity) -> dict[str, float | None]:
+def limits_of(texts: Mapping[str, str | None], entity: QuotaEntity) -> dict[str, float | None]:
     """By Kafka's keys, from options by their names. Raises CommandFailed."""
     values: dict[str, float | None] = {}
-    for option, text in given.items():
+    for option, text in texts.items():
         if text is None:
             continue
         value = limit_of(option, text)

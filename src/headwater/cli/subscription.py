@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.brokers import Bootstrap, Brokers, ClientFile, brokers_of
-from headwater.cli.client import REQUEST_TIMEOUT_S, Clients, Json, clients, topic_metadata
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Bootstrap, Brokers, ClientFile, brokers_of
+from headwater.cli.client import Clients, Json, clients, topic_metadata
 from headwater.cli.duration import HELP as DURATION_HELP
 from headwater.cli.duration import duration_option_ms
 from headwater.cli.group import commit_offsets, describe_group

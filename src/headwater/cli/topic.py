@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.brokers import Bootstrap, ClientFile, brokers_of
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Bootstrap, ClientFile, brokers_of
 from headwater.cli.client import (
-    REQUEST_TIMEOUT_S,
     Clients,
     Json,
     admin,

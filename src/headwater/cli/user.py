@@ -11,8 +11,8 @@ import typer
 from headwater.cli.bootstrap import addresses, no_broker
 from headwater.cli.brokers import CONNECT_TIMEOUT_S, Bootstrap, Brokers, ClientFile, brokers_of
 from headwater.cli.client import Json, cluster
-from headwater.cli.client_settings import ClientKind, Login, settings_text
-from headwater.cli.listener_probe import Listener, probe
+from headwater.cli.client_settings import ClientKind, ClientLogin, settings_text
+from headwater.cli.listener_probe import ListenerKind, probe
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.password_source import Password, PasswordFile, PasswordStdin, given_password, new_password
 from headwater.security.sasl_mechanisms import SaslMechanism
@@ -62,9 +62,9 @@ def create(
 ) -> None:
     """Make a user who may log in. The password is made here, unless one is given, and shown once."""
     _check_name(name, any_name)
-    given = given_password(password_file, password_stdin)
+    own = given_password(password_file, password_stdin)
     brokers = brokers_of(bootstrap, client_file)
-    secret = given or new_password()
+    secret = own or new_password()
     login = _login(brokers, name, secret, at, ca) if client_config is not None else None
     with cluster(brokers) as client:
         if _found(client, name) is not None:
@@ -72,7 +72,7 @@ def create(
                 f"User {name} exists already.", f"`headwater user password {name}` gives a new password."
             )
         _set_passwords(client, name, secret, iterations, MECHANISMS)
-    _tell("Created", name, secret, is_given=given is not None, json=json, kind=client_config, login=login)
+    _tell("Created", name, secret, is_given=own is not None, json=json, kind=client_config, login=login)
 
 
 @app.command("list")
@@ -81,7 +81,8 @@ def list_all(json: Json = False, bootstrap: Bootstrap = None, client_file: Clien
     from headwater.client.admin.users import describe_users
 
     with cluster(brokers_of(bootstrap, client_file)) as client:
-        users = sorted(client.answer(describe_users()), key=lambda user: user.name)
+        users = client.answer(describe_users())
+    users.sort(key=lambda user: user.name)
     if json:
         print_json([asdict(user) for user in users])
         return
@@ -124,15 +125,15 @@ def password(
     client_file: ClientFile = None,
 ) -> None:
     """Give a user another password. It holds from the next login on; connections that exist go on."""
-    given = given_password(password_file, password_stdin)
+    own = given_password(password_file, password_stdin)
     brokers = brokers_of(bootstrap, client_file)
-    secret = given or new_password()
+    secret = own or new_password()
     login = _login(brokers, name, secret, at, ca) if client_config is not None else None
     with cluster(brokers) as client:
         user = _known(client, name)
         mechanisms = [each for each in MECHANISMS if each.sasl.value in user.iterations]
         _set_passwords(client, name, secret, iterations, mechanisms)
-    _tell("Changed", name, secret, is_given=given is not None, json=json, kind=client_config, login=login)
+    _tell("Changed", name, secret, is_given=own is not None, json=json, kind=client_config, login=login)
 
 
 @app.command()
@@ -221,7 +222,7 @@ def _set_passwords(
         client.answer(set_password(NewPassword(name, secret, mechanism, salt, iterations)))
 
 
-def _login(brokers: Brokers, name: str, secret: str, at: str | None, ca: str | None) -> Login:
+def _login(brokers: Brokers, name: str, secret: str, at: str | None, ca: str | None) -> ClientLogin:
     """As the user at the listener of this command, or at another, which is looked at."""
     from headwater.client.security_options import ClientSecurity
     from headwater.client.settings import SaslLogin, TlsFiles
@@ -236,7 +237,7 @@ def _login(brokers: Brokers, name: str, secret: str, at: str | None, ca: str | N
     if tls is not None and ca is not None:
         tls = TlsFiles(str(Path(ca).absolute()), None, None, None, checks_host_name=True)
     sasl = SaslLogin(mechanism=mechanism, user=name, password=secret)
-    return Login(brokers.bootstrap if at is None else at, ClientSecurity(tls, sasl))
+    return ClientLogin(brokers.bootstrap if at is None else at, ClientSecurity(tls, sasl))
 
 
 def _offer(bootstrap: str) -> tuple[SaslMechanism, bool]:
@@ -249,13 +250,13 @@ def _offer(bootstrap: str) -> tuple[SaslMechanism, bool]:
     if isinstance(listener, tuple):
         offered = [each for each in SaslMechanism if each in listener and each is not SaslMechanism.OAUTHBEARER]
         return (offered[-1] if offered else SaslMechanism.SCRAM_SHA_512), False
-    if listener is not Listener.TLS:
+    if listener is not ListenerKind.TLS:
         note(f"Clients need no login at {address}. Name the listener where they do with --at HOST:PORT.")
-    return SaslMechanism.SCRAM_SHA_512, listener is Listener.TLS
+    return SaslMechanism.SCRAM_SHA_512, listener is ListenerKind.TLS
 
 
 def _tell(
-    what: str, name: str, secret: str, *, is_given: bool, json: bool, kind: ClientKind | None, login: Login | None
+    what: str, name: str, secret: str, *, is_given: bool, json: bool, kind: ClientKind | None, login: ClientLogin | None
 ) -> None:
     if kind is not None and login is not None:
         note(f"{what} user {name}. What follows holds the password, which is not shown again.")

@@ -149,6 +149,6 @@ def _tls(options: Mapping[str, str], prefix: str) -> TlsFiles:
 def _choice(prefix: str, option: str, text: str, choices: tuple[str, ...]) -> str:
     chosen = text.strip().upper()
     if chosen not in choices:
-        given = repr(text[:100]) if text else "missing"
-        raise InvalidSecurityOption(option, f"{prefix}{option} is {given}; it can be {' or '.join(choices)}")
+        shown = repr(text[:100]) if text else "missing"
+        raise InvalidSecurityOption(option, f"{prefix}{option} is {shown}; it can be {' or '.join(choices)}")
     return chosen

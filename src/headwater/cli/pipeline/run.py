@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from headwater.cli.bootstrap import NoBroker
-from headwater.cli.brokers import Brokers, brokers_of
-from headwater.cli.client import REQUEST_TIMEOUT_S, admin, client_config, parse_assignments
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Brokers, brokers_of
+from headwater.cli.client import admin, client_config, parse_assignments
 from headwater.cli.output import CommandFailed, note, print_json
 
 if TYPE_CHECKING:

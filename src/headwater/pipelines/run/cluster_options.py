@@ -13,8 +13,8 @@ def cluster_options(topic: TopicSource | TopicSink, bootstrap: str, security: Ma
     and one with options of its own for TLS or a login has no others."""
     own = {name.lower().removeprefix(PREFIX) for name in topic.options}
     is_elsewhere = topic.bootstrap is not None or "bootstrap.servers" in own
-    given = {} if is_elsewhere or own & SECURITY_OPTIONS else security
+    added = {} if is_elsewhere or own & SECURITY_OPTIONS else security
     return {
         "kafka.bootstrap.servers": topic.bootstrap or bootstrap,
-        **{f"{PREFIX}{name}": value for name, value in given.items()},
+        **{f"{PREFIX}{name}": value for name, value in added.items()},
     }
