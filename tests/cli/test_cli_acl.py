@@ -89,6 +89,8 @@ def test_the_same_words_find_what_they_made() -> None:
     made = bindings_of(given, Permission.ALLOW)
     found = list(filters_of(given, Permission.ALLOW))
     assert all(acl_filter.matches(binding) for acl_filter, binding in zip(found, made, strict=True))
+    elsewhere = bindings_of(words("a", "read,write", "topic", "o", is_prefix=True, group="g"), Permission.ALLOW)
+    assert not any(acl_filter.matches(each) for acl_filter in found for each in elsewhere)
     (every,) = filters_of(words("a", "any", "topic", "o", is_prefix=True), Permission.ALLOW)
     assert [every.matches(each) for each in made] == [True, True, False]
     assert every.operation is Operation.ANY and every.pattern_type is PatternType.PREFIXED and every.host is None
