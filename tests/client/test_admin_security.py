@@ -48,9 +48,13 @@ BINDING = AclBinding(
 TWO_LEVELS = QuotaEntity.of([("user", "alice"), ("client-id", None)])
 
 
+def request_of(question: Question[Any]) -> Any:
+    return question.request
+
+
 def test_a_password_is_sent_as_what_it_is_checked_by() -> None:
     new = NewPassword("alice", "hush", ScramMechanism.SCRAM_SHA_256, b"salt", 4096)
-    (upsertion,) = set_password(new).request.upsertions
+    (upsertion,) = request_of(set_password(new)).upsertions
     credential = ScramCredential.of_salted_password(
         ScramMechanism(upsertion.mechanism), upsertion.salted_password, upsertion.salt, upsertion.iterations
     )
@@ -60,20 +64,20 @@ def test_a_password_is_sent_as_what_it_is_checked_by() -> None:
 
 def test_users_are_read_with_mechanisms_that_are_newer_than_this() -> None:
     question = describe_users(["alice"])
-    assert [each.name for each in question.request.users] == ["alice"]
+    assert [each.name for each in request_of(question).users] == ["alice"]
     infos = [CredentialInfo(mechanism=2, iterations=8192), CredentialInfo(mechanism=9, iterations=1)]
     result = DescribeUserScramCredentialsResult(user="alice", credential_infos=infos)
     (user,) = question.read(DescribeUserScramCredentialsResponse(results=[result]))
     assert user.iterations == {"SCRAM-SHA-512": 8192, "mechanism 9": 1}
-    (deletion,) = remove_password("alice", "SCRAM-SHA-512").request.deletions
+    (deletion,) = request_of(remove_password("alice", "SCRAM-SHA-512")).deletions
     assert (deletion.name, deletion.mechanism) == ("alice", 2)
 
 
 def test_bindings_go_there_and_come_back_as_they_are() -> None:
-    (creation,) = create_bindings([BINDING]).request.creations
+    (creation,) = request_of(create_bindings([BINDING])).creations
     made = (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
     assert made == (2, 4, 4, 3) and (creation.resource_name, creation.principal) == ("orders", "User:alice")
-    (deletion,) = delete_bindings([BINDING]).request.filters
+    (deletion,) = request_of(delete_bindings([BINDING])).filters
     assert AclFilter.of_codes(
         resource_type=deletion.resource_type_filter,
         pattern_type=deletion.pattern_type_filter,
@@ -107,19 +111,19 @@ def test_a_binding_that_is_newer_than_this_is_not_left_out() -> None:
 
 
 def test_quotas_go_there_and_come_back_as_they_are() -> None:
-    (entry,) = alter_quotas(TWO_LEVELS, {"producer_byte_rate": 5.0, "consumer_byte_rate": None}).request.entries
+    (entry,) = request_of(alter_quotas(TWO_LEVELS, {"producer_byte_rate": 5.0, "consumer_byte_rate": None})).entries
     assert [(part.entity_type, part.entity_name) for part in entry.entity] == [("user", "alice"), ("client-id", None)]
     assert [(op.key, op.value, op.remove) for op in entry.ops] == [
         ("producer_byte_rate", 5.0, False),
         ("consumer_byte_rate", 0.0, True),
     ]
     question = describe_quotas(TWO_LEVELS)
-    asked = [(each.entity_type, each.match_type, each.match) for each in question.request.components]
-    assert asked == [("user", 0, "alice"), ("client-id", 1, None)] and question.request.strict
+    asked = [(each.entity_type, each.match_type, each.match) for each in request_of(question).components]
+    assert asked == [("user", 0, "alice"), ("client-id", 1, None)] and request_of(question).strict
     parts = [EntityData(entity_type="user", entity_name="alice"), EntityData(entity_type="client-id")]
     answer = EntryData(entity=parts, values=[ValueData(key="newer_rate", value=2.5)])
     assert question.read(DescribeClientQuotasResponse(entries=[answer])) == [(TWO_LEVELS, {"newer_rate": 2.5})]
-    assert describe_quotas().request.components == () and not describe_quotas().request.strict
+    assert request_of(describe_quotas()).components == () and not request_of(describe_quotas()).strict
     strange = EntryData(entity=[EntityData(entity_type="tenant", entity_name="x")], values=[])
     with pytest.raises(BrokerRefused, match="An entity that the broker has"):
         question.read(DescribeClientQuotasResponse(entries=[strange]))

@@ -160,7 +160,7 @@ def explain_refusal(error: "ClientError", brokers: Brokers) -> CommandFailed:
     if isinstance(error, CoordinatorUnknown):
         return CommandFailed(f"{subject} is not known now (error {code}).", "Try it again.")
     if code in NOT_ALLOWED:
-        return not_allowed(error.reason or subject, error_name(code), brokers)
+        return not_allowed((error.reason or subject).rstrip("."), error_name(code), brokers)
     if code == ErrorCode.NON_EMPTY_GROUP:
         return CommandFailed(f"{subject} has members that are running.", "Stop them first.")
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
