@@ -2,6 +2,7 @@
 
 import re
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ import typer
 
 import headwater
 from headwater.broker.settings.broker_config import SETTINGS
+from headwater.cli.listener_probe import ListenerKind, probe
 from headwater.cli.main import app
+from headwater.client.address import parse_bootstrap
 
 SOURCES = Path(headwater.__file__).parent
 ADDRESS_OF_A_BROKER = "`listening on`"
@@ -66,6 +69,33 @@ def test_a_port_that_speaks_http_is_known_for_one(cli_at: Any, server: Callable[
             assert ADDRESS_OF_A_BROKER in refused.stderr, command
         gateway = cli_at(address)("gateway", "--http", "127.0.0.1:0")
         assert gateway.exit_code == 1 and "speaks HTTP" in gateway.stderr
+
+
+def handshake_answer(mechanisms: bytes, count: int = 1) -> bytes:
+    """Of a broker that asks for a login: to ApiVersions, and to SaslHandshake."""
+    body = struct.pack(">ihi", 1, 33, count) + mechanisms
+    return struct.pack(">ii", 4, 0) + struct.pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("said", "listener"),
+    [
+        (handshake_answer(b"\0\5PLAIN"), ("PLAIN",)),
+        (handshake_answer(b"\0\5PLAIN", count=2**31 - 1), ListenerKind.BROKER),
+        (handshake_answer(b"\0\5PLAIN", count=2), ListenerKind.BROKER),
+        (handshake_answer(b"\0\2\xff\xff"), ListenerKind.BROKER),
+        (handshake_answer(b"\xff\xff"), ("",)),
+        (handshake_answer(b"")[:-6], ListenerKind.BROKER),
+        (struct.pack(">i", -1) * 4, ListenerKind.BROKER),
+        (b"\0" * 40_000, ListenerKind.BROKER),
+        (b"\x15\x03\x03\0\2\2\x46", ListenerKind.TLS),
+        (b"HTTP/1.1 400\r\n", ListenerKind.HTTP),
+    ],
+)
+def test_whatever_a_server_says_it_is_taken_for_something(said: bytes, listener: ListenerKind | tuple[str]) -> None:
+    with answering(lambda question: said) as address:
+        (broker,) = parse_bootstrap(address)
+        assert probe(broker, connect_timeout_s=60) == listener
 
 
 def test_a_broker_among_the_addresses_is_enough(cli_at: Any, bootstrap: str, free_port: int) -> None:

@@ -2,11 +2,13 @@
 
 import pytest
 
+from headwater.cli.brokers import Brokers
 from headwater.cli.client import client_problems, explain_refusal
 from headwater.cli.output import CommandFailed
 from headwater.client.errors import BrokerRefused, ConnectionLost, CoordinatorUnknown
 from headwater.model.errors import ErrorCode
 
+BROKERS = Brokers("host:9092")
 GROUP = "Group billing"
 
 
@@ -27,7 +29,7 @@ GROUP = "Group billing"
     ],
 )
 def test_a_refusal_is_told_in_a_sentence(error: BrokerRefused | ConnectionLost, told: str) -> None:
-    failed = explain_refusal(error)
+    failed = explain_refusal(error, BROKERS)
     assert str(failed).startswith(told)
-    with pytest.raises(CommandFailed, match=r"billing|host"), client_problems():
+    with pytest.raises(CommandFailed, match=r"billing|host"), client_problems(BROKERS):
         raise error

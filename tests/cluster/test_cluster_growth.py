@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from headwater.cli.brokers import Brokers
 from headwater.cli.cluster.kafka_description import ask_brokers
 from headwater.cli.main import app
 from headwater.metadata import keys
@@ -179,7 +180,7 @@ def test_a_replica_that_is_away_is_shown_and_comes_back_by_itself(cluster: Small
     away = cluster.facts().nodes[2]
     assert (away.node, away.is_up, away.leads, away.in_sync) == (3, False, 0, 0)
     assert away.address == cluster.nodes[3].bootstrap
-    by_kafka = ask_brokers(",".join(cluster.nodes[number].bootstrap for number in (1, 2)))
+    by_kafka = ask_brokers(Brokers(",".join(cluster.nodes[number].bootstrap for number in (1, 2))))
     (missed,) = [it for it in by_kafka.nodes if not it.is_up]
     assert (missed.node, missed.address, missed.down_since_ms) == (3, away.address, away.down_since_ms)
     cluster.nodes[3].start()

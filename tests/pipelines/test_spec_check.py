@@ -354,6 +354,20 @@ def test_passwords_come_from_the_environment(write: Write, monkeypatch: pytest.M
     assert "u:secret@h" in load(write(text)).pipeline.sinks[0].does.url  # type: ignore[union-attr]
 
 
+def test_a_password_for_a_topic_is_not_in_the_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def text(password: str) -> str:
+        login = f'"kafka.sasl.mechanism" = "PLAIN", "kafka.sasl.username" = "u", kafka.sasl.password = "{password}"'
+        options = f'options = {{ "kafka.security.protocol" = "SASL_SSL", {login} }}\n'
+        return f'[source.s]\nkind = "topic"\ntopic = "s"\n{options}[sink.t]\nkind = "console"\ninput = "s"\n'
+
+    _, what = only_mistake(write(text("hush")))
+    assert 'options needs kafka.sasl.password from the environment, as "${NAME}": a file holds no passwords' in what
+    assert "hush" not in what
+    monkeypatch.setenv("SHOP_PASSWORD", "secret")
+    (source,) = load(write(text("${SHOP_PASSWORD}"))).pipeline.sources
+    assert source.does.options["kafka.sasl.password"] == "secret"  # type: ignore[union-attr]
+
+
 def _joined(write: Write, right: str, join: str) -> Path:
     return write(
         '[source.a]\nkind = "topic"\ntopic = "a"\n'

@@ -4,14 +4,14 @@ There are two: librdkafka's AdminClient, and our own client for requests that it
 inside functions: help and `headwater serve` start without them.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from headwater.cli.bootstrap import CLIENT_ID, CONNECT_TIMEOUT_S, addresses, check_bootstrap, no_broker
+from headwater.cli.bootstrap import addresses, check_brokers, no_broker, not_logged_in, unusable_tls_files
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Brokers
 from headwater.cli.output import CommandFailed, say
 
 if TYPE_CHECKING:
@@ -24,44 +24,40 @@ if TYPE_CHECKING:
     from headwater.client.blocking_cluster import BlockingCluster
     from headwater.client.errors import ClientError
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-REQUEST_TIMEOUT_S = 15.0
+NOT_ALLOWED = (29, 30, 31, 53)
+"""TOPIC_, GROUP_, CLUSTER_ and TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 
-Bootstrap = Annotated[
-    str,
-    typer.Option("--bootstrap", "-b", envvar="HEADWATER_BOOTSTRAP", metavar="HOST:PORT", help="A broker to ask."),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
-    """Of any confluent-kafka client. Raises CommandFailed if no broker listens at the address."""
-    check_bootstrap(bootstrap)
-    quiet = {"log_level": 0, "client.id": CLIENT_ID, "error_cb": _ignore}
-    return {"bootstrap.servers": bootstrap, **quiet, **more}
+def client_config(brokers: Brokers, **more: Any) -> dict[str, Any]:
+    """Of any confluent-kafka client. Raises CommandFailed if no broker lets the client in."""
+    check_brokers(brokers)
+    quiet = {"log_level": 0, "client.id": brokers.client_id, "error_cb": _ignore}
+    return {"bootstrap.servers": brokers.bootstrap, **brokers.security_options(), **quiet, **more}
 
 
 @contextmanager
-def admin(bootstrap: str) -> "Iterator[AdminClient]":
+def admin(brokers: Brokers) -> "Iterator[AdminClient]":
     """librdkafka's client. Raises CommandFailed for what it fails with."""
     from confluent_kafka.admin import AdminClient
 
-    config = client_config(bootstrap)
-    with kafka_problems(bootstrap):
+    config = client_config(brokers)
+    with kafka_problems(brokers):
         yield AdminClient(config)
 
 
 @contextmanager
-def cluster(bootstrap: str) -> "Iterator[BlockingCluster]":
+def cluster(brokers: Brokers) -> "Iterator[BlockingCluster]":
     """Our own client. Raises CommandFailed for what it fails with."""
-    check_bootstrap(bootstrap)
-    with client_problems(), closing(_open_cluster(bootstrap)) as opened:
+    check_brokers(brokers)
+    with client_problems(brokers), closing(_open_cluster(brokers)) as opened:
         yield opened
 
 
 @contextmanager
-def clients(bootstrap: str) -> "Iterator[Clients]":
-    with admin(bootstrap) as client, client_problems(), closing(_open_cluster(bootstrap)) as opened:
+def clients(brokers: Brokers) -> "Iterator[Clients]":
+    with admin(brokers) as client, client_problems(brokers), closing(_open_cluster(brokers)) as opened:
         yield Clients(client, opened)
 
 
@@ -73,41 +69,41 @@ class Clients(NamedTuple):
 
 
 @contextmanager
-def kafka_problems(bootstrap: str) -> Iterator[None]:
+def kafka_problems(brokers: Brokers) -> Iterator[None]:
     """Raise a KafkaException of a client as CommandFailed."""
     from confluent_kafka import KafkaException
 
     try:
         yield
     except KafkaException as error:
-        raise explain(error.args[0], bootstrap) from error
+        raise explain(error.args[0], brokers) from error
 
 
 @contextmanager
-def client_problems() -> Iterator[None]:
+def client_problems(brokers: Brokers) -> Iterator[None]:
     """Raise an error of our own client as CommandFailed."""
     from headwater.client.errors import ClientError
 
     try:
         yield
     except ClientError as error:
-        raise explain_refusal(error) from error
+        raise explain_refusal(error, brokers) from error
 
 
-def topic_metadata(client: Any, topic: str, bootstrap: str) -> "TopicMetadata":
+def topic_metadata(client: Any, topic: str, brokers: Brokers) -> "TopicMetadata":
     """Of an existing topic; asking does not create it. Raises CommandFailed."""
     from confluent_kafka import KafkaError
 
     # The list of all topics: a request that names a topic may create it.
     topics = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     if topic not in topics:
-        raise explain(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), bootstrap, topic=topic)
+        raise explain(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), brokers, topic=topic)
     metadata: TopicMetadata = topics[topic]
     return metadata
 
 
 def explain(
-    error: "KafkaError", bootstrap: str, *, topic: str = "", group: str = "", partition: int | None = None
+    error: "KafkaError", brokers: Brokers, *, topic: str = "", group: str = "", partition: int | None = None
 ) -> CommandFailed:
     """A Kafka error as a message for the person who typed the command."""
     from confluent_kafka import KafkaError
@@ -115,10 +111,10 @@ def explain(
     code = error.code()
     subject = f"Topic {topic}" if topic else f"Group {group}" if group else "It"
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
-        return no_broker(bootstrap)
+        return no_broker(brokers.bootstrap)
     if code in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._MSG_TIMED_OUT):
         return CommandFailed(
-            f"The server at {bootstrap} did not answer in time.", "Is it a Kafka broker, and can it write to its disk?"
+            f"The server at {brokers} did not answer in time.", "Is it a Kafka broker, and can it write to its disk?"
         )
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
         return CommandFailed(
@@ -141,22 +137,30 @@ def explain(
         )
     if code == KafkaError.GROUP_ID_NOT_FOUND:
         return CommandFailed(f"{subject} does not exist.", "`headwater group list` shows the existing groups.")
+    if code in NOT_ALLOWED:
+        return not_allowed(subject if topic or group else "", error.name(), brokers)
     if code in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
         return CommandFailed(f"{subject} has members that are running.", "Stop them first.")
     reason = error.str() or error.name()
     return CommandFailed(f"{subject + ': ' if topic or group else ''}{reason.rstrip('.')} ({error.name()}).")
 
 
-def explain_refusal(error: "ClientError") -> CommandFailed:
+def explain_refusal(error: "ClientError", brokers: Brokers) -> CommandFailed:
     """What happened to a request of our own, and what to do."""
-    from headwater.client.errors import BrokerRefused, CoordinatorUnknown
+    from headwater.client.errors import BrokerRefused, CoordinatorUnknown, NotLoggedIn, UnusableTlsFiles
     from headwater.model.errors import ErrorCode, error_name
 
+    if isinstance(error, NotLoggedIn):
+        return not_logged_in(error, brokers)
+    if isinstance(error, UnusableTlsFiles):
+        return unusable_tls_files(error, brokers)
     if not isinstance(error, BrokerRefused):
         return CommandFailed(f"The broker does not answer: {error}.", "Is it older than this command?")
     code, subject = error.code, error.subject
     if isinstance(error, CoordinatorUnknown):
         return CommandFailed(f"{subject} is not known now (error {code}).", "Try it again.")
+    if code in NOT_ALLOWED:
+        return not_allowed((error.reason or subject).rstrip("."), error_name(code), brokers)
     if code == ErrorCode.NON_EMPTY_GROUP:
         return CommandFailed(f"{subject} has members that are running.", "Stop them first.")
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -170,7 +174,17 @@ def explain_refusal(error: "ClientError") -> CommandFailed:
     return CommandFailed(f"{subject}: the broker answers {error_name(code)}.")
 
 
-def say_deleted(noun: str, futures: "Mapping[str, Future[Any]]", bootstrap: str) -> None:
+def not_allowed(what: str, code: str, brokers: Brokers) -> CommandFailed:
+    """The brokers know the user, who may not do this."""
+    sasl = brokers.security.sasl if brokers.security is not None else None
+    who = sasl.user if sasl is not None else "This client"
+    return CommandFailed(
+        f"{what + ': ' if what else ''}{who} may not do that ({code}).",
+        "An administrator sees why with `headwater acl test`, and allows it with `headwater acl allow`.",
+    )
+
+
+def say_deleted(noun: str, futures: "Mapping[str, Future[Any]]", brokers: Brokers) -> None:
     """Say of each topic or group that it was deleted. Raises CommandFailed for the first that was not."""
     from confluent_kafka import KafkaException
 
@@ -179,9 +193,7 @@ def say_deleted(noun: str, futures: "Mapping[str, Future[Any]]", bootstrap: str)
             future.result()
         except KafkaException as error:
             names = {noun: name}
-            raise explain(
-                error.args[0], bootstrap, topic=names.get("topic", ""), group=names.get("group", "")
-            ) from error
+            raise explain(error.args[0], brokers, topic=names.get("topic", ""), group=names.get("group", "")) from error
         say(f"Deleted {noun} {name}.")
 
 
@@ -210,18 +222,10 @@ def parse_assignments(pairs: list[str], option: str) -> dict[str, str]:
     return parsed
 
 
-def default_bootstrap() -> str:
-    return os.environ.get("HEADWATER_BOOTSTRAP", DEFAULT_BOOTSTRAP)
-
-
-def _open_cluster(bootstrap: str) -> "BlockingCluster":
+def _open_cluster(brokers: Brokers) -> "BlockingCluster":
     from headwater.client.blocking_cluster import BlockingCluster
-    from headwater.client.settings import ConnectionSettings
 
-    settings = ConnectionSettings(
-        client_id=CLIENT_ID, connect_timeout_s=CONNECT_TIMEOUT_S, request_timeout_s=REQUEST_TIMEOUT_S
-    )
-    return BlockingCluster(addresses(bootstrap), settings)
+    return BlockingCluster(addresses(brokers.bootstrap), brokers.settings())
 
 
 def _ignore(_: object) -> None:

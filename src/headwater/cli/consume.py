@@ -16,16 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.client import (
-    DEFAULT_BOOTSTRAP,
-    REQUEST_TIMEOUT_S,
-    Bootstrap,
-    admin,
-    client_config,
-    explain,
-    kafka_problems,
-    topic_metadata,
-)
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Bootstrap, Brokers, ClientFile, brokers_of
+from headwater.cli.client import admin, client_config, explain, kafka_problems, topic_metadata
 from headwater.cli.output import CommandFailed, note
 from headwater.cli.position import HELP, offset_range, parse_position
 from headwater.cli.record_format import DEFAULT_FORMAT, Render, as_json, compile_format
@@ -58,7 +50,7 @@ class ConsumeArguments:
     """Empty: all of them."""
     max_records: int | None
     follow: bool
-    bootstrap: str
+    brokers: Brokers
 
 
 @app.command()
@@ -81,9 +73,11 @@ def consume(
         str, typer.Option("--format", help="%k key, %v value, %t topic, %p partition, %o offset, %T time, %h headers.")
     ] = DEFAULT_FORMAT,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Read records from a topic. Ctrl-C ends."""
+    brokers = brokers_of(bootstrap, client_file)
     render = as_json if json else compile_format(format)
     position = parse_position(start, time.time_ns() // 1_000_000) if start is not None else None
     if group is not None and partition:
@@ -101,10 +95,10 @@ def consume(
         partitions=partition,
         max_records=max_records,
         follow=follow,
-        bootstrap=bootstrap,
+        brokers=brokers,
     )
-    config = client_config(bootstrap, **_consumer_config(arguments))
-    with kafka_problems(bootstrap):
+    config = client_config(brokers, **_consumer_config(arguments))
+    with kafka_problems(brokers):
         _read(config, arguments, render)
 
 
@@ -114,13 +108,13 @@ def _read(config: dict[str, Any], arguments: ConsumeArguments, render: Render) -
     topic = arguments.topic
     consumer = Consumer(config)
     try:
-        metadata = topic_metadata(consumer, topic, arguments.bootstrap)
+        metadata = topic_metadata(consumer, topic, arguments.brokers)
         if arguments.group is not None:
             consumer.subscribe([topic])
         else:
             indexes = chosen_partitions(metadata, arguments.partitions)
             start = arguments.start or Position(Anchor.BEGINNING)
-            consumer.assign(_starting_offsets(consumer, topic, indexes, start, arguments.bootstrap))
+            consumer.assign(_starting_offsets(consumer, topic, indexes, start, arguments.brokers))
         if arguments.follow and sys.stdout.isatty():
             note(f"Reading {topic}; Ctrl-C ends.")
         with stop_signals() as is_stopping:
@@ -174,7 +168,7 @@ def _consumer_config(arguments: ConsumeArguments) -> dict[str, Any]:
 
 
 def _starting_offsets(
-    consumer: "Consumer", topic: str, indexes: list[int], position: Position, bootstrap: str
+    consumer: "Consumer", topic: str, indexes: list[int], position: Position, brokers: Brokers
 ) -> "list[TopicPartition]":
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
@@ -183,10 +177,10 @@ def _starting_offsets(
         partitions = list(consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S))
         for partition in partitions:
             if partition.error is not None:
-                raise explain(partition.error, bootstrap, topic=topic)
+                raise explain(partition.error, brokers, topic=topic)
         return partitions
     if position.anchor is Anchor.OFFSET:
-        return _at_offset([TopicPartition(topic, index) for index in indexes], position, bootstrap)
+        return _at_offset([TopicPartition(topic, index) for index in indexes], position, brokers)
     offset = {
         Anchor.BEGINNING: OFFSET_BEGINNING,
         Anchor.END: OFFSET_END,
@@ -195,12 +189,12 @@ def _starting_offsets(
     return [TopicPartition(topic, index, offset) for index in indexes]
 
 
-def _at_offset(partitions: "list[TopicPartition]", position: Position, bootstrap: str) -> "list[TopicPartition]":
+def _at_offset(partitions: "list[TopicPartition]", position: Position, brokers: Brokers) -> "list[TopicPartition]":
     """One offset in each partition, limited to the offsets that the partition has: a consumer that asks for an offset
     outside of them is sent to the beginning, even when it asked for one past the end."""
     from confluent_kafka import TopicPartition
 
-    with admin(bootstrap) as client:
+    with admin(brokers) as client:
         held = offset_range(client, partitions)
     shorter = [end for _, end in held.values() if end < position.value]
     if shorter:
@@ -230,7 +224,7 @@ def _polls(
             elif error.code() == KafkaError._PARTITION_EOF:
                 at_end.add(message.partition())
             elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-                raise explain(error, arguments.bootstrap, topic=arguments.topic, group=arguments.group or "")
+                raise explain(error, arguments.brokers, topic=arguments.topic, group=arguments.group or "")
         if records:
             left -= len(records)
             yield records

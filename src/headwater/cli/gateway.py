@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.bootstrap import NoBroker, check_bootstrap
-from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap
+from headwater.cli.bootstrap import NoBroker, check_brokers
+from headwater.cli.brokers import Bootstrap, ClientFile, brokers_of
 from headwater.cli.output import CommandFailed, say
 from headwater.cli.process_options import LogJson, LogLevel, prepare_process
 
@@ -24,7 +24,8 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def gateway(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
     http: Annotated[str, typer.Option("--http", metavar="HOST:PORT", help="Where to listen.")] = DEFAULT_HTTP,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", metavar="FILE", help="Holds a token that every request must bear.")
@@ -42,6 +43,7 @@ def gateway(
     log_json: LogJson = False,
 ) -> None:
     """Serve HTTP beside a cluster: REST, push, schema registry and console."""
+    brokers = brokers_of(bootstrap, client_file)
     prepare_process(log_level, log_json)
     from headwater.broker.settings.setting import Address, ConfigError
     from headwater.gateway.config import GatewayConfig
@@ -51,10 +53,11 @@ def gateway(
     except ConfigError as error:
         raise CommandFailed(f"--http {http!r}: {error}.", exit_code=2) from error
     with suppress(NoBroker):  # the gateway waits for one
-        check_bootstrap(bootstrap)
+        check_brokers(brokers)
     _serve(
         GatewayConfig(
-            bootstrap=bootstrap,
+            bootstrap=brokers.bootstrap,
+            security=brokers.security,
             host=host,
             port=port,
             broker_pages=metrics,

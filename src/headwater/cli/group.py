@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Bootstrap, Brokers, ClientFile, brokers_of
 from headwater.cli.client import (
-    DEFAULT_BOOTSTRAP,
-    REQUEST_TIMEOUT_S,
-    Bootstrap,
     Clients,
     Json,
     admin,
@@ -54,9 +52,10 @@ class PartitionProgress:
 
 
 @app.command("list")
-def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def list_all(json: Json = False, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """List the groups. Groups of type share are queues: `headwater queue` shows more of them."""
-    with cluster(bootstrap) as client:
+    brokers = brokers_of(bootstrap, client_file)
+    with cluster(brokers) as client:
         groups = sorted(list_groups(client).values(), key=lambda group: group.name)
     rows = [{"group": group.name, "state": group.state, "type": group.kind or "unknown"} for group in groups]
     if json:
@@ -66,10 +65,11 @@ def list_all(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> No
 
 
 @app.command()
-def describe(group: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def describe(group: Name, json: Json = False, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """Show a group's members, and how far it is in each partition."""
-    with clients(bootstrap) as both:
-        described = describe_group(both, group, bootstrap)
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
+        described = describe_group(both, group, brokers)
         progress = progress_of(both, described)
     members = [
         {
@@ -137,12 +137,14 @@ def health(
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups' names.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Delete groups and the offsets they have committed."""
-    with admin(bootstrap) as client:
+    brokers = brokers_of(bootstrap, client_file)
+    with admin(brokers) as client:
         confirm(f"Delete {', '.join(groups)} and the committed offsets?", yes)
-        say_deleted("group", client.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S), bootstrap)
+        say_deleted("group", client.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S), brokers)
 
 
 @app.command("reset-offsets")
@@ -155,13 +157,15 @@ def reset_offsets(
     partition: Annotated[list[int], typer.Option("--partition", help="Only this partition of the topics.")] = [],  # noqa: B006
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.")] = False,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Move a group without running members to other offsets. A group that does not exist is created there."""
     from confluent_kafka import TopicPartition
 
+    brokers = brokers_of(bootstrap, client_file)
     position = parse_position(to, time.time_ns() // 1_000_000)
-    with clients(bootstrap) as (client, own_client):
+    with clients(brokers) as (client, own_client):
         groups = list_groups(own_client)
         _check_no_queue(groups.get(group))
         committed = _committed(client, group)
@@ -175,11 +179,11 @@ def reset_offsets(
         partitions = [
             TopicPartition(name, index)
             for name in topics
-            for index in chosen_partitions(topic_metadata(client, name, bootstrap), partition)
+            for index in chosen_partitions(topic_metadata(client, name, brokers), partition)
         ]
         targets = resolve(client, partitions, position)
         if not dry_run:
-            commit_offsets(client, group, targets, bootstrap)
+            commit_offsets(client, group, targets, brokers)
     rows = [
         {"topic": name, "partition": index, "from": committed.get((name, index)), "to": offset}
         for (name, index), offset in sorted(targets.items())
@@ -205,7 +209,7 @@ def _check_no_queue(listed: "GroupListing | None") -> None:
         )
 
 
-def describe_group(clients: Clients, group: str, bootstrap: str) -> Any:
+def describe_group(clients: Clients, group: str, brokers: Brokers) -> Any:
     from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
     (future,) = clients.admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S).values()
@@ -214,7 +218,7 @@ def describe_group(clients: Clients, group: str, bootstrap: str) -> Any:
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             raise no_such_group(clients.cluster, group) from error
-        raise explain(error.args[0], bootstrap, group=group) from error
+        raise explain(error.args[0], brokers, group=group) from error
     # Older versions of the API describe an unknown group as dead.
     if described.state == ConsumerGroupState.DEAD:
         raise no_such_group(clients.cluster, group)
@@ -249,7 +253,7 @@ def progress_of(clients: Clients, described: Any) -> list[PartitionProgress]:
     ]
 
 
-def commit_offsets(client: "AdminClient", group: str, offsets: Mapping[tuple[str, int], int], bootstrap: str) -> None:
+def commit_offsets(client: "AdminClient", group: str, offsets: Mapping[tuple[str, int], int], brokers: Brokers) -> None:
     """Set the offsets of a group that has no running members. Raises CommandFailed."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
@@ -263,7 +267,7 @@ def commit_offsets(client: "AdminClient", group: str, offsets: Mapping[tuple[str
             if partition.error is not None:
                 raise KafkaException(partition.error)
     except KafkaException as error:
-        raise explain(error.args[0], bootstrap, group=group) from error
+        raise explain(error.args[0], brokers, group=group) from error
 
 
 def word(value: Any) -> str:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from headwater.cli.client import REQUEST_TIMEOUT_S
+from headwater.cli.brokers import REQUEST_TIMEOUT_S
 from headwater.cli.output import CommandFailed
 
 DEFAULT_METRICS = "127.0.0.1:9644"

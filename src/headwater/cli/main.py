@@ -26,6 +26,9 @@ MODULES = {
     "pipeline": "pipeline.commands",
     "cluster": "cluster.commands",
     "gateway": "gateway",
+    "user": "user",
+    "acl": "acl",
+    "quota": "quota",
 }
 """Each noun, in the order of the help, with the module under `headwater.cli` that has its commands."""
 EXIT_BROKEN_PIPE = 128 + 13

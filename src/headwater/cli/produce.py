@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 
 import typer
 
-from headwater.cli.client import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    client_config,
-    explain,
-    kafka_problems,
-    parse_assignments,
-)
+from headwater.cli.brokers import Bootstrap, Brokers, ClientFile, brokers_of
+from headwater.cli.client import Json, client_config, explain, kafka_problems, parse_assignments
 from headwater.cli.output import CommandFailed, note, print_json, say, size
 
 if TYPE_CHECKING:
@@ -121,14 +114,16 @@ def produce(
     compression: Annotated[Compression, typer.Option("--compression", "-z")] = Compression.NONE,
     timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds a record may take to be acknowledged.")] = 30.0,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Write records to a topic."""
+    brokers = brokers_of(bootstrap, client_file)
     source = RecordSource(values, file, key, key_separator, empty_is_null)
     _check(source)
     target = Target(topic, partition, parse_assignments(header, "--header"))
     config = client_config(
-        bootstrap,
+        brokers,
         **{
             "acks": "all",
             "compression.type": compression.value,
@@ -139,9 +134,9 @@ def produce(
         },
     )
     began = time.monotonic()
-    with kafka_problems(bootstrap):
+    with kafka_problems(brokers):
         tally = _send_all(config, target, _records(source), timeout_s)
-    _report(tally, target, bootstrap, time.monotonic() - began, json=json, one_line=bool(values))
+    _report(tally, target, brokers, time.monotonic() - began, json=json, one_line=bool(values))
 
 
 def _check(source: RecordSource) -> None:
@@ -198,7 +193,7 @@ def _queue_all(producer: "Producer", tally: DeliveryTally, target: Target, recor
 
 
 def _report(
-    tally: DeliveryTally, target: Target, bootstrap: str, seconds: float, *, json: bool, one_line: bool
+    tally: DeliveryTally, target: Target, brokers: Brokers, seconds: float, *, json: bool, one_line: bool
 ) -> None:
     """Raises CommandFailed if records were not acknowledged."""
     topic = target.topic
@@ -215,7 +210,7 @@ def _report(
     if not tally.failed:
         return
     reasons = dict.fromkeys(
-        str(explain(error, bootstrap, topic=topic, partition=target.partition)) for error in tally.failures
+        str(explain(error, brokers, topic=topic, partition=target.partition)) for error in tally.failures
     )
     raise CommandFailed(f"{tally.failed} record{'s' * (tally.failed != 1)} not acknowledged.", " ".join(reasons))
 

@@ -8,16 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.client import (
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    Json,
-    client_config,
-    client_problems,
-    clients,
-    kafka_problems,
-    topic_metadata,
-)
+from headwater.cli.brokers import Bootstrap, ClientFile, brokers_of
+from headwater.cli.client import Json, client_config, client_problems, clients, kafka_problems, topic_metadata
 from headwater.cli.consume import stop_signals
 from headwater.cli.group_lag import lag_fields, table_rows
 from headwater.cli.output import CommandFailed, note, print_json, print_table, say
@@ -35,12 +27,14 @@ DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 def list_queues(
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only queues on this topic.")] = None,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """List the queues."""
-    with clients(bootstrap) as both:
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
         if topic is not None:
-            topic_metadata(both.admin, topic, bootstrap)
+            topic_metadata(both.admin, topic, brokers)
         rows = [
             {
                 "queue": status.name,
@@ -63,9 +57,10 @@ def list_queues(
 
 
 @app.command()
-def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def describe(name: Name, json: Json = False, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """Show a queue's positions, what is left in it, its workers and its settings."""
-    with clients(bootstrap) as both:
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
         status = subscription(both, name)
         if status is not None and status.kind != QUEUE:
             raise CommandFailed(
@@ -73,7 +68,7 @@ def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOT
             )
         if status is None:
             raise CommandFailed(f"Queue {name} does not exist.", "`headwater queue list` shows the existing queues.")
-        show_subscription(both, status, bootstrap, json=json)
+        show_subscription(both, status, brokers, json=json)
 
 
 @app.command()
@@ -90,7 +85,8 @@ def redrive(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.")] = False,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Send dead letters back to the topics they came from.
 
@@ -98,12 +94,13 @@ def redrive(
     their topic until its retention deletes them. All readers of the original topic see the records again."""
     from headwater.gateway.redrive.redrive import Redrive
 
+    brokers = brokers_of(bootstrap, client_file)
     options = RedriveOptions(topic, to, filter, _rate_per_s(rate), limit, dry_run)
-    settings = client_config(bootstrap)
+    settings = client_config(brokers)
     with (
         _redrive_problems(),
-        kafka_problems(bootstrap),
-        client_problems(),
+        kafka_problems(brokers),
+        client_problems(brokers),
         _progress() as on_progress,
         stop_signals() as is_stopping,
     ):

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.client import (
-    DEFAULT_BOOTSTRAP,
-    REQUEST_TIMEOUT_S,
-    Bootstrap,
-    Clients,
-    Json,
-    clients,
-    topic_metadata,
-)
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Bootstrap, Brokers, ClientFile, brokers_of
+from headwater.cli.client import Clients, Json, clients, topic_metadata
 from headwater.cli.duration import HELP as DURATION_HELP
 from headwater.cli.duration import duration_option_ms
 from headwater.cli.group import commit_offsets, describe_group
@@ -113,9 +106,11 @@ def create(
         str | None, typer.Option("--order", metavar="key", help="Never two records of a key at once. Queues only.")
     ] = None,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Subscribe to a topic."""
+    brokers = brokers_of(bootstrap, client_file)
     options = {"filter": filter, "dead-letter": dead_letter, "order": order}
     new = NewSubscription(
         topic,
@@ -126,8 +121,8 @@ def create(
         dead_letter_topic=dead_letter,
         settings=_settings(topic, queue, retention, options),
     )
-    with clients(bootstrap) as both:
-        _create(both, new, bootstrap)
+    with clients(brokers) as both:
+        _create(both, new, brokers)
         status = known(both, name)
     if json:
         print_json(_as_json(status, []))
@@ -139,12 +134,14 @@ def create(
 def list_subscriptions(
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only subscriptions to this topic.")] = None,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """List the subscriptions: groups of every kind, whether they were used or created."""
-    with clients(bootstrap) as both:
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
         if topic is not None:
-            topic_metadata(both.admin, topic, bootstrap)
+            topic_metadata(both.admin, topic, brokers)
         rows = [
             {
                 "subscription": status.name,
@@ -167,23 +164,26 @@ def list_subscriptions(
 
 
 @app.command()
-def describe(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def describe(name: Name, json: Json = False, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """Show a subscription's positions, its lag, its members and its settings."""
-    with clients(bootstrap) as both:
-        show_subscription(both, known(both, name), bootstrap, json=json)
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
+        show_subscription(both, known(both, name), brokers, json=json)
 
 
 @app.command()
-def pause(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def pause(name: Name, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """Hold back the records of a queue. Workers may finish the records that they have."""
-    _set_paused(name, True, bootstrap)
+    brokers = brokers_of(bootstrap, client_file)
+    _set_paused(name, True, brokers)
     say(f"Paused {name}.")
 
 
 @app.command()
-def resume(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def resume(name: Name, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """Go on with a queue that was paused."""
-    _set_paused(name, False, bootstrap)
+    brokers = brokers_of(bootstrap, client_file)
+    _set_paused(name, False, brokers)
     say(f"Resumed {name}.")
 
 
@@ -191,10 +191,12 @@ def resume(name: Name, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
 def delete(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Delete a subscription with its position. Records that the topic kept for it alone may be deleted."""
-    with clients(bootstrap) as both:
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
         known(both, name)
         confirm(f"Delete subscription {name} and its position?", yes)
         delete_subscription(both.cluster, name)
@@ -216,11 +218,11 @@ def _settings(topic: str, is_queue: bool, retention: str | None, options: dict[s
     return settings
 
 
-def _create(clients: Clients, new: NewSubscription, bootstrap: str) -> None:
+def _create(clients: Clients, new: NewSubscription, brokers: Brokers) -> None:
     """Raises CommandFailed if there is no such topic, or such a subscription already."""
     from confluent_kafka import TopicPartition
 
-    indexes = set(topic_metadata(clients.admin, new.topic, bootstrap).partitions)
+    indexes = set(topic_metadata(clients.admin, new.topic, brokers).partitions)
     existing = subscription(clients, new.name)
     _check_is_new(existing, new.name, new.is_queue)
     if new.dead_letter_topic is not None:
@@ -237,7 +239,7 @@ def _create(clients: Clients, new: NewSubscription, bootstrap: str) -> None:
         )
     else:
         # The position first: if the command fails in between, it can be repeated.
-        commit_offsets(clients.admin, new.name, offsets, bootstrap)
+        commit_offsets(clients.admin, new.name, offsets, brokers)
         alter_group_config(clients.cluster, new.name, set=new.settings)
 
 
@@ -250,8 +252,8 @@ def known(clients: Clients, name: str) -> SubscriptionStatus:
     return status
 
 
-def show_subscription(clients: Clients, status: SubscriptionStatus, bootstrap: str, *, json: bool) -> None:
-    members = _members(clients, status, bootstrap)
+def show_subscription(clients: Clients, status: SubscriptionStatus, brokers: Brokers, *, json: bool) -> None:
+    members = _members(clients, status, brokers)
     if json:
         print_json(_as_json(status, members))
         return
@@ -274,8 +276,8 @@ def show_subscription(clients: Clients, status: SubscriptionStatus, bootstrap: s
         print_table(("setting", "value"), sorted(status.config.own.items()))
 
 
-def _set_paused(name: str, is_paused: bool, bootstrap: str) -> None:
-    with clients(bootstrap) as both:
+def _set_paused(name: str, is_paused: bool, brokers: Brokers) -> None:
+    with clients(brokers) as both:
         if known(both, name).kind != QUEUE:
             raise CommandFailed(
                 f"{name} is a stream, and only queues can be paused.",
@@ -335,7 +337,7 @@ def _shown_retention(retention_ms: int) -> str:
     return format_duration(retention_ms) if retention_ms else "the topic's"
 
 
-def _members(clients: Clients, status: SubscriptionStatus, bootstrap: str) -> list[dict[str, object]]:
+def _members(clients: Clients, status: SubscriptionStatus, brokers: Brokers) -> list[dict[str, object]]:
     if status.state == UNUSED:
         return []
     if status.kind == QUEUE:
@@ -347,5 +349,5 @@ def _members(clients: Clients, status: SubscriptionStatus, bootstrap: str) -> li
             "host": member.host,
             "partitions": len(member.assignment.topic_partitions),
         }
-        for member in describe_group(clients, status.name, bootstrap).members
+        for member in describe_group(clients, status.name, brokers).members
     ]

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from headwater.cli.client import REQUEST_TIMEOUT_S, Clients
+from headwater.cli.brokers import REQUEST_TIMEOUT_S
+from headwater.cli.client import Clients
 from headwater.cli.group_requests import (
     KIND,
     OFFSET_RESET,

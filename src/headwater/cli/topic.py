@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Bootstrap, ClientFile, brokers_of
 from headwater.cli.client import (
-    DEFAULT_BOOTSTRAP,
-    REQUEST_TIMEOUT_S,
-    Bootstrap,
     Clients,
     Json,
     admin,
@@ -58,20 +56,22 @@ def create(
     replication_factor: Annotated[int, typer.Option(help="Copies of each record; -1 takes the broker's default.")] = -1,
     config: Config = [],  # noqa: B006 (typer copies it)
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is not a failure.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Create a topic."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
+    brokers = brokers_of(bootstrap, client_file)
     settings = parse_assignments(config, "--config")
-    with admin(bootstrap) as client:
+    with admin(brokers) as client:
         new_topic = NewTopic(topic, num_partitions=partitions, replication_factor=replication_factor, config=settings)
         try:
             _result(client.create_topics([new_topic], request_timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:
             if not (if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
-                raise explain(error.args[0], bootstrap, topic=topic) from error
+                raise explain(error.args[0], brokers, topic=topic) from error
             note(f"Topic {topic} exists already.")
             return
     say(f"Created topic {topic}.")
@@ -81,10 +81,12 @@ def create(
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also the topics of the broker itself.")] = False,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """List the topics with what they hold."""
-    with clients(bootstrap) as both:
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
         metadata = both.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         topics = [topic for name, topic in sorted(metadata.topics.items()) if internal or not is_internal(name)]
         summaries = _summaries(both, metadata, topics)
@@ -107,13 +109,15 @@ def describe(
     topic: Name,
     all_config: Annotated[bool, typer.Option("--all", help="Also the settings that have their default.")] = False,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Show a topic's partitions, offsets, sizes and settings.
 
     In a compacted topic the offsets have gaps: there are fewer records than offsets."""
-    with clients(bootstrap) as both:
-        described = topic_metadata(both.admin, topic, bootstrap)
+    brokers = brokers_of(bootstrap, client_file)
+    with clients(brokers) as both:
+        described = topic_metadata(both.admin, topic, brokers)
         metadata = both.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         partitions = _summaries(both, metadata, [described])[topic]
         config = topic_config(both.admin, topic, everything=all_config)
@@ -139,7 +143,8 @@ def alter(
     config: Config = [],  # noqa: B006 (typer copies it)
     reset: Annotated[list[str], typer.Option("--reset", metavar="NAME", help="Give a setting its default back.")] = [],  # noqa: B006
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new, larger number.")] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Change a topic's settings, or give it more partitions."""
     from confluent_kafka import KafkaException
@@ -151,10 +156,11 @@ def alter(
         ResourceType,
     )
 
+    brokers = brokers_of(bootstrap, client_file)
     settings = parse_assignments(config, "--config")
     if not settings and not reset and partitions is None:
         raise CommandFailed("Nothing to change.", "Give --config, --reset or --partitions.", exit_code=2)
-    with admin(bootstrap) as client:
+    with admin(brokers) as client:
         try:
             if settings or reset:
                 changes = [
@@ -167,7 +173,7 @@ def alter(
             if partitions is not None:
                 _result(client.create_partitions([NewPartitions(topic, partitions)], request_timeout=REQUEST_TIMEOUT_S))
         except KafkaException as error:
-            raise explain(error.args[0], bootstrap, topic=topic) from error
+            raise explain(error.args[0], brokers, topic=topic) from error
     say(f"Changed topic {topic}.")
 
 
@@ -179,9 +185,11 @@ def trim(
     ],
     partition: Annotated[list[int], typer.Option("--partition", help="Only in this partition. May be repeated.")] = [],  # noqa: B006
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Delete a topic's oldest records. They cannot be brought back."""
+    brokers = brokers_of(bootstrap, client_file)
     import time
 
     from confluent_kafka import TopicPartition
@@ -189,8 +197,8 @@ def trim(
     position = parse_position(before, time.time_ns() // 1_000_000)
     if position.anchor is Anchor.BEGINNING:
         raise CommandFailed("There are no records before the beginning.", "Choose a later --before.", exit_code=2)
-    with admin(bootstrap) as client:
-        metadata = topic_metadata(client, topic, bootstrap)
+    with admin(brokers) as client:
+        metadata = topic_metadata(client, topic, brokers)
         partitions = [TopicPartition(topic, index) for index in chosen_partitions(metadata, partition)]
         limits = resolve(client, partitions, position)
         confirm(f"Delete records of topic {topic} in {len(limits)} partition(s)?", yes)
@@ -204,12 +212,14 @@ def trim(
 def delete(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics' names.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Delete topics and all of their records."""
-    with admin(bootstrap) as client:
+    brokers = brokers_of(bootstrap, client_file)
+    with admin(brokers) as client:
         confirm(f"Delete {', '.join(topics)} and all of its records?", yes)
-        say_deleted("topic", client.delete_topics(topics, request_timeout=REQUEST_TIMEOUT_S), bootstrap)
+        say_deleted("topic", client.delete_topics(topics, request_timeout=REQUEST_TIMEOUT_S), brokers)
 
 
 def is_internal(name: str) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, cluster
+from headwater.cli.brokers import Bootstrap, ClientFile, brokers_of
+from headwater.cli.client import Json, cluster
 from headwater.cli.duration import duration_option_ms
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.transaction_requests import (
@@ -37,11 +38,13 @@ def list_all(
         typer.Option("--longer-than", metavar="TIME", help="Only transactions that run for so long: 30s, 5m."),
     ] = None,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """List the transactional ids and the state of their last transaction."""
+    brokers = brokers_of(bootstrap, client_file)
     longer_than_ms = duration_option_ms(longer_than, "--longer-than") if longer_than is not None else ANY_DURATION
-    with cluster(bootstrap) as client:
+    with cluster(brokers) as client:
         found = list_transactions(client, state or (), longer_than_ms)
     if json:
         print_json([asdict(each) for each in found])
@@ -57,10 +60,12 @@ def list_all(
 def describe(
     transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Show one transaction, and the partitions that it touches."""
-    with cluster(bootstrap) as client:
+    brokers = brokers_of(bootstrap, client_file)
+    with cluster(brokers) as client:
         found = describe_transaction(client, transactional_id)
     if json:
         print_json(asdict(found))
@@ -84,10 +89,12 @@ def list_open(
         bool, typer.Option("--hanging", help="Only transactions that no coordinator knows: nothing will end them.")
     ] = False,
     json: Json = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """List transactions that are open in partitions: readers of committed records wait behind them."""
-    with cluster(bootstrap) as client:
+    brokers = brokers_of(bootstrap, client_file)
+    with cluster(brokers) as client:
         topics = topic or sorted(client.topics())
         found = hanging_transactions(client, topics) if hanging else open_transactions(client, topics)
     if json:
@@ -102,11 +109,13 @@ def abort(
     partition: Annotated[int, typer.Argument(metavar="PARTITION")],
     start_offset: Annotated[int, typer.Argument(metavar="START_OFFSET", help="As `transaction open` shows it.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Abort a transaction in one partition, if its producer and its coordinator will not. Its records are not seen by
     readers of committed ones."""
-    with cluster(bootstrap) as client:
+    brokers = brokers_of(bootstrap, client_file)
+    with cluster(brokers) as client:
         found = [
             each
             for each in open_transactions(client, [topic])

@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import Any, Self, cast
 
 from headwater.client.address import BrokerAddress
+from headwater.client.connection_problems import handshake_problem_of, problem_of
 from headwater.client.errors import ClientError, ConnectionLost, NotLoggedIn, NotServed
 from headwater.client.exchange import Exchange, Sent
 from headwater.client.settings import MAX_RESPONSE_BYTES, NONCE_BYTES, ConnectionSettings, tls_context
@@ -47,7 +48,9 @@ class AsyncioConnection(asyncio.BufferedProtocol):
                 await connection._is_ready
         except (OSError, TimeoutError) as error:
             connection.close()
-            raise ConnectionLost(f"no broker answers at {address}: {str(error) or 'not in time'}") from error
+            tls = settings.tls
+            words = problem_of(error) if tls is None else handshake_problem_of(error, tls.authorities)
+            raise ConnectionLost(f"no broker answers at {address}: {words}") from error
         except BaseException:
             connection.close()
             raise

@@ -9,12 +9,14 @@ opens a new one.
 
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Any
 
 from headwater.client.address import BrokerAddress
-from headwater.client.errors import ConnectionLost, NotServed
+from headwater.client.connection_problems import handshake_problem_of, problem_of
+from headwater.client.errors import ConnectionLost, NotLoggedIn, NotServed
 from headwater.client.exchange import Exchange, Sent
 from headwater.client.settings import MAX_RESPONSE_BYTES, NONCE_BYTES, ConnectionSettings, tls_context
 from headwater.wire.message import Request, ResponseT
@@ -47,14 +49,17 @@ class BlockingConnection:
         try:
             self._socket = socket.create_connection(address, settings.connect_timeout_s)
         except OSError as error:
-            raise ConnectionLost(f"{address}: {_reason(error)}") from error
+            raise ConnectionLost(f"{address}: {problem_of(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
-                self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
+                self._encrypt(context)
             self._shake_hands()
         except (OSError, MalformedResponse, NotServed) as error:
             raise self._lost(error) from error
+        except NotLoggedIn as error:
+            self._socket.close()
+            raise NotLoggedIn(f"{address}: {error}") from error
         except BaseException:
             self._socket.close()
             raise
@@ -108,6 +113,17 @@ class BlockingConnection:
         self._sent = None
         self._socket.close()
 
+    def _encrypt(self, context: ssl.SSLContext) -> None:
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=self.address.host)
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address}: {handshake_problem_of(error, self._authorities)}") from error
+
+    @property
+    def _authorities(self) -> str | None:
+        return self._settings.tls.authorities if self._settings.tls is not None else None
+
     def _shake_hands(self) -> None:
         self._socket.settimeout(self._settings.request_timeout_s)
         steps = self._exchange.handshake()
@@ -139,12 +155,4 @@ class BlockingConnection:
 
     def _lost(self, error: Exception) -> ConnectionLost:
         self.close()
-        return ConnectionLost(f"{self.address}: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)
+        return ConnectionLost(f"{self.address}: {problem_of(error, self._authorities)}")

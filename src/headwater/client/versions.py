@@ -35,10 +35,17 @@ SPOKEN: Final[Mapping[int, VersionRange]] = {
     ApiKey.END_TXN: (0, 3),
     ApiKey.WRITE_TXN_MARKERS: (1, 1),
     ApiKey.TXN_OFFSET_COMMIT: (0, 3),
+    ApiKey.DESCRIBE_ACLS: (1, 3),  # with prefixed patterns
+    ApiKey.CREATE_ACLS: (1, 3),
+    ApiKey.DELETE_ACLS: (1, 3),
     ApiKey.DESCRIBE_CONFIGS: (4, 4),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.DELETE_GROUPS: (2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (0, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: (0, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
     ApiKey.DESCRIBE_QUORUM: (1, 1),
     ApiKey.DESCRIBE_CLUSTER: (2, 2),  # with the brokers that are gone
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),

@@ -71,7 +71,7 @@ class Analytics:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "headwater.cli.main", "pipeline", "run", str(self._file)]
-        command += ["--bootstrap", self._bootstrap, "--master", MASTER, "--conf", QUICK_START]
+        command += ["--client", "", "--bootstrap", self._bootstrap, "--master", MASTER, "--conf", QUICK_START]
         environment = dict(os.environ)
         if not archive_options(find_java()):
             environment["HEADWATER_CLASS_CACHE"] = "off"  # making one would outlive us

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
 
+from headwater.cli.brokers import Brokers
 from headwater.cli.client import client_config
 from headwater.demo.background import Background, IsStopping
 from headwater.demo.shop import ORDERS
@@ -65,7 +66,7 @@ class _Work:
 
     def __call__(self, is_stopping: IsStopping) -> None:
         config = {"group.id": QUEUE, "share.acknowledgement.mode": "explicit", "max.poll.records": ORDERS_AT_ONCE}
-        with ShareConsumer({**client_config(self._bootstrap), **config}) as consumer:
+        with ShareConsumer({**client_config(Brokers(self._bootstrap)), **config}) as consumer:
             consumer.subscribe([ORDERS])
             while not is_stopping():
                 lent = [message for message in consumer.poll(POLL_S) if message.error() is None]

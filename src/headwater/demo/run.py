@@ -65,6 +65,7 @@ def prepare(bootstrap: str) -> None:
     """Topics, and a queue on the orders that is there before the first worker."""
     from confluent_kafka.admin import NewTopic
 
+    from headwater.cli.brokers import Brokers
     from headwater.cli.client import clients
     from headwater.cli.group_requests import KIND, TOPIC, alter_group_config, start_share_group
     from headwater.cli.subscription import GROUP_ENABLE, QUEUE_KEYS
@@ -74,7 +75,7 @@ def prepare(bootstrap: str) -> None:
     topics += [NewTopic(f"{name}.bad", 1) for name in (CLICKS, ORDERS)]
     topics.append(NewTopic(DEAD_LETTERS, 1, config={GROUP_ENABLE: "true"}))
     settings = {TOPIC: ORDERS, KIND: A_QUEUE, QUEUE_KEYS["dead-letter"]: DEAD_LETTERS}
-    with clients(bootstrap) as both:
+    with clients(Brokers(bootstrap)) as both:
         for created in both.admin.create_topics(topics).values():
             created.result(REQUEST_TIMEOUT_S)
         alter_group_config(both.cluster, QUEUE, set=settings)
@@ -83,6 +84,7 @@ def prepare(bootstrap: str) -> None:
 
 def run_demo(broker: Broker, plan: DemoPlan, stop_requested: threading.Event, show: Show) -> list[Figures]:
     """The figures of the run, at least one. Everything but the broker has stopped when this returns or raises."""
+    from headwater.cli.brokers import Brokers
     from headwater.cli.client import clients
 
     bootstrap = broker.bootstrap
@@ -96,7 +98,7 @@ def run_demo(broker: Broker, plan: DemoPlan, stop_requested: threading.Event, sh
         started: list[Started] = [analytics, *packers.backgrounds, traffic.background]
         for each in started:
             stack.callback(each.stop, STOP_TIMEOUT_S)
-        both = stack.enter_context(clients(bootstrap))
+        both = stack.enter_context(clients(Brokers(bootstrap)))
         history: list[Figures] = []
         start_s = time.monotonic()
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from headwater.cli.brokers import Brokers
 from headwater.cli.client import client_config
 from headwater.demo.background import Background, IsStopping
 from headwater.demo.shop import CLICKS, ORDERS, Shop
@@ -20,7 +21,7 @@ class ShopTraffic:
         self.sent: Counter[str] = Counter({CLICKS: 0, ORDERS: 0})
         self._seed = seed
         self._sessions_per_s = sessions_per_s
-        self._producer = Producer({**client_config(bootstrap), "linger.ms": 20, "enable.idempotence": True})
+        self._producer = Producer({**client_config(Brokers(bootstrap)), "linger.ms": 20, "enable.idempotence": True})
         self._failed: KafkaError | None = None
         self.background = Background("traffic", self._run)
 

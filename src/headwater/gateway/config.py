@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwater.client.security_options import ClientSecurity
+
 MIB = 1024 * 1024
 
 
@@ -10,6 +12,8 @@ MIB = 1024 * 1024
 class GatewayConfig:
     bootstrap: str
     """Of the cluster: host:port, with commas between."""
+    security: ClientSecurity | None = None
+    """How the gateway gets in; None: without TLS and login."""
     host: str = "127.0.0.1"
     port: int = 8080
     """0 takes a free one."""

@@ -49,6 +49,8 @@ class SaslClient:
 
     def check_offer(self, error_code: int, mechanisms: Sequence[str]) -> None:
         """What the server answered to SaslHandshake. Raises MechanismNotOffered, LoginRefused."""
+        if error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise LoginRefused("The listener takes no login: its security.protocol is PLAINTEXT or SSL.")
         if error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
             raise LoginRefused(f"The server refuses SASL with error {error_code}.")
         if error_code != ErrorCode.NONE or self.mechanism not in mechanisms:

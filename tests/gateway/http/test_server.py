@@ -13,6 +13,7 @@ import httpx
 
 from headwater.testing import Broker
 from headwater.transport.ports import free_port
+from tests.support.secured import secured_broker
 
 COMMAND = [sys.executable, "-m", "headwater.cli.main"]
 
@@ -50,6 +51,18 @@ def test_a_gateway_may_start_before_its_cluster() -> None:
     with running("gateway", "--bootstrap", nowhere, "--http", "127.0.0.1:0") as (_, url):
         assert get(f"{url}/healthz").status_code == 200
         assert get(f"{url}/readyz").status_code == 503
+
+
+def test_a_gateway_logs_in_with_all_its_clients(tmp_path: Path) -> None:
+    """librdkafka's, which write and read, and our own, which describes."""
+    with secured_broker(tmp_path, authorization="off") as secured:
+        login = ("--client", str(secured.client_file()))
+        with running("gateway", *login, "--http", "127.0.0.1:0") as (_, url), httpx.Client(timeout=60) as http:
+            assert http.post(f"{url}/v1/topics", json={"name": "greetings"}).status_code == 201
+            assert http.post(f"{url}/v1/topics/greetings/records", json={"value": "hello"}).status_code == 200
+            records = http.get(f"{url}/v1/topics/greetings/records", params={"from": "earliest"}).json()["records"]
+            assert [record["value"] for record in records] == ["hello"]
+            assert http.get(f"{url}/v1/groups").status_code == 200
 
 
 def test_a_broker_serves_http_and_stops_cleanly(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from headwater.cli.brokers import Brokers
 from headwater.cli.client import clients, cluster
 from headwater.cli.subscription_deletion import delete_subscription
 from headwater.cli.subscription_status import readers
@@ -62,7 +63,7 @@ def listed(http: httpx.Client, broker: Broker) -> set[str]:
     """The names that the console, HTTP and the command line know."""
     groups = {each["name"] for each in http.get("/v1/groups").json()["groups"]}
     subscriptions = {each["name"] for each in http.get("/v1/subscriptions").json()["subscriptions"]}
-    with clients(broker.bootstrap) as client:
+    with clients(Brokers(broker.bootstrap)) as client:
         told = {facts.name for facts, _ in readers(client, None)}
     assert groups <= subscriptions == told
     return told
@@ -143,7 +144,7 @@ def test_a_command_deletes_a_subscription_that_is_pushed(
     name = f"{topic}-commanded"
     subscribe(http, name, topic, "queue", NOBODY)
     eventually(lambda: members(http, name) == 1, "the push has joined")
-    with cluster(headwater_session.bootstrap) as client:
+    with cluster(Brokers(headwater_session.bootstrap)) as client:
         delete_subscription(client, name)
     look_again(http, topic)
     assert name not in listed(http, headwater_session)

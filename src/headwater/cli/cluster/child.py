@@ -222,7 +222,16 @@ class GatewayChild(Child):
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _command(self) -> list[str]:
-        gateway = [sys.executable, "-m", "headwater.cli.main", "gateway", "--bootstrap", self._bootstrap]
+        gateway = [
+            sys.executable,
+            "-m",
+            "headwater.cli.main",
+            "gateway",
+            "--client",
+            "",
+            "--bootstrap",
+            self._bootstrap,
+        ]
         return [*_ends_with_its_parent(), *gateway, "--http", f"{HOST}:{self._port}", "--log-level", "warning"]
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.client import Json, default_bootstrap
+from headwater.cli.brokers import Bootstrap, Brokers, ClientFile, local_brokers
+from headwater.cli.client import Json
 from headwater.cli.cluster.files import MAX_NODES, known_plan, load_plan
 from headwater.cli.cluster.report import counted, print_description
 from headwater.cli.output import CommandFailed, confirm, note, print_json, say
@@ -127,17 +128,8 @@ def kill(
 
 @app.command()
 def status(
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap",
-            "-b",
-            envvar="HEADWATER_BOOTSTRAP",
-            metavar="HOST:PORT",
-            help="A broker to ask.",
-            show_default="127.0.0.1:9092",
-        ),
-    ] = None,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
     metadata: Metadata = None,
     data: LocalData = None,
     wait: Annotated[
@@ -155,10 +147,10 @@ def status(
     def look() -> "tuple[ClusterDescription, bool]":
         """The cluster, and whether it is healthy with all its nodes."""
         plan = known_plan(data) if data is not None else None
-        broker, url, count = bootstrap, metadata, 1
+        local, url, count = None, metadata, 1
         if plan is not None and data is not None:
-            broker, url, count = broker or plan.bootstrap, url or plan.metadata_url(data), len(plan.nodes)
-        cluster = _describe(broker or default_bootstrap(), url)
+            local, url, count = plan.bootstrap, url or plan.metadata_url(data), len(plan.nodes)
+        cluster = _describe(local_brokers(bootstrap, client_file, local), url)
         return cluster, cluster.is_healthy and cluster.nodes_up >= count
 
     cluster, is_healthy = _waited(look, wait)
@@ -225,7 +217,7 @@ def _url(metadata: str | None, data: Path | None) -> str:
     )
 
 
-def _describe(bootstrap: str, metadata: str | None) -> "ClusterDescription":
+def _describe(brokers: Brokers, metadata: str | None) -> "ClusterDescription":
     from headwater.cli.cluster.description import together
     from headwater.cli.cluster.kafka_description import ask_brokers
     from headwater.cli.cluster.metadata_description import read_metadata
@@ -236,10 +228,10 @@ def _describe(bootstrap: str, metadata: str | None) -> "ClusterDescription":
             return await read_metadata(store)
 
     if metadata is None:
-        return ask_brokers(bootstrap)
+        return ask_brokers(brokers)
     by_metadata = asyncio.run(read(metadata))
     try:
-        return together(ask_brokers(bootstrap), by_metadata)
+        return together(ask_brokers(brokers), by_metadata)
     except CommandFailed as problem:
         note(f"headwater: {problem}")
         return by_metadata

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from headwater.cli.client import cluster, explain_refusal
+from headwater.cli.brokers import Brokers
+from headwater.cli.client import cluster
 from headwater.cli.cluster.description import NO_LEADER, ClusterDescription, NodeDescription, PartitionProblem
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ _Partitions: TypeAlias = "Sequence[tuple[str, MetadataResponsePartition]]"
 """Each with the name of its topic."""
 
 
-def ask_brokers(bootstrap: str) -> ClusterDescription:
+def ask_brokers(brokers: Brokers) -> ClusterDescription:
     """Raises CommandFailed if no broker answers."""
-    with cluster(bootstrap) as client:
+    with cluster(brokers) as client:
         return _describe(client)
 
 
@@ -77,7 +78,7 @@ def _first_answer(client: "BlockingCluster") -> "tuple[MetadataResponse, Describ
             return metadata, described, {} if are_all_up else client.answer_at(broker, last_seen_ms())
         except ConnectionLost as error:
             failure = error
-    raise explain_refusal(failure)
+    raise failure
 
 
 def _problems(partitions: _Partitions) -> Iterator[PartitionProblem]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.client import DEFAULT_BOOTSTRAP, Bootstrap, Json, client_config
+from headwater.cli.brokers import Bootstrap, Brokers, ClientFile, brokers_of
+from headwater.cli.client import Json, client_config
 from headwater.cli.output import CommandFailed, note, print_json, print_table, say
 from headwater.cli.pipeline.run import RunArguments, dry_runner, load_graph, now_ms, pipeline_problems, ready_runner
 from headwater.cli.pipeline.templates import ready
@@ -36,9 +37,8 @@ MaybeBootstrap = Annotated[
     typer.Option(
         "--bootstrap",
         "-b",
-        envvar="HEADWATER_BOOTSTRAP",
         metavar="HOST:PORT",
-        help="A broker to ask; wins over the file.",
+        help="A broker to ask; wins over the file.  [env var: HEADWATER_BOOTSTRAP]",
         show_default="the file's, or 127.0.0.1:9092",
     ),
 ]
@@ -56,6 +56,7 @@ def check(
     conf: Conf = [],  # noqa: B006 (typer copies it)
     verbose: Verbose = False,
     bootstrap: MaybeBootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Look for mistakes in a pipeline file, without running it."""
     from headwater.pipelines.spec.sql_text import can_judge
@@ -64,7 +65,7 @@ def check(
     pipeline = graph.pipeline
     columns: dict[str, list[str]] = {}
     if dry_run:
-        arguments = RunArguments(bootstrap, master, conf, verbose)
+        arguments = RunArguments(bootstrap, client_file, master, conf, verbose)
         with pipeline_problems(is_verbose=verbose, as_json=json), dry_runner(graph, arguments) as runner:
             columns = {query.name: query.frame.columns for query in runner.plan()}
     rows = _sinks(graph, columns)
@@ -122,13 +123,14 @@ def run(
     conf: Conf = [],  # noqa: B006 (typer copies it)
     verbose: Verbose = False,
     bootstrap: MaybeBootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Run a pipeline. Ctrl-C stops it; the next run goes on where this one ended."""
     from headwater.cli.consume import stop_signals
     from headwater.cli.pipeline.view import progress_view
 
     graph = load_graph(file, is_spark_next=True)
-    arguments = RunArguments(bootstrap, master, conf, verbose, once, start)
+    arguments = RunArguments(bootstrap, client_file, master, conf, verbose, once, start)
     with (
         pipeline_problems(is_verbose=verbose),
         progress_view() as view,
@@ -146,10 +148,11 @@ def run(
 
 
 @app.command("list")
-def list_pipelines(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def list_pipelines(json: Json = False, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """List the pipelines that run or ran, on all machines."""
+    brokers = brokers_of(bootstrap, client_file)
     now = now_ms()
-    with pipeline_problems(), _topic(bootstrap) as topic:
+    with pipeline_problems(), _topic(brokers) as topic:
         statuses = sorted(topic.statuses().values(), key=lambda status: status.pipeline)
     if json:
         print_json([_as_json(status, now) for status in statuses])
@@ -174,11 +177,12 @@ def list_pipelines(json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP)
 
 
 @app.command()
-def status(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+def status(name: Name, json: Json = False, bootstrap: Bootstrap = None, client_file: ClientFile = None) -> None:
     """Show how a pipeline is doing, sink by sink."""
     from headwater.cli.pipeline.view import COLUMNS, query_cells
 
-    with pipeline_problems(), _topic(bootstrap) as topic:
+    brokers = brokers_of(bootstrap, client_file)
+    with pipeline_problems(), _topic(brokers) as topic:
         found = _status_of(topic, _name(name))
     now = now_ms()
     if json:
@@ -197,10 +201,12 @@ def status(name: Name, json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTST
 def stop(
     name: Name,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it has stopped.")] = True,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    bootstrap: Bootstrap = None,
+    client_file: ClientFile = None,
 ) -> None:
     """Stop a running pipeline, wherever it runs. The next `run` goes on where this one ended."""
-    with pipeline_problems(), _topic(bootstrap) as topic:
+    brokers = brokers_of(bootstrap, client_file)
+    with pipeline_problems(), _topic(brokers) as topic:
         found = _status_of(topic, _name(name))
         state = found.state_at(now_ms())
         if state != "running":
@@ -223,11 +229,11 @@ def stop(
     say(f"Asked pipeline {found.pipeline} to stop.")
 
 
-def _topic(bootstrap: str) -> "StatusTopic":
+def _topic(brokers: Brokers) -> "StatusTopic":
     from headwater.pipelines.run.status_topic import StatusTopic
 
-    client_config(bootstrap)  # raises CommandFailed if no broker listens there
-    return StatusTopic(bootstrap)
+    client_config(brokers)  # raises CommandFailed if no broker listens there
+    return StatusTopic(brokers.bootstrap, brokers.security_options())
 
 
 def _sinks(graph: "Graph", columns: dict[str, list[str]]) -> list[dict[str, object]]:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headwater.cli.client import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, admin, client_config, parse_assignments
+from headwater.cli.bootstrap import NoBroker
+from headwater.cli.brokers import REQUEST_TIMEOUT_S, Brokers, brokers_of
+from headwater.cli.client import admin, client_config, parse_assignments
 from headwater.cli.output import CommandFailed, note, print_json
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class RunArguments:
     """The command line of a run."""
 
     bootstrap: str | None
+    client_file: str | None
     master: str
     conf: list[str]
     is_verbose: bool
@@ -88,7 +91,7 @@ def ready_runner(
     before."""
     pipeline = graph.pipeline
     with ExitStack() as stack:
-        topic = _reach_broker(pipeline, _bootstrap(pipeline, arguments), stack)
+        topic = _reach_broker(pipeline, _brokers(pipeline, arguments), stack)
         from headwater.pipelines.run.lock import only_run
 
         stack.enter_context(only_run(pipeline.name, pipeline.checkpoint))
@@ -109,7 +112,8 @@ def _start_spark(
     from headwater.pipelines.run.shipping import ship
 
     pipeline = graph.pipeline
-    options = RunOptions(_bootstrap(pipeline, arguments), arguments.is_once, parse_start(arguments.start))
+    brokers = _brokers(pipeline, arguments)
+    options = RunOptions(brokers.bootstrap, arguments.is_once, parse_start(arguments.start), brokers.security_options())
     settings = spark_settings(pipeline, arguments.master, parse_assignments(arguments.conf, "--conf"))
     if not is_local(arguments.master) and is_local_path(pipeline.checkpoint):
         note(f"The checkpoint {pipeline.checkpoint} is a local path: executors elsewhere need it on shared storage.")
@@ -120,7 +124,7 @@ def _start_spark(
     return Runner(graph, spark, options, topic, emit, note), java
 
 
-def _reach_broker(pipeline: "Pipeline", bootstrap: str, stack: ExitStack) -> "StatusTopic | None":
+def _reach_broker(pipeline: "Pipeline", brokers: Brokers, stack: ExitStack) -> "StatusTopic | None":
     """The status topic, after checks that the broker answers, the topics exist, and no other run is alive. None if a
     pipeline without topics runs without a broker."""
     from headwater.pipelines.run.status_topic import StatusTopic
@@ -128,12 +132,12 @@ def _reach_broker(pipeline: "Pipeline", bootstrap: str, stack: ExitStack) -> "St
 
     if not uses_topics(pipeline):
         try:
-            client_config(bootstrap)
-        except CommandFailed:
-            note(f"No broker answers at {bootstrap}: `headwater pipeline list` will not show this run.")
+            client_config(brokers)
+        except NoBroker:
+            note(f"No broker answers at {brokers}: `headwater pipeline list` will not show this run.")
             return None
-    _check_topics(pipeline, bootstrap)
-    topic = stack.enter_context(StatusTopic(bootstrap))
+    _check_topics(pipeline, brokers)
+    topic = stack.enter_context(StatusTopic(brokers.bootstrap, brokers.security_options()))
     topic.create()
     other = topic.statuses().get(pipeline.name)
     if other is not None and _is_alive(other):
@@ -159,10 +163,10 @@ def _is_alive(other: "RunStatus") -> bool:
     return True
 
 
-def _check_topics(pipeline: "Pipeline", bootstrap: str) -> None:
+def _check_topics(pipeline: "Pipeline", brokers: Brokers) -> None:
     from headwater.pipelines.spec.topics import topics_read_at
 
-    with admin(bootstrap) as client:
+    with admin(brokers) as client:
         existing = client.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     for topic, location in topics_read_at(pipeline):
         if topic not in existing:
@@ -213,8 +217,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _bootstrap(pipeline: "Pipeline", arguments: RunArguments) -> str:
-    return arguments.bootstrap or pipeline.settings.bootstrap or DEFAULT_BOOTSTRAP
+def _brokers(pipeline: "Pipeline", arguments: RunArguments) -> Brokers:
+    return brokers_of(arguments.bootstrap, arguments.client_file, pipeline.settings.bootstrap)
 
 
 def _report_mistakes(error: "BadPipeline", *, as_json: bool) -> typer.Exit:

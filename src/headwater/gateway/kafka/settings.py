@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headwater.client.security_options import ClientSecurity
 from headwater.client.settings import ConnectionSettings
 from headwater.gateway.config import GatewayConfig
 
@@ -11,13 +12,20 @@ MAX_BATCH_OVERHEAD_BYTES = 64 * 1024
 
 def connection_settings(config: GatewayConfig) -> ConnectionSettings:
     """For our own client."""
-    return ConnectionSettings(client_id=CLIENT_ID, request_timeout_s=config.request_timeout_ms / 1000)
+    security = config.security or ClientSecurity()
+    return ConnectionSettings(
+        client_id=CLIENT_ID,
+        tls=security.tls,
+        sasl=security.sasl,
+        request_timeout_s=config.request_timeout_ms / 1000,
+    )
 
 
 def client_settings(config: GatewayConfig, **more: Any) -> dict[str, Any]:
     """For any confluent-kafka client. Dots are underscores in the names of keywords."""
     return {
         "bootstrap.servers": config.bootstrap,
+        **(config.security.options() if config.security is not None else {}),
         "client.id": CLIENT_ID,
         "allow.auto.create.topics": False,
         # Errors of single connections: librdkafka tries again, and the call that matters raises.

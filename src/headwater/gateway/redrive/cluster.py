@@ -11,6 +11,7 @@ from headwater.client.admin.configs import alter_group_config, group_configs
 from headwater.client.admin.groups import list_groups, merged
 from headwater.client.blocking_cluster import BlockingCluster, retried
 from headwater.client.librdkafka import REQUEST_TIMEOUT_S, offsets_of
+from headwater.client.security_options import security_of
 from headwater.client.settings import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def end_offsets(client: "AdminClient", topic: str, partitions: Collection[int]) 
 
 def open_cluster(settings: Settings) -> BlockingCluster:
     """Our own client, for what librdkafka has no call for."""
+    security = security_of(settings)
     return BlockingCluster(
         parse_bootstrap(settings["bootstrap.servers"]),
-        ConnectionSettings(client_id=settings.get("client.id", CLIENT_ID)),
+        ConnectionSettings(client_id=settings.get("client.id", CLIENT_ID), tls=security.tls, sasl=security.sasl),
     )
 
 

@@ -5,15 +5,14 @@ librdkafka work too, because they point to PEM files as Python wants them. Optio
 meaning here, where Spark keeps the offsets: they are accepted, and ignored.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headwater.client.address import BrokerAddress
+from headwater.client.security_options import SECURITY_OPTIONS, ClientSecurity, InvalidSecurityOption, security_of
 from headwater.client.settings import ConnectionSettings, SaslLogin, TlsFiles
 from headwater.pipelines.client.option_values import a_choice, an_integer
 from headwater.pipelines.errors import InvalidOption
-from headwater.security.sasl_mechanisms import SaslMechanism
 
 PREFIX = "kafka."
 DEFAULT_PORT = 9092
@@ -94,11 +93,12 @@ def client_config(options: Mapping[str, str]) -> ClientConfig:
             raise InvalidOption(f"Option {PREFIX}{name} is unknown. Known are: {', '.join(sorted(_SETTINGS))}.")
     if "bootstrap.servers" not in given:
         raise InvalidOption("Option kafka.bootstrap.servers is missing: which broker to ask first, as host:port.")
+    security = _security(given)
     return ClientConfig(
         bootstrap=_addresses(given["bootstrap.servers"]),
         client_id=given.get("client.id", DEFAULT_CLIENT_ID),
-        tls=_tls(given),
-        sasl=_sasl(given),
+        tls=security.tls,
+        sasl=security.sasl,
         is_read_committed=_is_read_committed(given),
         **{
             field: an_integer(PREFIX + name, given[name], at_least=least, at_most=most)
@@ -117,22 +117,7 @@ _NUMBERS = {
     "default.api.timeout.ms": ("retry_timeout_ms", 0, _DAY_MS),
     "metadata.max.age.ms": ("metadata_age_ms", 0, _DAY_MS),
 }
-_TLS_FILES = {
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.key.location",
-    "ssl.key.password",
-    "ssl.keystore.location",
-    "ssl.keystore.type",
-    "ssl.truststore.location",
-    "ssl.truststore.type",
-    "ssl.endpoint.identification.algorithm",
-}
-_SASL = {"sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config"}
-_MECHANISMS = {each.value.lower(): each for each in SaslMechanism if each is not SaslMechanism.OAUTHBEARER}
-_JAAS = re.compile(r"""\s*[\w.]+LoginModule\s+required\b(?P<options>[^;]*);?\s*""")
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
-_SETTINGS = {"bootstrap.servers", "client.id", "isolation.level", "security.protocol", *_NUMBERS, *_TLS_FILES, *_SASL}
+_SETTINGS = {"bootstrap.servers", "client.id", "isolation.level", *_NUMBERS, *SECURITY_OPTIONS}
 _KNOWN = _SETTINGS | NO_MEANING | REFUSED.keys()
 
 
@@ -169,56 +154,10 @@ def _is_read_committed(given: Mapping[str, str]) -> bool:
 
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
-_PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
-def _protocol(given: Mapping[str, str]) -> str:
-    return a_choice("kafka.security.protocol", given.get("security.protocol", "plaintext"), _PROTOCOLS)
-
-
-def _sasl(given: Mapping[str, str]) -> SaslLogin | None:
-    if not _protocol(given).startswith("sasl"):
-        return None
-    name = a_choice("kafka.sasl.mechanism", given.get("sasl.mechanism", "none"), tuple(_MECHANISMS))
-    user, password = given.get("sasl.username"), given.get("sasl.password")
-    if "sasl.jaas.config" in given:
-        user, password = _jaas(given["sasl.jaas.config"])
-    if user is None or password is None:
-        raise InvalidOption(
-            "A login needs kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config with both."
-        )
-    return SaslLogin(mechanism=_MECHANISMS[name], user=user, password=password)
-
-
-def _jaas(text: str) -> tuple[str | None, str | None]:
-    """User and password, as Java's clients have them. What is wrong is said without the text, which is a secret."""
-    found = _JAAS.fullmatch(text)
-    if found is None:
-        raise InvalidOption(
-            'Option kafka.sasl.jaas.config is not of the form: a login module, required, username="…" password="…";'
-        )
-    options = {name: _unescaped(double or single) for name, double, single in _JAAS_OPTION.findall(found["options"])}
-    return options.get("username"), options.get("password")
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
-
-
-def _tls(given: Mapping[str, str]) -> TlsFiles | None:
-    if not _protocol(given).endswith("ssl"):
-        return None
-    for store in ("keystore", "truststore"):
-        if f"ssl.{store}.location" in given and given.get(f"ssl.{store}.type", "JKS").upper() != "PEM":
-            raise InvalidOption(
-                f"Option kafka.ssl.{store}.location names a Java key store, which only Java reads. Export it as PEM, "
-                f"name that file instead and say kafka.ssl.{store}.type=PEM."
-            )
-    keystore = given.get("ssl.keystore.location")
-    return TlsFiles(
-        authorities=given.get("ssl.ca.location", given.get("ssl.truststore.location")),
-        certificate=given.get("ssl.certificate.location", keystore),
-        key=given.get("ssl.key.location", keystore),
-        key_password=given.get("ssl.key.password"),
-        checks_host_name=given.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
-    )
+def _security(given: Mapping[str, str]) -> ClientSecurity:
+    try:
+        return security_of(given, PREFIX)
+    except InvalidSecurityOption as error:
+        raise InvalidOption(f"Option {error}.") from None

@@ -1,6 +1,7 @@
 """Topics that a pipeline writes exist before its queries start: writing does not create them."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from headwater.pipelines.run.problems import PipelineFailed
 from headwater.pipelines.spec.pipeline import Pipeline
@@ -11,7 +12,7 @@ TIMEOUT_S = 15.0
 BROKERS_DEFAULT = -1
 
 
-def create_missing_topics(pipeline: Pipeline, bootstrap: str) -> list[str]:
+def create_missing_topics(pipeline: Pipeline, bootstrap: str, security: Mapping[str, str]) -> list[str]:
     """The names of the topics that were created. A sink that has its own options to reach its cluster is left alone.
 
     Raises PipelineFailed."""
@@ -24,14 +25,18 @@ def create_missing_topics(pipeline: Pipeline, bootstrap: str) -> list[str]:
     for step in pipeline.steps:
         if isinstance(step.does, ParseStep) and step.does.dead_letters is not None:
             partition_counts[bootstrap].setdefault(step.does.dead_letters, BROKERS_DEFAULT)
-    return [name for address, topics in partition_counts.items() for name in _create_missing(address, topics)]
+    return [
+        name
+        for address, topics in partition_counts.items()
+        for name in _create_missing(address, security if address == bootstrap else {}, topics)
+    ]
 
 
-def _create_missing(bootstrap: str, topics: dict[str, int]) -> list[str]:
+def _create_missing(bootstrap: str, security: Mapping[str, str], topics: dict[str, int]) -> list[str]:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda error: None})
+    client = AdminClient({"bootstrap.servers": bootstrap, **security, "log_level": 0, "error_cb": lambda error: None})
     try:
         existing = client.list_topics(timeout=TIMEOUT_S).topics
     except KafkaException as error:

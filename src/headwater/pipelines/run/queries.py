@@ -18,6 +18,7 @@ from headwater.pipelines.run.sinks.parquet import ToParquet
 from headwater.pipelines.run.sinks.table import SQLITE, to_table
 from headwater.pipelines.run.sinks.topic import records, to_topic, writer_options
 from headwater.pipelines.run.sinks.webhook import to_webhook
+from headwater.pipelines.run.sources import ReadOptions
 from headwater.pipelines.run.steps import referenced
 from headwater.pipelines.spec.durations import interval
 from headwater.pipelines.spec.graph import Graph
@@ -78,7 +79,7 @@ class PlannedQuery:
 
 
 def plan_queries(
-    graph: Graph, frames: Frames, spark: "SparkSession", bootstrap: str, emit: Callable[[str], None]
+    graph: Graph, frames: Frames, spark: "SparkSession", reading: ReadOptions, emit: Callable[[str], None]
 ) -> list[PlannedQuery]:
     """`emit` is given the lines of console sinks. Raises BadPipeline with every part that Spark does not take."""
     pipeline = graph.pipeline
@@ -89,7 +90,7 @@ def plan_queries(
         if read not in frames.by_name:
             continue
         try:
-            queries.append(_query(sink, frames.by_name[read], pipeline, spark, bootstrap, emit))
+            queries.append(_query(sink, frames.by_name[read], pipeline, spark, reading, emit))
         except Exception as error:
             refused[Mistake(sink.location, str(explain(error, str(sink))))] = error
     if refused:
@@ -105,7 +106,7 @@ def plan_queries(
                     pipeline.checkpoint_of(name),
                     pipeline.settings.trigger,
                     "append",
-                    options=writer_options(sink_of_letters, bootstrap, pipeline.name, name),
+                    options=_writer_options(sink_of_letters, pipeline, name, reading),
                 )
             )
     return queries
@@ -116,19 +117,23 @@ def _query(
     frame: "DataFrame",
     pipeline: Pipeline,
     spark: "SparkSession",
-    bootstrap: str,
+    reading: ReadOptions,
     emit: Callable[[str], None],
 ) -> PlannedQuery:
     name, mode = sink.name, sink.delivery.mode
     checkpoint, trigger = pipeline.checkpoint_of(name), pipeline.trigger_of(sink)
     if isinstance(sink.does, TopicSink):
-        options = writer_options(sink.does, bootstrap, pipeline.name, name)
+        options = _writer_options(sink.does, pipeline, name, reading)
         frame = records(frame, sink.does)
         if mode == "append":
             return PlannedQuery(name, frame, checkpoint, trigger, mode, options=options)
         write = to_topic(options, _query_id(spark, checkpoint))
         return PlannedQuery(name, frame, checkpoint, trigger, mode, write)
     return PlannedQuery(name, frame, checkpoint, trigger, mode, _write_batch(sink, pipeline, spark, emit))
+
+
+def _writer_options(sink: TopicSink, pipeline: Pipeline, query: str, reading: ReadOptions) -> dict[str, str]:
+    return writer_options(sink, reading.bootstrap, reading.security, pipeline.name, query)
 
 
 def _write_batch(

@@ -52,6 +52,11 @@ class RunOptions:
     """Process what is there, and end."""
     start: Start | None = None
     """Where topics begin, in place of what the file says. Only for a pipeline that has no checkpoint yet."""
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """TLS and the login at the cluster, as librdkafka takes them."""
+
+    def reading(self, now_ms: int) -> ReadOptions:
+        return ReadOptions(self.bootstrap, now_ms, self.start, self.security)
 
 
 @dataclass(slots=True)
@@ -91,7 +96,7 @@ class Runner:
         self._note = note
         self._reports = Reports()
         self._running: dict[str, _Running] = {}
-        self._lags = Lags(graph.pipeline, ReadOptions(options.bootstrap, 0))
+        self._lags = Lags(graph.pipeline, replace(options, start=None).reading(0))
         self._published_s = self._looked_s = self._measured_s = float("-inf")
         now_ms = _now_ms()
         self.status = RunStatus(
@@ -107,9 +112,9 @@ class Runner:
 
     def plan(self) -> list[PlannedQuery]:
         """Everything that Spark can say without starting a query. Raises BadPipeline."""
-        reading = ReadOptions(self._options.bootstrap, _now_ms(), self._options.start)
+        reading = self._options.reading(_now_ms())
         frames = build_frames(self._graph, self._spark, reading)
-        return plan_queries(self._graph, frames, self._spark, self._options.bootstrap, self._emit)
+        return plan_queries(self._graph, frames, self._spark, reading, self._emit)
 
     def run(self, is_stopping: Callable[[], bool], on_status: Callable[[RunStatus], None]) -> RunStatus:
         """Until it is asked to stop, or has nothing left to do. Raises PipelineFailed or BadPipeline."""
@@ -117,7 +122,7 @@ class Runner:
             _activate(self._spark)
             queries = self.plan()
             self._refuse_second_start(queries)
-            for created in create_missing_topics(self._graph.pipeline, self._options.bootstrap):
+            for created in create_missing_topics(self._graph.pipeline, self._options.bootstrap, self._options.security):
                 self._note(f"Created topic {created}.")
             listener = report_listener(self._reports)
             self._spark.streams.addListener(listener)

@@ -1,9 +1,10 @@
 """Sources as DataFrames."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headwater.pipelines.run.cluster_options import cluster_options
 from headwater.pipelines.spec.pipeline import Pipeline, PipelinePart
 from headwater.pipelines.spec.sources import (
     TOPIC_COLUMNS,
@@ -29,6 +30,8 @@ class ReadOptions:
     now_ms: int
     start: Start | None = None
     """In place of what the file says."""
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """TLS and the login at the cluster, as librdkafka takes them."""
 
 
 def read_source(
@@ -54,7 +57,7 @@ def read_source(
 def topic_options(topic: TopicSource, reading: ReadOptions) -> dict[str, str]:
     start = (reading.start or topic.start).resolved(reading.now_ms)
     options = {
-        "kafka.bootstrap.servers": topic.bootstrap or reading.bootstrap,
+        **cluster_options(topic, reading.bootstrap, reading.security),
         "kafka.isolation.level": topic.isolation,
         "subscribe": topic.topic,
         "failOnDataLoss": str(topic.fail_on_data_loss).lower(),

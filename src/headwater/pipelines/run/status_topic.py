@@ -10,7 +10,7 @@ topic from the beginning.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,10 +33,12 @@ MAX_RECORDS = 1_000_000
 class StatusTopic:
     """A client of the topic. Raises PipelineFailed when no broker answers. Not thread-safe."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: Mapping[str, str] | None = None) -> None:
+        """`security`: TLS and the login, as librdkafka takes them."""
         from confluent_kafka import Producer
 
         self._bootstrap = bootstrap
+        self._security = dict(security or {})
         self._producer = Producer({**self._config(), "linger.ms": 0, "message.timeout.ms": 30_000})
         self._requests: Consumer | None = None
 
@@ -157,6 +159,7 @@ class StatusTopic:
     def _config(self) -> dict[str, Any]:
         return {
             "bootstrap.servers": self._bootstrap,
+            **self._security,
             "client.id": "headwater-pipelines",
             "log_level": 0,
             "error_cb": _ignore,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from headwater.client.security_options import SECRET_OPTIONS
 from headwater.pipelines.spec.declarations import Declaration
 from headwater.pipelines.spec.durations import HELP, duration_ms
 from headwater.pipelines.spec.mistakes import Mistake, name_hint
@@ -188,18 +189,33 @@ def expressions(value: object) -> dict[str, str]:
 
 def option_table(value: object) -> dict[str, str]:
     """A table of texts, numbers and switches under names with dots, which may be quoted or not."""
+    return {name: text_with_variables(item) if item.strip() else item for name, item in _flat(value).items()}
+
+
+def topic_options(value: object) -> dict[str, str]:
+    """As `option_table`, of what reads or writes a topic: a password in it comes from the environment."""
+    for name, item in _flat(value).items():
+        if name.lower().removeprefix("kafka.") in SECRET_OPTIONS and _VARIABLE.search(item) is None:
+            raise NotAccepted(
+                f'{name} from the environment, as "${{NAME}}": a file holds no passwords. Or leave the login to '
+                "`headwater pipeline run --client`"
+            )
+    return option_table(value)
+
+
+def _flat(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise NotAccepted("a table")
     flat: dict[str, str] = {}
     for name, item in value.items():
         if isinstance(item, Mapping):
-            flat |= {f"{name}.{inner}": inner_text for inner, inner_text in option_table(item).items()}
+            flat |= {f"{name}.{inner}": inner_text for inner, inner_text in _flat(item).items()}
         elif isinstance(item, bool):
             flat[str(name)] = str(item).lower()
         elif isinstance(item, int | float):
             flat[str(name)] = str(item)
         elif isinstance(item, str):
-            flat[str(name)] = text_with_variables(item) if item.strip() else item
+            flat[str(name)] = item
         else:
             raise NotAccepted(f"texts, numbers, true or false; {name} is none of them")
     return flat

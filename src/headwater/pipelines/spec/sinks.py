@@ -21,6 +21,7 @@ from headwater.pipelines.spec.keys import (
     text,
     text_with_variables,
     topic_name,
+    topic_options,
 )
 from headwater.pipelines.spec.triggers import Trigger, read_trigger
 
@@ -49,7 +50,7 @@ class TopicSink:
     partitions: int | None = optional(count, "Of the topic, if it has to be made; the broker's default, unless given.")
     exactly_once: bool = optional(switch, "One transaction for each batch; false is faster, at least once.", True)
     bootstrap: str | None = optional(text_with_variables, "Another cluster than the pipeline's.")
-    options: Mapping[str, str] = mapping(option_table, "More options of the headwater sink.")
+    options: Mapping[str, str] = mapping(topic_options, "More options of the headwater sink.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from headwater.pipelines.spec.keys import (
     text,
     text_with_variables,
     topic_name,
+    topic_options,
 )
 from headwater.pipelines.spec.starts import LATEST, Start, read_start
 
@@ -47,7 +48,7 @@ class TopicSource:
     )
     fail_on_data_loss: bool = optional(switch, "Whether records that retention took stop the query.", True)
     bootstrap: str | None = optional(text_with_variables, "Another cluster than the pipeline's.")
-    options: Mapping[str, str] = mapping(option_table, "More options of the headwater source.")
+    options: Mapping[str, str] = mapping(topic_options, "More options of the headwater source.")
 
 
 @dataclass(frozen=True, slots=True)

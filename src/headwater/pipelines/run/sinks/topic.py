@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headwater.pipelines.run.cluster_options import cluster_options
 from headwater.pipelines.run.sinks.json_rows import json_row
 from headwater.pipelines.spec.sinks import TopicSink
 
@@ -36,9 +37,11 @@ def records(frame: "DataFrame", sink: TopicSink) -> "DataFrame":
     return frame.select(*columns)
 
 
-def writer_options(sink: TopicSink, bootstrap: str, pipeline: str, query: str) -> dict[str, str]:
+def writer_options(
+    sink: TopicSink, bootstrap: str, security: Mapping[str, str], pipeline: str, query: str
+) -> dict[str, str]:
     options = {
-        "kafka.bootstrap.servers": sink.bootstrap or bootstrap,
+        **cluster_options(sink, bootstrap, security),
         "topic": sink.topic,
         "exactlyOnce": str(sink.exactly_once).lower(),
     }
