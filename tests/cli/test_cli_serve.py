@@ -162,7 +162,7 @@ def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
 
 def test_an_http_address_of_another_machine_is_named(tmp_path: Path) -> None:
     listen = ("--data", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics", "off")
-    result = refused(*listen, "--http", "192.0.2.1:8080")
+    result = refused(*listen, "--http", "192.0.2.1:8080", "--insecure")
     assert result.returncode == 1
     assert "headwater: 192.0.2.1:8080 is not an address of this machine. Choose one with --http" in result.stderr
 
@@ -228,6 +228,7 @@ def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_pa
         "authorization": "on",
         "http_token_file": "/etc/headwater/http-token",
         "metadata": "sqlite:headwater-data/metadata.db",
+        "http_ca": "/etc/headwater/tls/ca.pem",
         "peer_listen": "0.0.0.0:9192",
         "peer_advertise": "broker.example.com:9192",
         "rack": "room-1",

@@ -10,6 +10,7 @@ pytest_plugins = "pytester"
 SUITE = """
     import os
     import pytest
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     def topics(broker):
@@ -41,12 +42,25 @@ SUITE = """
     def test_a_mark_configures_the_broker(headwater):
         admin = AdminClient({"bootstrap.servers": headwater.bootstrap})
         assert list(admin.list_topics(timeout=60).brokers) == [7]
+
+    @pytest.mark.headwater(users=["alice"])
+    def test_a_secure_one_lets_its_users_in_and_nobody_else(headwater_secure):
+        for user in ("admin", "alice"):
+            AdminClient(headwater_secure.client_config(user)).list_topics(timeout=60)
+        wrong = headwater_secure.client_config("alice") | {"sasl.password": "wrong"}
+        refusals = []
+        client = AdminClient(wrong | {"error_cb": refusals.append})
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=5)
+        assert "invalid credentials" in str(refusals[0])
+        with pytest.raises(ValueError, match="mallory is no user of this broker"):
+            headwater_secure.client_config("mallory")
 """
 
 
 def test_the_fixtures_give_running_brokers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SUITE)
-    pytester.runpytest("-p", "no:cacheprovider", "--strict-markers").assert_outcomes(passed=6)
+    pytester.runpytest("-p", "no:cacheprovider", "--strict-markers").assert_outcomes(passed=7)
 
 
 @pytest.mark.parametrize("how", ["option", "ini"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.access.sasl_session import Logins, SaslSession
 from headwater.broker.lifetime import Lifetime
 from headwater.broker.settings.broker_config import BrokerConfig
-from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol
+from headwater.broker.settings.listener_config import ListenerConfig
 from headwater.model.clock import Clock
 from headwater.model.cluster import NodeListener
 from headwater.security.sasl_server import SaslRules
@@ -70,10 +70,9 @@ class ClientListeners:
             for place in self._places
         )
 
-    @property
-    def plaintext_address(self) -> tuple[str, int]:
-        config = next(place.config for place in self._places if place.config.protocol is SecurityProtocol.PLAINTEXT)
-        return config.listen.host, self._port(config)
+    def port(self, name: str) -> int:
+        """Of the listener with this name."""
+        return next(self._port(place.config) for place in self._places if place.config.name == name)
 
     def _port(self, config: ListenerConfig) -> int:
         return self._ports.get(config.name, config.listen.port)

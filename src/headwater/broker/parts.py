@@ -19,6 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.broker.access.acl_bindings import AclBindings
+from headwater.broker.access.bootstrap_users import take_in
+from headwater.broker.access.gateway_user import GatewayUser
 from headwater.broker.access.sasl_session import Logins
 from headwater.broker.access.users import Users
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
@@ -200,6 +202,7 @@ def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
 
 async def _users(base: JoiningNode, secret: bytes, metrics: Metrics, stack: AsyncExitStack) -> tuple[Users, Logins]:
     users = Users(base.metadata, base.clock)
+    await take_in(base.metadata, base.config().data_dir)
     await users.load()
     if base.config().is_clustered:
         base.lifetime.spawn(users.follow())
@@ -207,7 +210,10 @@ async def _users(base: JoiningNode, secret: bytes, metrics: Metrics, stack: Asyn
         secret = await cluster_secret(base.metadata)
     # The same on all nodes: what is invented for a user who is not there must not change from one to the next.
     invented = InventedCredentials(hmac.digest(secret, b"headwater: invented credentials", "sha256"))
-    logins = Logins(users, base.clock, invented, lambda: metrics.bad_request("authentication_failed"), _issuer(base))
+    logins = Logins(
+        users=users, gateway=GatewayUser(secret) if secret else None, clock=base.clock, invented=invented,
+        failed=lambda: metrics.bad_request("authentication_failed"), issuer=_issuer(base),
+    )  # fmt: skip
     stack.callback(logins.close)
     return users, logins
 

@@ -12,6 +12,7 @@ from headwater.broker.access.authorizer import Authorizer
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.broker.lifetime import Lifetime
+from headwater.broker.listeners import ClientListeners
 from headwater.broker.log.refused_batches import RefusedBatches
 from headwater.broker.metrics.gauges import watch_broker
 from headwater.broker.metrics.group_health import health_page
@@ -202,9 +203,14 @@ class Broker:
         return self.server.address
 
     @property
-    def plaintext_address(self) -> tuple[str, int]:
-        """That of a listener without encryption, which the configuration has if the gateway is to run."""
-        return self._parts.listeners.plaintext_address
+    def listeners(self) -> ClientListeners:
+        return self._parts.listeners
+
+    @property
+    def gateway_password(self) -> str | None:
+        """Of the user that the gateway logs in as; None where no listener asks for a login."""
+        gateway = self._parts.logins.gateway
+        return gateway.password if gateway is not None else None
 
     @property
     def advertised(self) -> tuple[str, int]:

@@ -18,6 +18,7 @@ WITHOUT_DEFAULT = {
     "metadata": '"sqlite:headwater-data/metadata.db"',
     "authorization": '"on"',
     "http_token_file": '"/etc/headwater/http-token"',
+    "http_ca": '"/etc/headwater/tls/ca.pem"',
     "peer_listen": '"0.0.0.0:9192"',
     "peer_advertise": '"broker.example.com:9192"',
     "rack": '"room-1"',
@@ -27,7 +28,7 @@ TABLES = {"topic", "listener", "oidc"}
 LISTENER_EXAMPLE = """\
 # [[listener]]
 # name = "clients"
-# protocol = "SSL"
+# protocol = "SASL_SSL"
 # listen = "0.0.0.0:9093"
 # advertise = "broker.example.com:9093"
 # certificate = "/etc/headwater/tls/node.pem"

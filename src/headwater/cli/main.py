@@ -16,6 +16,7 @@ from headwater.cli.output import CommandFailed, note, say
 
 MODULES = {
     "serve": "serve",
+    "security": "security.commands",
     "topic": "topic",
     "subscription": "subscription",
     "queue": "queue",

@@ -7,6 +7,12 @@ The broker listens on a free loopback port and keeps its data in a temporary dir
 (a `data_dir` that the caller gave stays). It runs in a thread of this process, or with `subprocess=True` as a
 `headwater serve` child, which can be killed. Keyword arguments are fields of `BrokerConfig`.
 
+With `secure=True` it has TLS, logins and access control, and the users that `users` names beside `admin`, who may do
+everything; each logs in with what `client_config` gives:
+
+    with Broker(secure=True, users=["alice"]) as broker:
+        admin = AdminClient(broker.client_config("admin"))
+
 Differences from `headwater serve`, each of which a keyword argument undoes: no metrics port, no HTTP, and
 `durability="os"`, because a test broker's data has no power cut to survive.
 
@@ -16,6 +22,7 @@ Not thread-safe: one thread starts, stops and restarts a broker. Any number of c
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -31,9 +38,19 @@ TEST_DEFAULTS: dict[str, Any] = {"durability": "os", "metrics": "off", "http": "
 
 class Broker:
     def __init__(
-        self, *, subprocess: bool = False, data_dir: str | os.PathLike[str] | None = None, **config: Any
+        self,
+        *,
+        subprocess: bool = False,
+        data_dir: str | os.PathLike[str] | None = None,
+        secure: bool = False,
+        users: Sequence[str] = (),
+        **config: Any,
     ) -> None:
+        if users and not secure:
+            raise ValueError("users log in to a secure broker: Broker(secure=True, users=[...])")
         self._is_process = subprocess
+        self._is_secure = secure
+        self._users = tuple(users)
         self._given_data_dir = Path(data_dir) if data_dir is not None else None
         self._config = {**TEST_DEFAULTS, **config}
         self._scratch: Path | None = None
@@ -53,7 +70,7 @@ class Broker:
         assert self._run is None, "the broker is already running"
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="headwater-"))
-        config = {**self._config, "data_dir": self.data_dir}
+        config = {**self._secured(), **self._config, "data_dir": self.data_dir}
         if "listener" in config:
             pass  # the listeners have their addresses
         elif self._address is not None:
@@ -109,6 +126,21 @@ class Broker:
     def port(self) -> int:
         return self._bound()[1]
 
+    def client_config(self, user: str) -> dict[str, Any]:
+        """What a client of confluent-kafka is made with to log in as `admin` or one of `users`. Only with
+        `secure=True`."""
+        from headwater.testing.secured_files import librdkafka_settings
+
+        self._check_user(user)
+        return librdkafka_settings(self.data_dir, user)
+
+    def client_file(self, user: str) -> Path:
+        """For `--client` of the commands, and for Kafka's tools. Only with `secure=True`."""
+        from headwater.cli.security.secured_directory import client_file
+
+        self._check_user(user)
+        return client_file(self.data_dir, user)
+
     @property
     def data_dir(self) -> Path:
         if self._given_data_dir is not None:
@@ -132,6 +164,19 @@ class Broker:
         if not self._is_process or self._scratch is None:
             return ""
         return BrokerProcess.log_in(self._scratch)
+
+    def _secured(self) -> dict[str, Any]:
+        if not self._is_secure:
+            return {}
+        from headwater.testing.secured_files import secured_config
+
+        return secured_config(self.data_dir, self._users)
+
+    def _check_user(self, user: str) -> None:
+        if not self._is_secure:
+            raise RuntimeError("clients log in to a secure broker: Broker(secure=True)")
+        if user not in ("admin", *self._users):
+            raise ValueError(f"{user} is no user of this broker: Broker(secure=True, users=[{user!r}])")
 
     def _new_run(self, config: dict[str, Any], scratch: Path) -> "BrokerThread | BrokerProcess":
         if self._is_process:

@@ -3,6 +3,7 @@
 - `headwater`: a new broker for each test, started empty and removed afterwards.
 - `headwater_session`: one broker for the whole run, for tests that name their topics apart.
 - `headwater_subprocess`: a broker in a separate process, which a test may kill.
+- `headwater_secure`: a new broker with TLS, logins and access control; `client_config("admin")` logs in.
 
 Each is a `headwater.testing.Broker`. A test changes the configuration with a mark:
 `@pytest.mark.headwater(durability="sync")`. The ini option `headwater_mode`, or `--headwater-mode` on the command
@@ -50,6 +51,13 @@ def headwater_session(pytestconfig: pytest.Config) -> Iterator[Broker]:
 def headwater_subprocess(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """An isolated broker in a separate process: it has a `pid`, and can be killed and restarted."""
     with Broker(subprocess=True, **_marked_config(request)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def headwater_secure(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """An isolated broker with TLS, logins and access control: `@pytest.mark.headwater(users=["alice"])` names users."""
+    with Broker(subprocess=_wants_process(request.config), secure=True, **_marked_config(request)) as broker:
         yield broker
 
 

@@ -184,7 +184,12 @@ def test_a_flood_of_passwords_is_cut_off_beyond_a_number(tmp_path: Path, monkeyp
         async with stored(tmp_path) as metadata:
             failures: list[None] = []
             invented = InventedCredentials(b"k" * 32)
-            logins = Logins(Users(metadata, ManualClock()), ManualClock(), invented, lambda: failures.append(None))
+            logins = Logins(
+                users=Users(metadata, ManualClock()),
+                clock=ManualClock(),
+                invented=invented,
+                failed=lambda: failures.append(None),
+            )
             check = CheckPassword("alice", "secret", CREDENTIAL)
             checks = await asyncio.gather(*(logins.is_right(check) for _ in range(5)), return_exceptions=True)
             assert checks[:3] == [True] * 3 and all(isinstance(each, CloseConnection) for each in checks[3:])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from headwater.broker.access.gateway_user import GATEWAY_USER, GatewayUser
 from headwater.broker.access.users import Users
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode
@@ -27,7 +28,7 @@ from headwater.security.sasl_decisions import (
 )
 from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.sasl_server import SaslRules, SaslServer
-from headwater.security.scram import InventedCredentials
+from headwater.security.scram import InventedCredentials, ScramCredential, ScramMechanism
 from headwater.security.token_identity import InvalidToken, TokenIdentity
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
 from headwater.wire.typed.sasl_authenticate import SaslAuthenticateResponse
@@ -51,7 +52,9 @@ class Logins:
 
     def __init__(
         self,
+        *,
         users: Users,
+        gateway: GatewayUser | None = None,
         clock: Clock,
         invented: InventedCredentials,
         failed: Callable[[], None],
@@ -59,6 +62,8 @@ class Logins:
     ) -> None:
         """`failed` is called for each login that failed; without an `issuer` no token is believed."""
         self._users = users
+        self.gateway = gateway
+        """None where no listener asks for a login."""
         self._clock = clock
         self._invented = invented
         self._threads = ThreadPoolExecutor(PASSWORD_THREADS, thread_name_prefix="password")
@@ -68,9 +73,12 @@ class Logins:
         self.issuer = issuer
 
     def rules(self, mechanisms: tuple[SaslMechanism, ...], reauth_ms: int) -> SaslRules:
-        return SaslRules(
-            mechanisms=mechanisms, look_up=self._users.credential, invented=self._invented, reauth_ms=reauth_ms
-        )
+        return SaslRules(mechanisms=mechanisms, look_up=self._credential, invented=self._invented, reauth_ms=reauth_ms)
+
+    def _credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        if name == GATEWAY_USER:
+            return self.gateway.credential(mechanism) if self.gateway is not None else None
+        return self._users.credential(name, mechanism)
 
     def now(self) -> Moment:
         return moment(self._clock)

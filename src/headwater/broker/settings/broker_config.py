@@ -138,6 +138,15 @@ class BrokerConfig:
             "A file with the token that requests over HTTP must bear; without it none.", setting.path, fixed=True
         ),
     )
+    http_ca: Path | None = field(
+        default=None,
+        metadata=described(
+            "PEM file with who signed the listeners' certificates, for the HTTP interface, which is a client of them; "
+            "the authorities of the system, unless given.",
+            setting.path,
+            fixed=True,
+        ),
+    )
     http_allowed_hosts: tuple[str, ...] = field(
         default=(),
         metadata=described(
@@ -540,6 +549,14 @@ class BrokerConfig:
         return self.listener or (plaintext(self.listen, self.advertise),)
 
     @property
+    def gateway_listener(self) -> ListenerConfig | None:
+        """By which the gateway of this process reaches the broker: where clients are held to bindings, as a user."""
+        plain = [each for each in self.client_listeners if each.protocol is PLAIN]
+        with_login = [each for each in self.client_listeners if each.takes_passwords]
+        ways = plain + with_login if self.authorizes is Authorization.OFF else with_login + plain
+        return ways[0] if ways else None
+
+    @property
     def authorizes(self) -> Authorization:
         """What is not said follows from the listeners: clients are asked who they are for a purpose."""
         if self.authorization is not None:
@@ -600,10 +617,10 @@ class BrokerConfig:
                 f"{where}: OAUTHBEARER needs to know whose tokens are believed: add a table [oidc] with issuer and "
                 "audience"
             )
-        if self.http is not None and all(each.protocol is not PLAIN for each in self.client_listeners):
+        if self.http is not None and self.gateway_listener is None:
             raise ConfigError(
-                f"{where}: the HTTP interface reaches the broker by a PLAINTEXT listener, and there is none: add one "
-                'on 127.0.0.1, or set http = "off"'
+                f"{where}: the HTTP interface reaches the broker by a listener that takes SCRAM or is PLAINTEXT, and "
+                'there is none: add one on 127.0.0.1, or set http = "off"'
             )
         if self.advertise is not None and self.advertise.port == 0:
             raise ConfigError(f"{where}: advertise needs the port that clients connect to, not 0")

@@ -141,6 +141,11 @@ class ListenerConfig:
         return self.protocol.has_login or self.client_certificates == "require"
 
     @property
+    def takes_passwords(self) -> bool:
+        """By SCRAM, which does not show them."""
+        return any(mechanism in DEFAULT_MECHANISMS for mechanism in self.offered)
+
+    @property
     def offered(self) -> tuple[SaslMechanism, ...]:
         return self.mechanisms or (DEFAULT_MECHANISMS if self.protocol.has_login else ())
 

@@ -1,0 +1,141 @@
+"""`headwater security`: a broker with TLS, logins and access control in two commands, and what to look after then.
+
+headwater security init --host broker-1.example.com
+headwater serve --config headwater-data/headwater.toml
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.cli.output import CommandFailed, note, print_json, print_table, say
+
+app = typer.Typer(help="Secure a broker, and check that it is.", no_args_is_help=True, add_completion=False)
+
+DEFAULT_DATA = Path("headwater-data")
+MAX_HOST_CHARS = 253
+Data = Annotated[
+    Path, typer.Option("--data", envvar="HEADWATER_DATA", metavar="DIR", help="The data directory of the broker.")
+]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--host", metavar="NAME", help="How clients reach the broker; the first is what they are told. May be repeated."
+    ),
+]
+
+
+@app.command()
+def init(
+    data: Data = DEFAULT_DATA,
+    host: Hosts = None,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = "0.0.0.0:9093",
+    admin: Annotated[str, typer.Option(metavar="NAME", help="The user who may do everything.")] = "admin",
+) -> None:
+    """Write certificates, a first user and a configuration: TLS, logins and access control are on."""
+    import socket
+
+    from headwater.broker.settings.setting import Address, ConfigError
+    from headwater.cli.security.secured_directory import (
+        CONFIG,
+        HTTP_TOKEN,
+        AlreadyThere,
+        SecuredPlan,
+        client_file,
+        write,
+    )
+    from headwater.security.user_names import UnacceptableUserName, check_user_name
+
+    try:
+        check_user_name(admin)
+        address = Address.parse(listen)
+        if not address.port:
+            raise ConfigError("a port is needed that clients can be told, not 0")
+        hosts = [_checked_host(each) for each in host or [socket.gethostname()]]
+        write(SecuredPlan(directory=data, hosts=hosts, listen=address, users=[admin]))
+    except (UnacceptableUserName, ConfigError) as error:
+        raise CommandFailed(str(error), exit_code=2) from error
+    except AlreadyThere as error:
+        raise CommandFailed(f"{error}.", "Nothing was written. Give another directory with --data.") from error
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror}.") from error
+    login = client_file(data, admin)
+    say(
+        f"Wrote {data / CONFIG}: TLS and logins on {listen}, access control on.\n"
+        f"Clients are told {hosts[0]}:{address.port}; the certificate is for {', '.join(hosts)} and this machine.\n"
+        f"{admin} may do everything. The password is in {login} and the files beside it, and nowhere else.\n"
+        f"The token for HTTP is in {data / HTTP_TOKEN}.\n\n"
+        f"Next:\n"
+        f"  headwater serve --config {data / CONFIG}\n"
+        f"  headwater topic create orders --client {login}\n"
+        f"  headwater user create alice --client {login}\n"
+        f"  headwater acl allow alice produce topic orders --client {login}"
+    )
+
+
+@app.command("node-certificate")
+def node_certificate(
+    host: Annotated[list[str], typer.Argument(metavar="HOST...", help="Under which others reach the node.")],
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Sign a certificate for one more node, with the authority that init made."""
+    from headwater.broker.settings.setting import ConfigError
+    from headwater.cli.security.authority import Authority, UnusableAuthority
+    from headwater.cli.security.secured_directory import TLS
+
+    try:
+        hosts = [_checked_host(each) for each in host]
+        files = Authority.load(data / TLS).issue(hosts[0], hosts)
+    except ConfigError as error:
+        raise CommandFailed(str(error), exit_code=2) from error
+    except UnusableAuthority as error:
+        raise CommandFailed(f"{error}.", "`headwater security init` makes one.") from error
+    except FileExistsError as error:
+        raise CommandFailed(f"{error.filename} is there already.", "Move it away to have another one.") from error
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror}.") from error
+    note(f"Wrote {files.certificate} and {files.key}. Copy them and {data / TLS / 'ca.pem'} to {hosts[0]}.")
+
+
+@app.command()
+def check(
+    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The configuration of the broker.")] = (
+        DEFAULT_DATA / "headwater.toml"
+    ),
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look at a configuration and its files: what is open, what expires, what others may read."""
+    from dataclasses import asdict
+
+    from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
+    from headwater.cli.security.findings import findings
+
+    try:
+        loaded = BrokerConfig.load(config, insecure=True)
+    except ConfigError as error:
+        raise CommandFailed(str(error), exit_code=2) from error
+    found = list(findings(loaded))
+    if json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        print_table(("what", "finding", "what to do"), [(each.what, each.finding, each.advice) for each in found])
+    else:
+        say("Nothing was found that is open, expires soon, or can be read by others.")
+    if found:
+        raise typer.Exit(1)
+
+
+def _checked_host(host: str) -> str:
+    """Raises ConfigError for what no certificate can be for."""
+    import ipaddress
+    import re
+
+    from headwater.broker.settings.setting import ConfigError
+
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        if len(host) > MAX_HOST_CHARS or not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", host):
+            raise ConfigError(f"{host!r:.100} is no name or address of a host") from None
+    return host

@@ -1,0 +1,83 @@
+"""What is wrong, or soon will be, with how a broker is secured: from its configuration and the files that it names."""
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headwater.broker.access.bootstrap_users import FILE_NAME
+from headwater.broker.settings.authorization import Authorization
+from headwater.broker.settings.exposure import exposures
+from headwater.transport.tls import ClientCertificates, ServerTlsFiles, read_context
+from headwater.transport.tls_errors import UnusableCertificate
+
+if TYPE_CHECKING:
+    from headwater.broker.settings.broker_config import BrokerConfig
+    from headwater.broker.settings.listener_config import ListenerConfig
+
+EXPIRES_SOON_DAYS: Final = 30
+_OTHERS: Final = stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str
+    finding: str
+    advice: str
+
+
+def findings(config: "BrokerConfig") -> Iterator[Finding]:
+    for sentence in exposures(config):
+        yield Finding("listeners", sentence, "use TLS and logins, or loopback")
+    if config.authorizes is Authorization.OFF and any(each.asks_who for each in config.client_listeners):
+        yield Finding("authorization", "every user may do everything", 'set authorization = "on"')
+    if config.authorizes is Authorization.OBSERVE:
+        yield Finding("authorization", "what bindings refuse is only logged", 'set authorization = "on" when it fits')
+    for listener in config.client_listeners:
+        yield from _of_certificate(listener)
+    yield from _of_secrets(config)
+
+
+def _of_certificate(listener: "ListenerConfig") -> Iterator[Finding]:
+    if listener.certificate is None or listener.key is None:
+        return
+    what = f"listener {listener.name}"
+    files = ServerTlsFiles(
+        certificate=listener.certificate,
+        key=listener.key,
+        client_ca=listener.client_ca,
+        client_certificates=ClientCertificates(listener.client_certificates),
+        revoked=listener.revoked,
+    )
+    hosts = () if listener.advertise is None else (listener.advertise.host,)
+    now = datetime.now(UTC)
+    try:
+        expires = read_context(files, now, hosts).certificate.not_after
+    except UnusableCertificate as error:
+        yield Finding(what, str(error), "the broker does not start, or keeps the certificate that it has")
+        return
+    days = (expires - now).days
+    if days < EXPIRES_SOON_DAYS:
+        yield Finding(what, f"the certificate expires in {days} days", "replace its files; they are read again")
+
+
+def _of_secrets(config: "BrokerConfig") -> Iterator[Finding]:
+    """Files that others on this machine may read."""
+    paths = [config.data_dir, config.http_token_file, config.data_dir / "tls" / "ca.key"]
+    paths += [each.key for each in config.client_listeners]
+    for path in paths:
+        if path is not None and _is_open(path):
+            yield Finding(str(path), "others on this machine may read it", f"chmod o= {path}")
+    if (config.data_dir / FILE_NAME).exists():
+        yield Finding(
+            str(config.data_dir / FILE_NAME), "the first users were not taken in yet", "start the broker once"
+        )
+
+
+def _is_open(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & _OTHERS)
+    except OSError:
+        return False
