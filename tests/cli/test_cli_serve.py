@@ -226,6 +226,7 @@ def test_the_printed_configuration_names_every_setting_and_is_its_default(tmp_pa
     given = {
         "advertise": "broker.example.com:9092",
         "authorization": "on",
+        "metrics_token_file": "/etc/headwater/metrics-token",
         "http_token_file": "/etc/headwater/http-token",
         "metadata": "sqlite:headwater-data/metadata.db",
         "http_ca": "/etc/headwater/tls/ca.pem",

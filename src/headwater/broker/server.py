@@ -17,12 +17,12 @@ from headwater.broker.log.refused_batches import RefusedBatches
 from headwater.broker.metrics.gauges import watch_broker
 from headwater.broker.metrics.group_health import health_page
 from headwater.broker.metrics.metrics import Metrics
-from headwater.broker.metrics.metrics_server import MetricsServer
+from headwater.broker.metrics.metrics_server import MetricsServer, PageAccess
 from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.parts import Parts, ProcessPorts, build_parts
-from headwater.broker.settings.broker_config import BrokerConfig
+from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_loggers import BrokerLoggers
 from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
@@ -34,6 +34,7 @@ from headwater.storage.options import StoreOptions
 from headwater.storage.segment_store import SegmentStore
 from headwater.transport.server import Server, ServerLimits
 from headwater.transport.system_clock import SystemClock
+from headwater.transport.token_file import BadToken, read_token
 
 QUIET_WAIT_S = 1.0
 """How long a stop waits for requests that are under way."""
@@ -140,12 +141,21 @@ class Broker:
         watch_broker(self)
         if self.config.metrics is not None:
             pages = self.groups_page, self.segments_page
-            metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics, *pages)
+            access = self._page_access()
+            metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics, *pages, access=access)
             if metrics_server is not None:
                 stack.push_async_callback(metrics_server.stop)
                 self.metrics_address = metrics_server.address
         stack.push_async_callback(self._finish)
         log_event("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
+
+    def _page_access(self) -> PageAccess:
+        file = self.config.metrics_token_file
+        try:
+            token = read_token(file) if file is not None else None
+        except BadToken as error:
+            raise ConfigError(f"metrics_token_file: {error}") from error
+        return PageAccess(token=token, shows_names=self.config.metrics_show_names)
 
     async def stop(self) -> None:
         """Finish what is under way, flush, and close. Nothing that was acknowledged depends on it."""

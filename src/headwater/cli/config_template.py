@@ -17,6 +17,7 @@ WITHOUT_DEFAULT = {
     "advertise": '"broker.example.com:9092"',
     "metadata": '"sqlite:headwater-data/metadata.db"',
     "authorization": '"on"',
+    "metrics_token_file": '"/etc/headwater/metrics-token"',
     "http_token_file": '"/etc/headwater/http-token"',
     "http_ca": '"/etc/headwater/tls/ca.pem"',
     "peer_listen": '"0.0.0.0:9192"',

@@ -11,6 +11,7 @@ import typer
 
 from headwater.cli.bootstrap import NoBroker, check_brokers
 from headwater.cli.brokers import Bootstrap, ClientFile, brokers_of
+from headwater.cli.metrics_token import MetricsToken, metrics_token
 from headwater.cli.output import CommandFailed, say
 from headwater.cli.process_options import LogJson, LogLevel, prepare_process
 
@@ -39,6 +40,7 @@ def gateway(
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Where a broker shows its metrics and pages.")
     ] = None,
+    metrics_token_file: MetricsToken = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
 ) -> None:
@@ -61,6 +63,7 @@ def gateway(
             host=host,
             port=port,
             broker_pages=metrics,
+            broker_pages_token=metrics_token(metrics_token_file),
             token_file=token_file,
             allowed_hosts=tuple(allow_host),
             private_webhooks=private_webhooks,
@@ -72,8 +75,8 @@ def _serve(config: "GatewayConfig") -> None:
     """Until SIGTERM or SIGINT. Raises CommandFailed."""
     from headwater.broker.settings.setting import Address
     from headwater.cli.runtime import new_event_loop, tune_garbage_collector
-    from headwater.gateway.http.security import BadToken
     from headwater.gateway.server import GatewayThread, listen
+    from headwater.transport.token_file import BadToken
 
     try:
         gateway = GatewayThread(config, listen(config), new_event_loop)

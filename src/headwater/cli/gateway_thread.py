@@ -20,7 +20,7 @@ def start_gateway(broker: "Broker") -> "GatewayThread | None":
     from headwater.gateway.server import GatewayThread, listen
 
     if config.http_token_file is not None:
-        from headwater.gateway.http.security import read_token
+        from headwater.transport.token_file import read_token
 
         read_token(config.http_token_file)
     bootstrap, security = _way_in(broker)

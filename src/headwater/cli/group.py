@@ -22,6 +22,7 @@ from headwater.cli.client import (
 from headwater.cli.group_departures import DEFAULT_METRICS, read_departures
 from headwater.cli.group_lag import lag_fields, shown_lag
 from headwater.cli.group_requests import TOPIC, group_configs, list_groups, no_such_group
+from headwater.cli.metrics_token import MetricsToken, metrics_token
 from headwater.cli.output import CommandFailed, confirm, note, print_json, print_table, say
 from headwater.cli.position import HELP, known_offset_range, parse_position, resolve
 from headwater.cli.topic import chosen_partitions
@@ -108,10 +109,11 @@ def health(
     metrics: Annotated[
         str, typer.Option("--metrics", metavar="HOST:PORT", help="Where the broker shows its metrics.")
     ] = DEFAULT_METRICS,
+    metrics_token_file: MetricsToken = None,
     json: Json = False,
 ) -> None:
     """Show which members left a group, and why, since the broker started."""
-    left = read_departures(group, metrics)
+    left = read_departures(group, metrics, metrics_token(metrics_token_file))
     if json:
         print_json(left)
         return

@@ -10,16 +10,17 @@ DEFAULT_METRICS = "127.0.0.1:9644"
 MAX_PAGE_BYTES = 64 * 1024 * 1024
 
 
-def read_departures(group: str, metrics: str) -> list[dict[str, Any]]:
+def read_departures(group: str, metrics: str, token: bytes | None = None) -> list[dict[str, Any]]:
     """The oldest departure first. Raises CommandFailed."""
     import urllib.parse
     import urllib.request
 
     url = f"http://{metrics}/groups?group={urllib.parse.quote(group, safe='')}"
+    headers = {"Authorization": f"Bearer {token.decode()}"} if token is not None else {}
     # Proxies that the environment names are for websites, not for a broker's port.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=REQUEST_TIMEOUT_S) as answer:
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=REQUEST_TIMEOUT_S) as answer:
             page = json.loads(answer.read(MAX_PAGE_BYTES))
         if not page.get("is_known", True):
             raise CommandFailed(

@@ -93,7 +93,7 @@ async def running_app(config: GatewayConfig, pages: BrokerPages | None = None) -
     guard = Guard(config, PUBLIC)
     budget, metrics = Budget(config.max_buffered_bytes), HttpMetrics()
     if pages is None and config.broker_pages is not None:
-        pages = PagesOverHttp(config.broker_pages)
+        pages = PagesOverHttp(config.broker_pages, config.broker_pages_token)
     async with AsyncExitStack() as stack:
         clients = _open_clients(config, stack)
         parts = await _start_parts(config, clients, stack)

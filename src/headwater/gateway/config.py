@@ -19,6 +19,8 @@ class GatewayConfig:
     """0 takes a free one."""
     broker_pages: str | None = None
     """host:port of a broker's own pages (metrics, groups, segments); not for the broker in the same process."""
+    broker_pages_token: bytes | None = None
+    """What that broker asks its readers for."""
     token_file: Path | None = None
     """Holds the token that every request must bear; without it no token is needed."""
     allowed_hosts: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from headwater.broker.metrics import metrics as metrics_module
 from headwater.broker.metrics.group_health import health_page
 from headwater.broker.metrics.metrics import OTHER_TOPICS, Histogram, Metrics
 from headwater.broker.metrics.metrics_page import families, page
-from headwater.broker.metrics.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer
+from headwater.broker.metrics.metrics_server import MAX_CONNECTIONS, MAX_REQUEST_BYTES, MetricsServer, PageAccess
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.groups.departures import DepartureReason, MemberDeparture
 from headwater.model.errors import ErrorCode
@@ -180,6 +180,45 @@ def test_the_server_answers_get_metrics_and_nothing_else() -> None:
             assert (await exchange(server.address, b"\x00\x01\r\n\r\n")).startswith(b"HTTP/1.1 400")
             long = b"GET /metrics HTTP/1.1\r\nX: " + b"x" * MAX_REQUEST_BYTES
             assert (await exchange(server.address, long + b"\r\n\r\n")).startswith(b"HTTP/1.1 431")
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+TOKEN = b"a token of sixteen or more characters".replace(b" ", b"-")
+
+
+@pytest.mark.parametrize(
+    ("access", "header", "metrics_status", "groups_status", "names_a_topic"),
+    [
+        (PageAccess(), b"", b"200", b"200", True),
+        (PageAccess(shows_names=False), b"", b"200", b"403", False),
+        (PageAccess(shows_names=False), b"Authorization: Bearer " + TOKEN, b"200", b"403", False),
+        (PageAccess(token=TOKEN), b"", b"401", b"401", False),
+        (PageAccess(token=TOKEN), b"Authorization: Bearer " + TOKEN[:-1], b"401", b"401", False),
+        (PageAccess(token=TOKEN), b"X-Authorization: Bearer " + TOKEN, b"401", b"401", False),
+        (PageAccess(token=TOKEN, shows_names=False), b"authorization: bearer " + TOKEN, b"200", b"200", True),
+    ],
+)
+def test_names_are_for_this_machine_or_a_token(
+    access: PageAccess, header: bytes, metrics_status: bytes, groups_status: bytes, names_a_topic: bool
+) -> None:
+    async def run() -> None:
+        metrics = Metrics()
+        metrics.produced("a-secret-topic", 1, 1, 100)
+        metrics.watch("group_lag", "Lag.", ("group",), lambda: [(("a-secret-group",), 7)])
+        server = await MetricsServer.start(metrics, "127.0.0.1", 0, lambda group: health_page([], group), access=access)
+        assert server is not None
+        try:
+            head = b" HTTP/1.1\r\nHost: x\r\n" + (header + b"\r\n" if header else b"") + b"\r\n"
+            page_of_metrics = await exchange(server.address, b"GET /metrics" + head)
+            assert page_of_metrics.split()[1] == metrics_status
+            assert (b"a-secret-topic" in page_of_metrics) is names_a_topic
+            assert (b"a-secret-group" in page_of_metrics) is names_a_topic
+            assert (b"\nheadwater_connections 0.0\n" in page_of_metrics) is (metrics_status == b"200")
+            assert (await exchange(server.address, b"GET /groups" + head)).split()[1] == groups_status
+            assert (await exchange(server.address, b"GET /livez HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\nok\n")
         finally:
             await server.stop()
 

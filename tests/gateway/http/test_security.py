@@ -10,9 +10,10 @@ import pytest
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.http.problems import Problem
-from headwater.gateway.http.security import BadToken, Guard, read_token
+from headwater.gateway.http.security import Guard
 from headwater.gateway.server import GatewayThread
 from headwater.testing import Broker
+from headwater.transport.token_file import BadToken, read_token
 from tests.gateway.gateways import client_of, serving
 from tests.support.eventually import eventually
 

@@ -22,10 +22,22 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def metrics_text(metrics: Metrics) -> bytes:
+NAMELESS_LABELS = frozenset(("api", "code", "gauge", "le", "operation", "reason", "resource", "version"))
+"""Labels whose values are this program's own. All others may be names of topics, groups or users."""
+
+
+async def metrics_text(metrics: Metrics, *, shows_names: bool = True) -> bytes:
+    """Without names: no value of a topic, group or user."""
     # The first time this takes 0.1 s, longer than the loop may stand still.
     await asyncio.to_thread(importlib.import_module, "prometheus_client")
-    return await asyncio.to_thread(page, families(metrics))
+    snapshot = families(metrics)
+    if not shows_names:
+        snapshot = [family for family in snapshot if _is_nameless(family)]
+    return await asyncio.to_thread(page, snapshot)
+
+
+def _is_nameless(family: "Metric") -> bool:
+    return all(label in NAMELESS_LABELS for sample in family.samples for label in sample.labels)
 
 
 def page(snapshot: "Iterable[Metric]") -> bytes:

@@ -1,15 +1,16 @@
 """A tiny HTTP server for the metrics page, on the broker's own event loop.
 
-It answers `GET /metrics`, `GET /groups` (group_health.py) and `GET /segments` (segments_page.py), one request per
-connection. What it reads, how long it waits and how many connections it keeps are limited, so that no client can use it
-to slow the broker down. While it runs it also samples how late the event loop is, which is the first thing to look at
-when a broker feels slow.
+It answers `GET /metrics`, `GET /groups` (group_health.py), `GET /segments` (segments_page.py), and `GET /livez`, which
+says that the broker's loop turns; one request per connection. `PageAccess` says what readers are shown. What it reads,
+how long it waits and how many connections it keeps are limited, so that no client can use it to slow the broker down.
+While it runs it also samples how late the event loop is, which is the first thing to look at when a broker feels slow.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Self, TypeAlias
 from urllib.parse import parse_qs
 
@@ -17,6 +18,7 @@ from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.metrics.metrics_page import CONTENT_TYPE, metrics_text
 from headwater.logs.events import log_event
 from headwater.metadata.store import Unavailable, Unknown
+from headwater.transport.token_file import bears
 
 MAX_CONNECTIONS = 16
 MAX_REQUEST_BYTES = 8 * 1024
@@ -24,11 +26,36 @@ REQUEST_TIMEOUT_S = 5.0
 MAX_QUERY_FIELDS = 8
 DELAY_SAMPLE_INTERVAL_S = 0.25
 JSON = "application/json"
+NEEDS_TOKEN = b"send Authorization: Bearer with the token of metrics_token_file\n"
+NO_NAMES = b"names of topics and groups are shown on a loopback address, or with a token (metrics_token_file)\n"
 
 GroupsPage: TypeAlias = Callable[[str | None], bytes]
 """The page about one group, or about all."""
 SegmentsPage: TypeAlias = Callable[[str], Awaitable[bytes | None]]
 """The page about a topic; None if there is no such topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAccess:
+    """`/livez` is for everyone, `/metrics` for those who show the token, if there is one. The other pages, and values
+    of topics, groups and users, are for those who show the token, or where `shows_names` says so."""
+
+    token: bytes | None = None
+    shows_names: bool = True
+
+    def is_let_in(self, head: bytes) -> bool:
+        return self.token is None or any(bears(value, self.token) for value in _values(head, b"authorization"))
+
+    @property
+    def names_are_shown(self) -> bool:
+        return self.shows_names or self.token is not None
+
+
+def _values(head: bytes, name: bytes) -> Iterable[bytes]:
+    for line in head.split(b"\r\n")[1:]:
+        field, _, value = line.partition(b":")
+        if field.lower() == name:
+            yield value.strip()
 
 
 class MetricsServer:
@@ -46,9 +73,10 @@ class MetricsServer:
         port: int,
         groups_page: GroupsPage | None = None,
         segments_page: SegmentsPage | None = None,
+        access: PageAccess = PageAccess(),
     ) -> Self | None:
         """None, and a warning, if the address cannot be had: a broker without its metrics still serves."""
-        pages = _Pages(metrics, groups_page, segments_page)
+        pages = _Pages(metrics, groups_page, segments_page, access)
         try:
             listener = await asyncio.start_server(
                 pages.accept, host, port, limit=MAX_REQUEST_BYTES, start_serving=False
@@ -90,8 +118,15 @@ class MetricsServer:
 class _Pages:
     """Answers connections."""
 
-    def __init__(self, metrics: Metrics, groups_page: GroupsPage | None, segments_page: SegmentsPage | None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        groups_page: GroupsPage | None,
+        segments_page: SegmentsPage | None,
+        access: PageAccess,
+    ) -> None:
         self._metrics = metrics
+        self._access = access
         self._groups_page = groups_page
         self._segments_page = segments_page
         self.connections: set[asyncio.Task[None]] = set()
@@ -124,19 +159,25 @@ class _Pages:
             return _response("400 Bad Request", b"this is an HTTP/1.1 server\n")
         method, target, _ = words
         path, _, query = target.partition(b"?")
-        known = {b"/metrics": True, b"/groups": self._groups_page, b"/segments": self._segments_page}
+        known = {b"/livez": True, b"/metrics": True, b"/groups": self._groups_page, b"/segments": self._segments_page}
         if known.get(path) is None:
             return _response("404 Not Found", b"try /metrics\n")
         if method != b"GET":
             return _response("405 Method Not Allowed", b"only GET\n", "Allow: GET\r\n")
+        if path == b"/livez":
+            return _response("200 OK", b"ok\n")
+        if not self._access.is_let_in(head):
+            return _response("401 Unauthorized", NEEDS_TOKEN, "WWW-Authenticate: Bearer\r\n")
         if path != b"/metrics":
+            if not self._access.names_are_shown:
+                return _response("403 Forbidden", NO_NAMES)
             try:
                 fields = parse_qs(query.decode("latin-1"), max_num_fields=MAX_QUERY_FIELDS)
             except ValueError:
                 return _response("400 Bad Request", b"ask for one group or topic\n")
             return await self._answer_about(path, fields)
         async with self._one_page_at_a_time:
-            text = await metrics_text(self._metrics)
+            text = await metrics_text(self._metrics, shows_names=self._access.names_are_shown)
         return _response("200 OK", text)
 
     async def _answer_about(self, path: bytes, fields: dict[str, list[str]]) -> bytes:

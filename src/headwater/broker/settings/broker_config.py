@@ -28,7 +28,13 @@ from typing import Any, Self
 from headwater.broker.settings import setting
 from headwater.broker.settings.authorization import Authorization, authorization, super_users, with_semicolons
 from headwater.broker.settings.exposure import ADVICE, exposures
-from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol, plaintext, read_listeners
+from headwater.broker.settings.listener_config import (
+    ListenerConfig,
+    SecurityProtocol,
+    is_loopback,
+    plaintext,
+    read_listeners,
+)
 from headwater.broker.settings.oidc_config import OidcConfig, read_oidc
 from headwater.broker.settings.setting import Address, BrokerSetting, ConfigError, Section, described
 from headwater.broker.settings.topic_config import BrokerDefaults
@@ -123,6 +129,15 @@ class BrokerConfig:
     metrics: Address | None = field(
         default=Address("127.0.0.1", 9644),
         metadata=described('The address of the metrics page, or "off".', setting.address_or_off, fixed=True),
+    )
+    metrics_token_file: Path | None = field(
+        default=None,
+        metadata=described(
+            "A file with the token that readers of the metrics page must bear. Without it names of topics, groups and "
+            "users are shown on a loopback address alone.",
+            setting.path,
+            fixed=True,
+        ),
     )
     http: Address | None = field(
         default=Address("127.0.0.1", 8080),
@@ -562,6 +577,11 @@ class BrokerConfig:
         if self.authorization is not None:
             return self.authorization
         return Authorization.ON if any(each.asks_who for each in self.client_listeners) else Authorization.OFF
+
+    @property
+    def metrics_show_names(self) -> bool:
+        """Also to readers without a token: those of this machine, or everyone where strangers are let in anyway."""
+        return self.metrics is None or is_loopback(self.metrics.host) or self.insecure
 
     @property
     def is_clustered(self) -> bool:

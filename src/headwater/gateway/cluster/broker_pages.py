@@ -29,12 +29,13 @@ class BrokerPages(Protocol):
 class PagesOverHttp:
     """Those at a broker's metrics address."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, token: bytes | None = None) -> None:
         self._address = address
+        self._headers = {"Authorization": f"Bearer {token.decode()}"} if token is not None else {}
 
     async def get(self, page: str, **parameters: str) -> bytes | None:
         url = f"http://{self._address}/{page}?{urllib.parse.urlencode(parameters)}"
-        return await asyncio.to_thread(_fetch, url)
+        return await asyncio.to_thread(_fetch, urllib.request.Request(url, headers=self._headers))
 
 
 class PageReader:
@@ -64,9 +65,9 @@ class PageReader:
             raise unavailable("The broker that this gateway asks for its pages does not answer.") from None
 
 
-def _fetch(url: str) -> bytes | None:
+def _fetch(request: urllib.request.Request) -> bytes | None:
     try:
-        with _opener.open(url, timeout=TIMEOUT_S) as answer:
+        with _opener.open(request, timeout=TIMEOUT_S) as answer:
             found: bytes = answer.read(MAX_PAGE_BYTES)
             return found
     except urllib.error.HTTPError as error:

@@ -12,22 +12,16 @@ import hmac
 import ipaddress
 from collections.abc import Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
-from pathlib import Path
 
 from headwater.gateway.config import GatewayConfig
 from headwater.gateway.http.problems import Problem, bad_request
+from headwater.transport.token_file import bears, read_token
 
 COOKIE = "headwater_session"
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 SAME_SITE = frozenset(("same-origin", "none"))
 """`none` is a person who typed the address."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-MAX_TOKEN_BYTES = 4096
-MIN_TOKEN_CHARS = 16
-
-
-class BadToken(ValueError):
-    """The file cannot be used; says why."""
 
 
 class Guard:
@@ -86,9 +80,9 @@ class Guard:
 
     def _bears_token(self, headers: Mapping[str, str]) -> bool:
         assert self._token is not None, "asked only with a token"
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token)
+        authorization = headers.get("authorization", "")
+        if authorization.lower().startswith("bearer "):
+            return bears(authorization.encode("latin-1", "replace"), self._token)
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
@@ -96,20 +90,6 @@ class Guard:
         if cookie is None:
             return False
         return hmac.compare_digest(cookie.value.encode("latin-1", "replace"), _session_of(self._token).encode())
-
-
-def read_token(path: Path) -> bytes:
-    """Raises BadToken."""
-    try:
-        with path.open("rb") as file:
-            token = file.read(MAX_TOKEN_BYTES + 1).strip()
-    except OSError as error:
-        raise BadToken(f"{path}: cannot be read: {error.strerror}") from None
-    if len(token) > MAX_TOKEN_BYTES:
-        raise BadToken(f"{path}: is longer than {MAX_TOKEN_BYTES} bytes")
-    if len(token) < MIN_TOKEN_CHARS or not token.isascii() or b" " in token or b"\n" in token:
-        raise BadToken(f"{path}: must hold one token, at least {MIN_TOKEN_CHARS} characters of ASCII without spaces")
-    return token
 
 
 def _names(config: GatewayConfig) -> frozenset[str] | None:
