@@ -88,6 +88,7 @@ def test_a_directory_in_use_is_left_as_it_is(data: Path) -> None:
     ("arguments", "words"),
     [
         (("--host", "a b"), "is no name or address of a host"),
+        (("--host", "*.example.com"), "clients cannot be told *.example.com"),
         (("--admin", "__own"), "are Headwater's own"),
         (("--listen", "127.0.0.1:0"), "a port is needed"),
         (("--listen", "here"), "HOST:PORT is needed"),
@@ -128,14 +129,16 @@ def test_clients_of_http_need_the_token_and_act_as_the_gateway(data: Path, log: 
 
 
 def test_a_certificate_for_another_node_is_signed_by_the_same_authority(data: Path) -> None:
-    done = headwater("security", "node-certificate", "broker-2.example.com", "192.0.2.2", "--data", data)
+    done = headwater(
+        "security", "node-certificate", "broker-2.example.com", "*.example.org", "192.0.2.2", "--data", data
+    )
     assert done.returncode == 0, done.stderr
     authority = x509.load_pem_x509_certificate((data / "tls/ca.pem").read_bytes())
     certificate = x509.load_pem_x509_certificate((data / "tls/broker-2.example.com.pem").read_bytes())
     certificate.verify_directly_issued_by(authority)
     assert isinstance(certificate.public_key(), ec.EllipticCurvePublicKey)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["broker-2.example.com", "localhost"]
+    assert names.get_values_for_type(x509.DNSName) == ["broker-2.example.com", "*.example.org", "localhost"]
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.2", "127.0.0.1", "::1"]
 
 

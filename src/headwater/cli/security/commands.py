@@ -21,7 +21,9 @@ Data = Annotated[
 Hosts = Annotated[
     list[str] | None,
     typer.Option(
-        "--host", metavar="NAME", help="How clients reach the broker; the first is what they are told. May be repeated."
+        "--host",
+        metavar="NAME",
+        help="How clients reach the broker; the first is what they are told. *. stands for one part. May be repeated.",
     ),
 ]
 
@@ -53,6 +55,8 @@ def init(
         if not address.port:
             raise ConfigError("a port is needed that clients can be told, not 0")
         hosts = [_checked_host(each) for each in host or [socket.gethostname()]]
+        if hosts[0].startswith("*"):
+            raise ConfigError(f"clients cannot be told {hosts[0]}: give the name that they use before it, with --host")
         write(SecuredPlan(directory=data, hosts=hosts, listen=address, users=[admin]))
     except (UnacceptableUserName, ConfigError) as error:
         raise CommandFailed(str(error), exit_code=2) from error
@@ -86,7 +90,7 @@ def node_certificate(
 
     try:
         hosts = [_checked_host(each) for each in host]
-        files = Authority.load(data / TLS).issue(hosts[0], hosts)
+        files = Authority.load(data / TLS).issue(hosts[0].replace("*", "any"), hosts)
     except ConfigError as error:
         raise CommandFailed(str(error), exit_code=2) from error
     except UnusableAuthority as error:
@@ -136,6 +140,6 @@ def _checked_host(host: str) -> str:
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
-        if len(host) > MAX_HOST_CHARS or not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", host):
+        if len(host) > MAX_HOST_CHARS or not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", host):
             raise ConfigError(f"{host!r:.100} is no name or address of a host") from None
     return host
