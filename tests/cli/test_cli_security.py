@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 import httpx
 import pytest
@@ -15,9 +16,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509 import verification
+from typer.testing import CliRunner, Result
 
 from headwater.broker.access.bootstrap_users import FILE_NAME
 from headwater.cli.client_settings import ClientKind
+from headwater.cli.output import CommandFailed
+from headwater.cli.security.commands import app
 from headwater.cli.security.secured_directory import CLIENT_FILES, client_file
 from headwater.testing.processes.broker_process import BrokerProcess
 from headwater.transport.ports import free_port
@@ -140,6 +145,58 @@ def test_a_certificate_for_another_node_is_signed_by_the_same_authority(data: Pa
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["broker-2.example.com", "*.example.org", "localhost"]
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.2", "127.0.0.1", "::1"]
+
+
+def test_certificates_are_renewed_for_the_same_hosts(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert init(data).returncode == 0
+    before = (data / "tls/node.pem").read_bytes(), (data / "tls/node.key").read_bytes()
+    assert headwater("security", "renew", "--data", data).returncode == 0
+    after = (data / "tls/node.pem").read_bytes(), (data / "tls/node.key").read_bytes()
+    assert before[0] != after[0] and before[1] != after[1]
+    assert stat.S_IMODE((data / "tls/node.key").stat().st_mode) == 0o600
+    assert names_in(before[0]) == names_in(after[0])
+    SSLContext(PROTOCOL_TLS_SERVER).load_cert_chain(data / "tls/node.pem", data / "tls/node.key")
+
+
+def names_in(certificate: bytes) -> x509.SubjectAlternativeName:
+    return (
+        x509.load_pem_x509_certificate(certificate)
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value
+    )
+
+
+def believes(authorities: bytes, certificate: bytes) -> bool:
+    """Whether a client with these authorities takes the certificate for localhost."""
+    store = verification.Store(x509.load_pem_x509_certificates(authorities))
+    verifier = verification.PolicyBuilder().store(store).build_server_verifier(x509.DNSName("localhost"))
+    try:
+        verifier.verify(x509.load_pem_x509_certificate(certificate), [])
+    except verification.VerificationError:
+        return False
+    return True
+
+
+def test_an_authority_is_replaced_without_a_moment_when_certificates_are_refused(tmp_path: Path) -> None:
+    data, run = tmp_path / "data", CliRunner()
+    assert init(data).returncode == 0
+    authorities, node = data / "tls/ca.pem", data / "tls/node.pem"
+
+    def security(*arguments: str) -> Result:
+        return run.invoke(app, [*arguments, "--data", str(data)])
+
+    first = authorities.read_bytes(), node.read_bytes()
+    done = security("rotate-ca")
+    assert done.exit_code == 0 and "has both authorities now" in done.stdout
+    both = authorities.read_bytes()
+    assert believes(both, first[1]), "clients that were told believe certificates of before"
+    refused = security("rotate-ca", "--finish")
+    assert isinstance(refused.exception, CommandFailed) and "node.pem: still of the authority" in str(refused.exception)
+    assert security("renew").exit_code == 0
+    assert believes(both, node.read_bytes()) and not believes(first[0], node.read_bytes())
+    assert security("rotate-ca", "--finish").exit_code == 0
+    assert believes(authorities.read_bytes(), node.read_bytes()) and not believes(authorities.read_bytes(), first[1])
 
 
 def test_a_check_finds_nothing_in_what_init_wrote(data: Path, log: Callable[[], str]) -> None:

@@ -4,12 +4,17 @@ headwater security init --host broker-1.example.com
 headwater serve --config headwater-data/headwater.toml
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.cli.output import CommandFailed, note, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from headwater.cli.security.authority import Authority
 
 app = typer.Typer(help="Secure a broker, and check that it is.", no_args_is_help=True, add_completion=False)
 
@@ -84,22 +89,49 @@ def node_certificate(
     data: Data = DEFAULT_DATA,
 ) -> None:
     """Sign a certificate for one more node, with the authority that init made."""
-    from headwater.broker.settings.setting import ConfigError
-    from headwater.cli.security.authority import Authority, UnusableAuthority
     from headwater.cli.security.secured_directory import TLS
 
-    try:
+    with _problems_in_words():
         hosts = [_checked_host(each) for each in host]
-        files = Authority.load(data / TLS).issue(hosts[0].replace("*", "any"), hosts)
-    except ConfigError as error:
-        raise CommandFailed(str(error), exit_code=2) from error
-    except UnusableAuthority as error:
-        raise CommandFailed(f"{error}.", "`headwater security init` makes one.") from error
-    except FileExistsError as error:
-        raise CommandFailed(f"{error.filename} is there already.", "Move it away to have another one.") from error
-    except OSError as error:
-        raise CommandFailed(f"{error.filename}: {error.strerror}.") from error
+        files = _authority(data).issue(hosts[0].replace("*", "any"), hosts)
     note(f"Wrote {files.certificate} and {files.key}. Copy them and {data / TLS / 'ca.pem'} to {hosts[0]}.")
+
+
+@app.command()
+def renew(data: Data = DEFAULT_DATA) -> None:
+    """Sign the certificates of nodes in the directory anew, before they expire. Brokers read them by themselves."""
+    with _problems_in_words():
+        authority = _authority(data)
+        for files in authority.node_files():
+            authority.renew(files)
+            note(f"Renewed {files.certificate}.")
+
+
+@app.command("rotate-ca")
+def rotate_ca(
+    data: Data = DEFAULT_DATA,
+    finish: Annotated[bool, typer.Option("--finish", help="Stop believing what the authority before signed.")] = False,
+) -> None:
+    """Put another authority in the place of the one that init made, without a moment when certificates are refused."""
+    from headwater.cli.security.secured_directory import TLS, authority_name
+
+    with _problems_in_words():
+        authority = _authority(data)
+        if finish:
+            others = [str(each.certificate) for each in authority.node_files() if not authority.has_signed(each)]
+            if others:
+                raise CommandFailed(f"{', '.join(others)}: still of the authority before.", "Renew them first.")
+            authority.forget_previous()
+            note(f"{authority.file} has the present authority alone. Copy it to every node and client.")
+            return
+        authority.rotate(authority_name())
+    file = data / TLS / "ca.pem"
+    say(
+        f"{file} has both authorities now. Next:\n"
+        f"  1. Copy it to every node and client; nodes read it by themselves.\n"
+        f"  2. headwater security renew --data {data}      # and copy the certificates of other nodes to them\n"
+        f"  3. headwater security rotate-ca --finish --data {data}      # and copy {file} again"
+    )
 
 
 @app.command()
@@ -128,6 +160,31 @@ def check(
         say("Nothing was found that is open, expires soon, or can be read by others.")
     if found:
         raise typer.Exit(1)
+
+
+def _authority(data: Path) -> "Authority":
+    from headwater.cli.security.authority import Authority
+    from headwater.cli.security.secured_directory import TLS
+
+    return Authority.load(data / TLS)
+
+
+@contextmanager
+def _problems_in_words() -> Iterator[None]:
+    """Raises CommandFailed."""
+    from headwater.broker.settings.setting import ConfigError
+    from headwater.cli.security.authority import UnusableAuthority
+
+    try:
+        yield
+    except ConfigError as error:
+        raise CommandFailed(str(error), exit_code=2) from error
+    except UnusableAuthority as error:
+        raise CommandFailed(f"{error}.", "`headwater security init` makes an authority.") from error
+    except FileExistsError as error:
+        raise CommandFailed(f"{error.filename} is there already.", "`headwater security renew` replaces it.") from error
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror}.") from error
 
 
 def _checked_host(host: str) -> str:

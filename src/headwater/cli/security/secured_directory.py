@@ -72,7 +72,7 @@ def write(plan: SecuredPlan) -> None:
         if (directory / name).exists():
             raise AlreadyThere(f"{directory / name} is there already")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority = Authority.create(directory / TLS, f"Headwater authority {secrets.token_hex(4)}")
+    authority = Authority.create(directory / TLS, authority_name())
     node = authority.issue("node", plan.hosts)
     passwords = {user: new_password() for user in plan.users}
     records = {
@@ -86,6 +86,11 @@ def write(plan: SecuredPlan) -> None:
     _write(directory / HTTP_TOKEN, secrets.token_urlsafe(TOKEN_BYTES) + "\n")
     _write(directory / bootstrap_users.FILE_NAME, bootstrap_users.text_of(records))
     _write(directory / CONFIG, _config(plan, authority, node), 0o644)  # last: with it the directory is complete
+
+
+def authority_name() -> str:
+    """Two authorities of one cluster are told apart by it."""
+    return f"Headwater authority {secrets.token_hex(4)}"
 
 
 def client_file(directory: Path, user: str, kind: ClientKind = ClientKind.JAVA) -> Path:
