@@ -106,8 +106,8 @@ class Authority:
         return files
 
     def renew(self, files: NodeFiles) -> None:
-        """Another certificate and key for the hosts of the one that is there. A node that reads a new file and an old one
-        keeps what it has, until they fit together. Raises UnusableAuthority."""
+        """Another certificate and key for the hosts of the one that is there. A node that reads one new file and one
+        old keeps what it has, until they fit together. Raises UnusableAuthority."""
         try:
             before = x509.load_pem_x509_certificate(files.certificate.read_bytes())
             names = before.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
