@@ -1,12 +1,23 @@
-"""What a client may do with a cluster, a topic or a group, as bits of Kafka's operations: everything, as in Kafka 4.3
-without an authorizer."""
+"""What a client may do with a cluster, a topic or a group, as bits of Kafka's operations, for clients that ask."""
 
 from typing import Final
 
-from headwater.security.access_codes import SUPPORTED_BITS, ResourceType
+from headwater.broker.access.client_access import ClientAccess
+from headwater.security.access_codes import SUPPORTED_BITS, Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 
 NOT_ASKED: Final = -(2**31)
 """The client did not ask, or there is an error instead."""
-ON_CLUSTER: Final = SUPPORTED_BITS[ResourceType.CLUSTER]
-ON_TOPIC: Final = SUPPORTED_BITS[ResourceType.TOPIC]
+NOTHING: Final = 0
 ON_GROUP: Final = SUPPORTED_BITS[ResourceType.GROUP]
+
+
+def operations_on_cluster(access: ClientAccess) -> int:
+    """Nothing, for clients that may not describe the cluster, as in Kafka."""
+    if not access.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return NOTHING
+    return access.operations_on(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def operations_on_topic(access: ClientAccess, name: str) -> int:
+    return access.operations_on(ResourceType.TOPIC, name)

@@ -87,8 +87,9 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         self.server = Server(self.dispatcher, self._limits(), self.metrics, self.dispatcher.kind_of)
         self.authorizer = Authorizer(
-            self.config.authorizes, parts.acl_bindings, self.server.events, self.metrics.authorization_refused
-        )
+            self.config.authorizes, parts.acl_bindings, self.server.events, self.metrics.authorization_refused,
+            gateways=self.config.gateways,
+        )  # fmt: skip
 
     @classmethod
     async def start(

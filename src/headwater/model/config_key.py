@@ -34,6 +34,8 @@ class ConfigType(enum.IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
+    """Shown to nobody who does not need it, and never repeated."""
 
 
 class ConfigSource(enum.IntEnum):
@@ -62,9 +64,11 @@ class ConfigKey(Generic[V_co]):
     """Raises InvalidValue."""
     broker_name: str | None = None
     """The broker setting that gives a topic's key its default: Kafka's synonym."""
-    is_secret: bool = False
-    """Error messages do not repeat its value."""
     max_chars: int = MAX_VALUE_CHARS
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str | None) -> V_co:
         if text is None:
@@ -87,7 +91,7 @@ def parse_group_values(
         try:
             values[name] = key.parse(text)
         except InvalidValue as problem:
-            repeated = name if key.is_secret else f"{name}={shown(text)}"
+            repeated = name if key.is_sensitive else f"{name}={shown(text)}"
             raise RequestError(ErrorCode.INVALID_CONFIG, f"Group config {repeated} is not valid: {problem}.") from None
     return values
 

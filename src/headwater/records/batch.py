@@ -59,6 +59,7 @@ assert HEADER.size == HEADER_BYTES, "the header has the size that is drawn"
 _MAGIC_AT = 16
 _CRC_AT = 17
 _LEADER_EPOCH_AT = 12
+_ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 _SMALLEST_BATCH_LENGTH = HEADER_BYTES - LENGTH_END
 _INT16 = struct.Struct(">h")
@@ -196,6 +197,11 @@ def batches(buf: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
         end = position + header.size_bytes
         yield header, view[position:end]
         position = end
+
+
+def claims_transaction(data: Buffer | None) -> bool:
+    """Whether the attributes say that the batch is of a transaction. Nothing else of it is checked."""
+    return data is not None and len(data) > _ATTRIBUTES_AT + 1 and bool(data[_ATTRIBUTES_AT + 1] & TRANSACTIONAL)
 
 
 def validate(buf: Buffer) -> BatchHeader:

@@ -1,33 +1,57 @@
 """Decides what clients may do: everything (`off`), what bindings allow (`on`), or everything while what bindings would
-refuse is logged and counted (`observe`)."""
+refuse is logged and counted (`observe`).
 
-from collections.abc import Callable
+Settings that are secrets are shown to gateways alone: they sign with them. A client that was not asked who it is could
+be a gateway, so it is one unless authorization is on.
+"""
+
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from headwater.broker.access.acl_bindings import AclBindings
-from headwater.broker.access.client_access import UNRESTRICTED, AccessRefusal, ClientAccess, GuardedAccess
+from headwater.broker.access.client_access import (
+    UNRESTRICTED,
+    UNRESTRICTED_WITHOUT_SECRETS,
+    AccessRefusal,
+    ClientAccess,
+    GuardedAccess,
+)
+from headwater.broker.access.gateway_user import GATEWAY_USER
 from headwater.broker.settings.authorization import Authorization
 from headwater.logs.events import RateLimitedLog
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.security.acl_words import explanation, operation_word, type_word
-from headwater.security.principal import Principal
+from headwater.security.principal import ANONYMOUS, Principal
 
 
 class Authorizer:
     def __init__(
-        self, mode: Authorization, bindings: AclBindings, events: RateLimitedLog, refused: Callable[[str, str], None]
+        self,
+        mode: Authorization,
+        bindings: AclBindings,
+        events: RateLimitedLog,
+        refused: Callable[[str, str], None],
+        *,
+        gateways: Iterable[Principal] = (),
     ) -> None:
-        """`refused` counts refusals by operation and type of resource."""
+        """`refused` counts refusals by operation and type of resource. `gateways` are shown secrets, beside the gateway
+        in a broker's process."""
         self.mode: Final = mode
         self.bindings: Final = bindings
         self._events = events
         self._refused = refused
+        self._gateways = {Principal.user(GATEWAY_USER), *gateways}
+        if mode is not Authorization.ON:
+            self._gateways.add(ANONYMOUS)
 
     def access_of(self, principal: Principal, peer_host: str) -> ClientAccess:
+        shows_secrets = principal in self._gateways
         if self.mode is Authorization.OFF:
-            return UNRESTRICTED
-        is_in_force = self.mode is Authorization.ON
-        return GuardedAccess(self.bindings, principal, peer_host, is_in_force=is_in_force, record=self._record)
+            return UNRESTRICTED if shows_secrets else UNRESTRICTED_WITHOUT_SECRETS
+        return GuardedAccess(
+            self.bindings, principal, peer_host, is_in_force=self.mode is Authorization.ON, record=self._record,
+            shows_secrets=shows_secrets,
+        )  # fmt: skip
 
     def check_is_on(self) -> None:
         """Raises RequestError where bindings have no meaning."""

@@ -1,8 +1,9 @@
 """What the client of one connection may do, asked by dispatcher and handlers.
 
 `allows` is for what the client asks to be done: a refusal is recorded. `shows` is for what it may see among other
-things: what is refused is left out, and no record is made, as in Kafka. Both are a look into a dictionary where the
-connection has asked before. Verdicts hold under one `version`: who decides now and sends later compares it.
+things: what is refused is left out, and no record is made, as in Kafka. `grants` is for a check that another one may
+stand in for, which alone is recorded then. All are a look into a dictionary where the connection has asked before.
+Verdicts hold under one `version`: what is decided now and sent later compares it.
 """
 
 from collections.abc import Callable
@@ -45,6 +46,8 @@ class ClientAccess(Protocol):
     """Whether anything can be refused at all."""
     api: str
     """The API whose requests are under way, for the record: requests of two APIs are never at the same time."""
+    shows_secrets: bool
+    """Whether settings that are secrets are shown with their values, as gateways need them."""
 
     @property
     def version(self) -> int: ...
@@ -52,6 +55,10 @@ class ClientAccess(Protocol):
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool: ...
 
     def shows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool: ...
+
+    def grants(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether bindings allow it, also where they are only observed."""
+        ...
 
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is, or could be, a resource of the type on which the client may do it."""
@@ -77,10 +84,16 @@ class UnrestrictedAccess:
     api = ""
     version = UNRESTRICTED_VERSION
 
+    def __init__(self, *, shows_secrets: bool) -> None:
+        self.shows_secrets: Final = shows_secrets
+
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return True
 
     def shows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return True
+
+    def grants(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return True
 
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
@@ -96,11 +109,12 @@ class UnrestrictedAccess:
         raise AssertionError("nothing is refused to a client without restrictions")
 
 
-UNRESTRICTED: Final = UnrestrictedAccess()
+UNRESTRICTED: Final = UnrestrictedAccess(shows_secrets=True)
+UNRESTRICTED_WITHOUT_SECRETS: Final = UnrestrictedAccess(shows_secrets=False)
 
 
 class GuardedAccess:
-    __slots__ = ("_bindings", "_cache", "_host", "_is_in_force", "_principal", "_record", "api")
+    __slots__ = ("_bindings", "_cache", "_host", "_is_in_force", "_principal", "_record", "api", "shows_secrets")
 
     is_restricted = True
 
@@ -112,6 +126,7 @@ class GuardedAccess:
         *,
         is_in_force: bool,
         record: Callable[[AccessRefusal], None],
+        shows_secrets: bool = False,
     ) -> None:
         """`is_in_force`: otherwise what would be refused is recorded, and allowed."""
         self._bindings = bindings
@@ -121,6 +136,7 @@ class GuardedAccess:
         self._is_in_force = is_in_force
         self._record = record
         self.api = ""
+        self.shows_secrets = shows_secrets
 
     @property
     def version(self) -> int:
@@ -133,6 +149,9 @@ class GuardedAccess:
     def shows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if not self._is_in_force:
             return True
+        return self._cache.authorize(self._bindings.index, operation, resource_type, name).is_allowed
+
+    def grants(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return self._cache.authorize(self._bindings.index, operation, resource_type, name).is_allowed
 
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
@@ -159,6 +178,13 @@ class GuardedAccess:
             )
         )  # fmt: skip
         return not self._is_in_force
+
+
+def refused(access: ClientAccess, operation: Operation, resource_type: ResourceType, name: str) -> RequestError | None:
+    """The error of what is asked to be done; None where it is allowed."""
+    if not access.is_restricted or access.allows(operation, resource_type, name):
+        return None
+    return access.refusal(operation, resource_type, name)
 
 
 def may_on_cluster(access: ClientAccess, operation: Operation) -> bool:

@@ -9,6 +9,10 @@ is, so that every consumer gets on; all later ones fit into the limits of the re
 
 With isolation level read_committed all of this holds of what is stable: below the last stable offset. The answer then
 names the aborted transactions, for the client to leave out.
+
+Whether the client may read is asked whenever partitions are looked at, and again if bindings changed while the store was
+reading: nothing is delivered after the right to read it was taken away. A fetch that waits is not woken by that. It ends
+as it would have, and the client learns of it then.
 """
 
 import asyncio
@@ -16,14 +20,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headwater.broker.fetch.fetch_sessions import SessionPartition
+from headwater.broker.access.client_access import ClientAccess
+from headwater.broker.access.topic_access import topic_refusal
+from headwater.broker.fetch.fetch_sessions import SessionPartition, TopicName
 from headwater.broker.log.partition import Partition, Watcher
 from headwater.broker.topics.catalog import Catalog
+from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset
 from headwater.model.replica import Buffer, StoreError
 from headwater.records.batch import headers
+from headwater.security.access_codes import Operation
 from headwater.transactions.aborted_transactions import Aborted
 from headwater.wire.fetch import FetchPartitionResult, FetchRequest
 
@@ -43,8 +51,11 @@ class Reading:
 
 
 class Fetching:
-    def __init__(self, catalog: Catalog, request: FetchRequest, partitions: Sequence[SessionPartition]) -> None:
+    def __init__(
+        self, catalog: Catalog, access: ClientAccess, request: FetchRequest, partitions: Sequence[SessionPartition]
+    ) -> None:
         self._catalog = catalog
+        self._access = access
         self._partitions = partitions
         self._is_committed_only = request.isolation_level != READ_UNCOMMITTED
         self._min_bytes = max(request.min_bytes, 0)
@@ -75,7 +86,10 @@ class Fetching:
 
     async def run(self) -> list[Reading]:
         while True:
+            version = self._access.version
             readings, size = await self._read()
+            if self._access.version != version:
+                readings = [self._checked_again(reading) for reading in readings]
             time_left = self._deadline - self._loop.time()
             is_cut_off = self._leaves_out or self._ends_with_segment(readings)
             if size >= self._min_bytes or is_cut_off or time_left <= 0 or self._has_error(readings):
@@ -130,7 +144,8 @@ class Fetching:
     def _look_up(self, asked: SessionPartition) -> Reading:
         result = FetchPartitionResult(asked.asked.index, aborted=[] if self._is_committed_only else None)
         try:
-            partition = self._catalog.resolve(*asked.topic).partition(asked.asked.index)
+            topic = self._topic(asked.topic) if self._access.is_restricted else self._catalog.resolve(*asked.topic)
+            partition = topic.partition(asked.asked.index)
             partition.check_led()
             partition.check_epoch(asked.asked.current_leader_epoch)
             result.high_watermark = partition.high_watermark
@@ -141,6 +156,20 @@ class Fetching:
             result.error_code = error.code
             return Reading(asked, None, result)
         return Reading(asked, partition, result)
+
+    def _checked_again(self, reading: Reading) -> Reading:
+        """Without its data if the client may not read it any more."""
+        now = self._look_up(reading.asked)
+        return now if now.result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else reading
+
+    def _topic(self, asked: TopicName) -> Topic:
+        """Raises RequestError, for a name before it is known whether there is such a topic."""
+        name, topic_id = asked
+        topic = self._catalog.resolve(name, topic_id) if name is None else None
+        refusal = topic_refusal(self._access, Operation.READ, topic.name if topic is not None else name or "")
+        if refusal is not None:
+            raise refusal
+        return topic if topic is not None else self._catalog.resolve(name, topic_id)
 
     def _room(self, reading: Reading, size: int) -> int:
         """How much of a partition still fits; 0 if there is nothing to read."""

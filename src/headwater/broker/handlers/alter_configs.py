@@ -6,10 +6,13 @@ Other resources are refused as INVALID_REQUEST; loggers among them, as in Kafka.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.config_access import config_refusal
 from headwater.broker.access.declared_access import ALTERED_CONFIGS
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import AlterOperation, ConfigResourceType, refuse_kind, replaced
 from headwater.broker.settings.topic_alterations import alter_each
+from headwater.model.errors import RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.alter_configs import (
     AlterConfigsRequest,
@@ -25,6 +28,9 @@ API = Api(key=ApiKey.ALTER_CONFIGS, name="AlterConfigs", access=ALTERED_CONFIGS,
 
 
 async def handle(broker: "Broker", request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    def refusal(resource_type: int, name: str) -> RequestError | None:
+        return config_refusal(context.access, Operation.ALTER_CONFIGS, resource_type, name)
+
     async def alter(resource: AlterConfigsResource) -> None:
         name, validate_only = resource.resource_name, request.validate_only
         configs = [(config.name, AlterOperation.SET, config.value) for config in resource.configs]
@@ -48,6 +54,6 @@ async def handle(broker: "Broker", request: AlterConfigsRequest, context: Reques
                 resource_type=result.resource_type,
                 resource_name=result.resource_name,
             )
-            for result in await alter_each(request.resources, alter)
+            for result in await alter_each(request.resources, refusal, alter)
         ]
     )

@@ -6,12 +6,14 @@ other. A partition that is named for several directories has the last one, as in
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import refused
 from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
 from headwater.model.errors import ErrorCode
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -39,10 +41,13 @@ def handle(
     for directory in request.dirs:
         for topic in directory.topics:
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, directory.path))
-    own = log_dir(broker.config) if Role.STORE in broker.config.roles else None
+    refusal = refused(context.access, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    own = log_dir(broker.config) if Role.STORE in broker.config.roles and refusal is None else None
     held = replica_sizes(broker.store).keys() if own is not None else frozenset[str]()
 
     def check(name: str, index: int, path: str) -> ErrorCode:
+        if refusal is not None:
+            return refusal.code
         if path != own:
             return ErrorCode.LOG_DIR_NOT_FOUND
         topic = broker.catalog.find(name)

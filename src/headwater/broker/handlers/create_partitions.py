@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.access.declared_access import Access, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.create_partitions import (
     CreatePartitionsRequest,
@@ -32,6 +32,7 @@ async def handle(
     for asked in request.topics:
         result = CreatePartitionsTopicResult(name=asked.name, error_code=ErrorCode.NONE, error_message=None)
         try:
+            context.access.require(Operation.ALTER, ResourceType.TOPIC, asked.name)
             topic = broker.catalog.topic(asked.name)
             if topic.is_internal:
                 raise RequestError(

@@ -1,17 +1,19 @@
 """CreateTopics (19). Versions 2 to 7: from 4 on -1 means the broker's default for partitions and replicas, from 5 on
-the answer tells the configuration, from 7 on the topic id.
+the answer tells the configuration, if the client may describe that, and from 7 on the topic id.
 """
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_cluster, on_topic
+from headwater.broker.access.topic_access import creation_refusal
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import describe_topic
 from headwater.broker.topics.topic import Topic
 from headwater.broker.topics.topic_plan import TopicPlan, assigned_plan
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.create_topics import (
@@ -54,14 +56,20 @@ async def handle(broker: "Broker", request: CreateTopicsRequest, context: Reques
             if times.pop(asked.name):
                 results.append(_refused(asked, ErrorCode.INVALID_REQUEST, "The topic is named twice."))
             continue
+        refusal = creation_refusal(context.access, asked.name)
+        if refusal is not None:
+            results.append(_refused(asked, refusal.code, refusal.message))
+            continue
         try:
-            results.append(await _create(broker, asked, request.validate_only))
+            results.append(await _create(broker, asked, request.validate_only, context.access))
         except RequestError as error:
             results.append(_refused(asked, error.code, error.message))
     return CreateTopicsResponse(topics=results)
 
 
-async def _create(broker: "Broker", asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+async def _create(
+    broker: "Broker", asked: CreatableTopic, validate_only: bool, access: ClientAccess
+) -> CreatableTopicResult:
     plan = _plan(broker, asked)
     overrides = {config.name: config.value for config in asked.configs}
     topic = await broker.catalog.changes.create(
@@ -72,9 +80,18 @@ async def _create(broker: "Broker", asked: CreatableTopic, validate_only: bool) 
         leaders=plan.leaders,
         validate_only=validate_only,
     )
+    topic_id = topic.topic_id if topic is not None else NULL_UUID
+    if not access.shows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, asked.name):
+        return CreatableTopicResult(
+            name=asked.name,
+            topic_id=topic_id,
+            error_code=ErrorCode.NONE,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=None,
+        )
     return CreatableTopicResult(
         name=asked.name,
-        topic_id=topic.topic_id if topic is not None else NULL_UUID,
+        topic_id=topic_id,
         error_code=ErrorCode.NONE,
         num_partitions=plan.partitions,
         replication_factor=plan.replication_factor,
@@ -100,7 +117,11 @@ def _describe_configs(broker: "Broker", topic: Topic | None) -> list[CreatableTo
     overrides = topic.overrides if topic is not None else {}
     return [
         CreatableTopicConfigs(
-            name=entry.name, value=entry.value, read_only=False, config_source=entry.source, is_sensitive=False
+            name=entry.name,
+            value=None if entry.is_sensitive else entry.value,
+            read_only=False,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
         )
         for entry in describe_topic(overrides, broker.settings.topic_defaults)
     ]

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access, on_topic
+from headwater.broker.access.topic_access import topic_refusal
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.partition_metadata import LostLeadership
@@ -48,7 +49,15 @@ async def handle(broker: "Broker", request: DeleteRecordsRequest, context: Reque
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
     for asked in request.topics:
-        partitions = [await _answer(broker, asked.name, partition, times) for partition in asked.partitions]
+        refusal = topic_refusal(context.access, Operation.DELETE, asked.name)
+        partitions = [
+            await _answer(broker, asked.name, partition, times)
+            if refusal is None
+            else DeleteRecordsPartitionResult(
+                partition_index=partition.partition_index, low_watermark=NO_OFFSET, error_code=refusal.code
+            )
+            for partition in asked.partitions
+        ]
         topics.append(DeleteRecordsTopicResult(name=asked.name, partitions=partitions))
     return DeleteRecordsResponse(topics=topics)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.authorized_operations import NOT_ASKED, ON_CLUSTER
+from headwater.broker.authorized_operations import NOT_ASKED, operations_on_cluster
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -52,5 +52,7 @@ def handle(broker: "Broker", request: DescribeClusterRequest, context: RequestCo
         cluster_id=broker.cluster_id,
         controller_id=broker.cluster_nodes.controller_id,
         brokers=brokers,
-        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=operations_on_cluster(context.access)
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
     )

@@ -2,13 +2,15 @@
 3 on with the type of each entry and, when asked for, its documentation.
 
 A group need not exist to be described: its configuration may come first. Client metrics have none and are refused as
-INVALID_REQUEST.
+INVALID_REQUEST. Of sensitive settings only gateways are shown the values; others see where one comes from.
 """
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
+from headwater.broker.access.config_access import config_refusal
 from headwater.broker.access.declared_access import Access, on_cluster, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import (
@@ -65,14 +67,30 @@ RESOURCES_AT_ONCE = 100
 
 
 async def handle(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    await _refresh(broker, request.resources)
-    descriptions = _Descriptions(broker, request.include_synonyms, request.include_documentation)
+    access = context.access
+    refusals = [
+        config_refusal(access, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
+        for asked in request.resources
+    ]
+    allowed = [asked for asked, refusal in zip(request.resources, refusals, strict=True) if refusal is None]
+    await _refresh(broker, allowed)
+    descriptions = _Descriptions(broker, access, request.include_synonyms, request.include_documentation)
     results = []
-    for count, asked in enumerate(request.resources, 1):
-        results.append(descriptions.answer(asked))
+    for count, (asked, refusal) in enumerate(zip(request.resources, refusals, strict=True), 1):
+        results.append(descriptions.answer(asked) if refusal is None else _refused(asked, refusal))
         if count % RESOURCES_AT_ONCE == 0:
             await asyncio.sleep(0)
     return DescribeConfigsResponse(results=results)
+
+
+def _refused(asked: DescribeConfigsResource, error: RequestError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=(),
+    )
 
 
 async def _refresh(broker: "Broker", resources: Sequence[DescribeConfigsResource]) -> None:
@@ -87,8 +105,9 @@ class _Descriptions:
     """The answers to one request. Topics share the entries that they did not override, and nothing is described twice:
     so neither many topics nor a hostile request costs more than what there is to tell."""
 
-    def __init__(self, broker: "Broker", with_synonyms: bool, with_documentation: bool) -> None:
+    def __init__(self, broker: "Broker", access: ClientAccess, with_synonyms: bool, with_documentation: bool) -> None:
         self._broker = broker
+        self._shows_secrets = access.shows_secrets
         self._with_synonyms = with_synonyms
         self._with_documentation = with_documentation
         self._defaults = broker.settings.topic_defaults
@@ -96,25 +115,22 @@ class _Descriptions:
         self._answered: set[tuple[int, str]] = set()
 
     def answer(self, asked: DescribeConfigsResource) -> DescribeConfigsResult:
-        result = DescribeConfigsResult(
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
-            configs=(),
-        )
         try:
             if (asked.resource_type, asked.resource_name) in self._answered:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "The resource is named twice.")
             self._answered.add((asked.resource_type, asked.resource_name))
             entries = self._describe(asked.resource_type, asked.resource_name)
         except RequestError as error:
-            result.error_code, result.error_message = error.code, error.message
-            return result
+            return _refused(asked, error)
         # Null and empty both mean all.
         wanted = set(asked.configuration_keys or ())
-        result.configs = [message for name, message in entries.items() if not wanted or name in wanted]
-        return result
+        return DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            configs=[message for name, message in entries.items() if not wanted or name in wanted],
+        )
 
     def _describe(self, resource_type: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
         broker = self._broker
@@ -134,26 +150,26 @@ class _Descriptions:
         raise refuse_kind(resource_type)
 
     def _messages(self, entries: Iterable[ConfigEntry]) -> dict[str, DescribeConfigsResourceResult]:
-        return {entry.name: _message(entry, self._with_synonyms, self._with_documentation) for entry in entries}
+        return {entry.name: self._message(entry) for entry in entries}
+
+    def _message(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+        is_hidden = entry.is_sensitive and not self._shows_secrets
+        return DescribeConfigsResourceResult(
+            name=entry.name,
+            value=None if is_hidden else entry.value,
+            read_only=entry.is_read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+            synonyms=_synonyms(entry, is_hidden) if self._with_synonyms else (),
+            config_type=entry.type,
+            documentation=entry.doc if self._with_documentation else None,
+        )
 
 
-def _message(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> DescribeConfigsResourceResult:
-    return DescribeConfigsResourceResult(
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.is_read_only,
-        config_source=entry.source,
-        is_sensitive=False,
-        synonyms=_synonyms(entry) if with_synonyms else (),
-        config_type=entry.type,
-        documentation=entry.doc if with_documentation else None,
-    )
-
-
-def _synonyms(entry: ConfigEntry) -> list[DescribeConfigsSynonym]:
+def _synonyms(entry: ConfigEntry, is_hidden: bool) -> list[DescribeConfigsSynonym]:
     """What is not set has none, as in Kafka."""
     return [
-        DescribeConfigsSynonym(name=found.name, value=found.value, source=found.source)
+        DescribeConfigsSynonym(name=found.name, value=None if is_hidden else found.value, source=found.source)
         for found in entry.candidates
         if found.value is not None
     ]

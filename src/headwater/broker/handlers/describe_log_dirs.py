@@ -14,8 +14,9 @@ from headwater.broker.access.declared_access import LEFT_OUT, Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.log_dir import log_dir, replica_sizes
 from headwater.model.cluster import Role
-from headwater.model.errors import ErrorCode
-from headwater.security.access_codes import Operation
+from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -40,7 +41,17 @@ API = Api(
 )
 
 
+WITH_ERROR = 3
+"""The first version whose response has an error of its own."""
+
+
 async def handle(broker: "Broker", request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    try:
+        context.access.require(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    except RequestError as refusal:
+        if context.api_version < WITH_ERROR:
+            return DescribeLogDirsResponse(results=[])
+        raise refusal
     if Role.STORE not in broker.config.roles:
         return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[])
     sizes = replica_sizes(broker.store)

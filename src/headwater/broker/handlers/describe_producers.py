@@ -3,8 +3,11 @@ offset its transaction is open."""
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_topic
+from headwater.broker.access.topic_access import topic_refusal
 from headwater.broker.api import Api, RequestContext
+from headwater.broker.settings.topic_name import check_topic_name
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.security.access_codes import Operation
 from headwater.transactions.producer_state import ProducerDescription
@@ -39,11 +42,14 @@ def handle(broker: "Broker", request: DescribeProducersRequest, context: Request
     room = MAX_PRODUCERS
     for asked in request.topics:
         partitions = []
+        refusal = _refusal(context.access, asked.name)
         for index in asked.partition_indexes:
             answer = PartitionResponse(
                 partition_index=index, error_code=ErrorCode.NONE, error_message=None, active_producers=()
             )
             try:
+                if refusal is not None:
+                    raise RequestError(refusal.code, refusal.message)
                 if (asked.name, index) in described:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
                 described.add((asked.name, index))
@@ -59,6 +65,15 @@ def handle(broker: "Broker", request: DescribeProducersRequest, context: Request
             partitions.append(answer)
         topics.append(TopicResponse(name=asked.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
+
+
+def _refusal(access: ClientAccess, name: str) -> RequestError | None:
+    """What cannot be a topic is no secret."""
+    try:
+        check_topic_name(name)
+    except RequestError as error:
+        return error
+    return topic_refusal(access, Operation.READ, name)
 
 
 def _describe(producer: ProducerDescription) -> ProducerState:

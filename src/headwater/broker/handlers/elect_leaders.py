@@ -14,7 +14,8 @@ from headwater.broker.api import Api, RequestContext
 from headwater.metadata.store import Unavailable, Unknown
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.elect_leaders import (
     ElectLeadersRequest,
@@ -40,9 +41,21 @@ API = Api(
 )
 
 PREFERRED, UNCLEAN = 0, 1
+WITH_ERROR = 1
+"""The first version whose response has an error of its own."""
 
 
 async def handle(broker: "Broker", request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    try:
+        context.access.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+        return await _elect_asked(broker, request)
+    except RequestError as error:
+        if context.api_version >= WITH_ERROR:
+            raise
+        return _refused(request, error)
+
+
+async def _elect_asked(broker: "Broker", request: ElectLeadersRequest) -> ElectLeadersResponse:
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Election type {request.election_type} is unknown.")
     means_all = request.topic_partitions is None
@@ -62,6 +75,22 @@ async def handle(broker: "Broker", request: ElectLeadersRequest, context: Reques
         if answers:
             results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=results)
+
+
+def _refused(request: ElectLeadersRequest, error: RequestError) -> ElectLeadersResponse:
+    """In every partition: the response has no error of its own."""
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+                    for index in asked.partitions
+                ],
+            )
+            for asked in request.topic_partitions or ()
+        ]
+    )
 
 
 def _find(broker: "Broker", topic: str, index: int) -> PartitionId | RequestError:

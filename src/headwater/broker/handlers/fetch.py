@@ -1,6 +1,7 @@
 """Fetch (1): committed batches, as they were stored. Versions 4 to 18; sessions from 7 on.
 
-Requests that claim to come from a replica are refused: replication has a listener of its own (CVE-2018-1288).
+The client's rights are asked for every partition of the session at every request, and again when they may have changed
+while it waited. Requests that claim to come from a replica are refused: replication has a listener of its own (CVE-2018-1288).
 """
 
 import asyncio
@@ -46,7 +47,7 @@ def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) ->
         broker.metrics.error(API.name, error.code)
         return fetch.write_response(context.header, error.code, NO_SESSION, [])
     partitions = list(session) if session is not None else list(asked_partitions(request))
-    fetching = Fetching(broker.catalog, request, partitions)
+    fetching = Fetching(broker.catalog, context.access, request, partitions)
     readings = fetching.read_memory()
     if readings is not None:
         return _respond(broker, context, session, is_incremental, readings)

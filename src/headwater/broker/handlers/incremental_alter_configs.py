@@ -6,10 +6,13 @@ The changes to one of them are made together or not at all. Other resources are 
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.config_access import config_refusal
 from headwater.broker.access.declared_access import ALTERED_CONFIGS
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.settings.config_resources import ConfigResourceType, changed, refuse_kind
 from headwater.broker.settings.topic_alterations import alter_each
+from headwater.model.errors import RequestError
+from headwater.security.access_codes import Operation
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.incremental_alter_configs import (
     AlterConfigsResource,
@@ -33,6 +36,9 @@ API = Api(
 async def handle(
     broker: "Broker", request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
+    def refusal(resource_type: int, name: str) -> RequestError | None:
+        return config_refusal(context.access, Operation.ALTER_CONFIGS, resource_type, name)
+
     async def alter(resource: AlterConfigsResource) -> None:
         name, validate_only = resource.resource_name, request.validate_only
         changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
@@ -60,6 +66,6 @@ async def handle(
                 resource_type=result.resource_type,
                 resource_name=result.resource_name,
             )
-            for result in await alter_each(request.resources, alter)
+            for result in await alter_each(request.resources, refusal, alter)
         ]
     )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access, on_topic
+from headwater.broker.access.topic_access import topic_refusal
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.offset_search import find_max_timestamp, find_timestamp
 from headwater.broker.log.partition import Partition
@@ -67,6 +68,11 @@ async def handle(broker: "Broker", request: ListOffsetsRequest, context: Request
             by_index.setdefault(partition.partition_index, []).append(partition)
     topics = []
     for name, by_index in asked.items():
+        refusal = topic_refusal(context.access, Operation.DESCRIBE, name)
+        if refusal is not None:
+            refused = [ListOffsetsPartitionResponse(partition_index=each, error_code=refusal.code) for each in by_index]
+            topics.append(ListOffsetsTopicResponse(name=name, partitions=refused))
+            continue
         partitions = [
             await _answer(broker, name, each, request.isolation_level, context.api_version)
             for each in by_index.values()

@@ -4,19 +4,23 @@ it has read was truncated (KIP-320). Here nothing that was readable ever is; the
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_cluster, on_topic
+from headwater.broker.access.topic_access import topic_refusal
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.log.leader_epochs import end_of_epoch
 from headwater.broker.log.segment_chain import EpochStart
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET, PartitionId
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 
@@ -47,19 +51,38 @@ def handle(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=asked.topic,
-                partitions=[_answer(broker, asked.topic, partition, known) for partition in asked.partitions],
+                partitions=_answers(broker, context.access, asked, known),
             )
             for asked in request.topics
         ]
     )
 
 
+def _answers(
+    broker: "Broker",
+    access: ClientAccess,
+    asked: OffsetForLeaderTopic,
+    known: dict[PartitionId, list[EpochStart]],
+) -> list[EpochEndOffset]:
+    refusal = None
+    if not access.grants(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        refusal = topic_refusal(access, Operation.DESCRIBE, asked.topic)
+    return [_answer(broker, asked.topic, partition, refusal, known) for partition in asked.partitions]
+
+
 def _answer(
-    broker: "Broker", topic: str, asked: OffsetForLeaderPartition, known: dict[PartitionId, list[EpochStart]]
+    broker: "Broker",
+    topic: str,
+    asked: OffsetForLeaderPartition,
+    refusal: RequestError | None,
+    known: dict[PartitionId, list[EpochStart]],
 ) -> EpochEndOffset:
     result = EpochEndOffset(
         partition=asked.partition, error_code=ErrorCode.NONE, leader_epoch=NO_LEADER_EPOCH, end_offset=NO_OFFSET
     )
+    if refusal is not None:
+        result.error_code = refusal.code
+        return result
     try:
         partition = broker.catalog.topic(topic).partition(asked.partition)
         partition.check_epoch(asked.current_leader_epoch)

@@ -39,7 +39,7 @@ API = Api(
 
 def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) -> Answer:
     request = produce.read_request(frame, context.header)
-    return Producing(broker, context.header, request, _respond).run()
+    return Producing(broker, context.access, context.header, request, _respond).run()
 
 
 def _respond(

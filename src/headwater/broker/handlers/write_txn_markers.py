@@ -5,10 +5,12 @@ Coordinators on other nodes send it, and administrators who abort a transaction 
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess, refused
 from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.write_txn_markers import (
     WritableTxnMarker,
@@ -38,6 +40,7 @@ API = Api(
 
 
 async def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    refusal = _refusal(context.access)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -47,7 +50,10 @@ async def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: Req
                         name=topic.name,
                         partitions=[
                             WritableTxnMarkerPartitionResult(
-                                partition_index=index, error_code=await _write(broker, marker, topic.name, index)
+                                partition_index=index,
+                                error_code=await _write(broker, marker, topic.name, index)
+                                if refusal is None
+                                else refusal.code,
                             )
                             for index in topic.partition_indexes
                         ],
@@ -58,6 +64,12 @@ async def handle(broker: "Broker", request: WriteTxnMarkersRequest, context: Req
             for marker in request.markers
         ]
     )
+
+
+def _refusal(access: ClientAccess) -> RequestError | None:
+    if access.grants(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
+        return None
+    return refused(access, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 async def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:

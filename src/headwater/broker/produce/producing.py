@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.log.batch_rules import InvalidRecords, admit
 from headwater.broker.log.partition import Partition
 from headwater.broker.log.refused_batches import RefusedBatches
 from headwater.broker.metrics.metrics import Metrics
+from headwater.broker.produce.produce_access import transaction_refusal, unnamed_transaction, write_refusal
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.transactions.transaction_gate import AdmissionRequest, Entrant, QueuePosition, TransactionGate
 from headwater.broker.validation.schema_gate import SchemaGate, SchemaQueuePosition
@@ -70,8 +72,16 @@ class _Checked(NamedTuple):
 class Producing:
     """One request: its results, and which of its batches are not committed yet."""
 
-    def __init__(self, ports: ProducePorts, header: RequestHeader, request: ProduceRequest, respond: Respond) -> None:
+    def __init__(
+        self,
+        ports: ProducePorts,
+        access: ClientAccess,
+        header: RequestHeader,
+        request: ProduceRequest,
+        respond: Respond,
+    ) -> None:
         self._ports = ports
+        self._access = access
         self._header = header
         self._request = request
         self._respond = respond
@@ -94,12 +104,20 @@ class Producing:
     def _check_all(self) -> None:
         """The checks that need nothing but the batch and its topic, before any batch is appended."""
         now_ms = self._ports.clock.now_ms()
+        is_restricted = self._access.is_restricted
+        refused = transaction_refusal(self._access, self._request) if is_restricted else None
         for topic in self._request.topics:
+            refusal = refused
+            if is_restricted and refused is None:
+                refusal = write_refusal(self._access, self._ports.catalog, topic)
             results: list[ProducePartitionResult] = []
             self._results.append(ProduceTopicResult(topic.name, topic.topic_id, results))
             for data in topic.partitions:
                 result = ProducePartitionResult(data.index)
                 results.append(result)
+                if refusal is not None:
+                    _fail(result, refusal)
+                    continue
                 try:
                     self._checked.append(self._check(topic, data, result, now_ms))
                 except RequestError as error:
@@ -119,9 +137,7 @@ class Producing:
             raise RequestError(ErrorCode.INVALID_RECORD, "A partition was named without a batch.")
         batch, header = admit(data.records, partition.config, now_ms, self._header.api_version)
         if header.is_transactional and self._request.transactional_id is None:
-            raise RequestError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request names no transactional id."
-            )
+            raise unnamed_transaction()
         checked = _Checked(partition, batch, header, result)
         if partition.config.schema_validation or partition.config.key_schema_validation:
             self._validated.append(checked)

@@ -7,7 +7,7 @@ from headwater.broker.settings import setting
 from headwater.broker.settings.setting import ConfigError
 from headwater.security.principal import EVERY_USER, USER, MalformedPrincipal, Principal
 
-MAX_SUPER_USERS: Final = 1_000
+MAX_USERS: Final = 1_000
 
 
 class Authorization(enum.StrEnum):
@@ -25,12 +25,11 @@ def authorization(value: object) -> Authorization:
 
 
 def super_users(value: object) -> tuple[Principal, ...]:
-    """Principals as Kafka writes them, in a list or with semicolons between them: a certificate's name has commas."""
-    texts = setting.words(value.split(";") if isinstance(value, str) else value)
-    if len(texts) > MAX_SUPER_USERS:
-        raise ConfigError(f"there are at most {MAX_SUPER_USERS} super users")
-    principals = tuple(dict.fromkeys(_super_user(text.strip()) for text in texts))
-    return principals
+    return _users(value, "a super user")
+
+
+def gateways(value: object) -> tuple[Principal, ...]:
+    return _users(value, "a gateway")
 
 
 def with_semicolons(value: object) -> str:
@@ -39,13 +38,21 @@ def with_semicolons(value: object) -> str:
     return ";".join(map(str, value))
 
 
-def _super_user(text: str) -> Principal:
+def _users(value: object, called: str) -> tuple[Principal, ...]:
+    """Principals as Kafka writes them, in a list or with semicolons between them: a certificate's name has commas."""
+    texts = setting.words(value.split(";") if isinstance(value, str) else value)
+    if len(texts) > MAX_USERS:
+        raise ConfigError(f"at most {MAX_USERS} users can be named")
+    return tuple(dict.fromkeys(_user(text.strip(), called) for text in texts))
+
+
+def _user(text: str, called: str) -> Principal:
     try:
         principal = Principal.parse(text)
     except MalformedPrincipal as problem:
         raise ConfigError(str(problem)) from None
     if principal.kind != USER or not principal.name:
-        raise ConfigError(f"a super user is written as User:alice, not {text[:100]!r}")
+        raise ConfigError(f"{called} is written as User:alice, not {text[:100]!r}")
     if text == EVERY_USER:
-        raise ConfigError('a wildcard names no super user; authorization = "off" allows everything to everyone')
+        raise ConfigError('a wildcard names no user; authorization = "off" allows everything to everyone')
     return principal

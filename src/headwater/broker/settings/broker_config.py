@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headwater.broker.settings import setting
-from headwater.broker.settings.authorization import Authorization, authorization, super_users, with_semicolons
+from headwater.broker.settings.authorization import Authorization, authorization, gateways, super_users, with_semicolons
 from headwater.broker.settings.exposure import ADVICE, exposures
 from headwater.broker.settings.listener_config import (
     ListenerConfig,
@@ -104,6 +104,16 @@ class BrokerConfig:
             kafka="super.users", kafka_value=with_semicolons, fixed=True,
         ),
     )  # fmt: skip
+    gateways: tuple[Principal, ...] = field(
+        default=(),
+        metadata=described(
+            'Users that gateways log in as, such as ["User:gateway-1"]: they are shown the secrets of webhooks. The '
+            "gateway in a broker's process need not be named.",
+            gateways,
+            section=Section.SECURITY,
+            fixed=True,
+        ),
+    )
     allow_everyone_if_no_acl: bool = setting.switch(
         False,
         "Whether everyone may do everything with what no binding is about.",

@@ -45,6 +45,11 @@ class ConfigEntry:
     """Where the value may come from, the one in force first."""
 
     @property
+    def is_sensitive(self) -> bool:
+        """Clients that do not need the value are not shown it, wherever it comes from."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
     def value(self) -> str | None:
         return self.candidates[0].value
 

@@ -35,6 +35,8 @@ def exposures(config: "BrokerConfig") -> Iterator[str]:
             yield f"HTTP on {config.http} is not encrypted, so its token can be overheard: keep it on loopback"
     if ANONYMOUS in config.super_users:
         yield f"super_users names {ANONYMOUS}: a client that does not say who it is may do everything"
+    if ANONYMOUS in config.gateways:
+        yield f"gateways names {ANONYMOUS}: a client that does not say who it is may read the secrets of webhooks"
 
 
 def _of_listener(listener: ListenerConfig) -> str | None:

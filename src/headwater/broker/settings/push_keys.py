@@ -1,8 +1,7 @@
 """The configuration keys that have a subscription pushed to a webhook. The broker keeps and checks them one by one;
 gateways read them and do the work.
 
-They are settings of the group, so that any gateway of the cluster can serve it. A client that may read the
-configuration of groups can read the secret, too: gateways must.
+They are settings of the group, so that any gateway of the cluster can serve it. The secret is shown to gateways alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +13,6 @@ MAX_URL_CHARS: Final = 2_048
 MAX_SECRET_CHARS: Final = 256
 MAX_REASON_CHARS: Final = 500
 _DAY_MS = 86_400_000
-_SECRET = "headwater.push.secret"
 
 
 def check_push(values: Mapping[str, str]) -> None:
@@ -41,12 +39,11 @@ def _text(most_chars: int) -> Callable[[str], str]:
 _KEYS: Final[tuple[ConfigKey[object], ...]] = (
     ConfigKey("headwater.push.url", ConfigType.STRING, "", "Where records are sent by POST; nothing: nowhere.", _url),
     ConfigKey(
-        _SECRET,
-        ConfigType.STRING,
+        "headwater.push.secret",
+        ConfigType.PASSWORD,
         "",
         "What requests are signed with (HMAC-SHA256); nothing: they are not signed.",
         _text(MAX_SECRET_CHARS),
-        is_secret=True,
     ),
     ConfigKey(
         "headwater.push.format",

@@ -29,8 +29,13 @@ class Alteration(NamedTuple):
 ResourceT = TypeVar("ResourceT", bound=ConfigResource)
 
 
-async def alter_each(resources: Sequence[ResourceT], alter: Callable[[ResourceT], Awaitable[None]]) -> list[Alteration]:
-    """Alter every resource of a request; one result each, in order. A resource named twice is not altered at all."""
+async def alter_each(
+    resources: Sequence[ResourceT],
+    refusal: Callable[[int, str], RequestError | None],
+    alter: Callable[[ResourceT], Awaitable[None]],
+) -> list[Alteration]:
+    """Alter every resource of a request; one result each, in order. A resource named twice is not altered at all.
+    `refusal` says, by its type and name, why the client may not alter one."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     results = []
     for resource in resources:
@@ -38,6 +43,9 @@ async def alter_each(resources: Sequence[ResourceT], alter: Callable[[ResourceT]
         try:
             if times[names] > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "The resource is named twice.")
+            refused = refusal(*names)
+            if refused is not None:
+                raise refused
             if resource.resource_type == ConfigResourceType.TOPIC:
                 check_topic_name(resource.resource_name)
             await alter(resource)
