@@ -273,7 +273,7 @@ def show_subscription(clients: Clients, status: SubscriptionStatus, brokers: Bro
         print_table(tuple(members[0]), [tuple(member.values()) for member in members])
     if status.config.own:
         say("")
-        print_table(("setting", "value"), sorted(status.config.own.items()))
+        print_table(("setting", "value"), sorted(status.config.shown.items()))
 
 
 def _set_paused(name: str, is_paused: bool, brokers: Brokers) -> None:
@@ -323,7 +323,7 @@ def _as_json(status: SubscriptionStatus, members: list[dict[str, object]]) -> di
         "retention_ms": status.retention_ms,
         "members": members,
         "partitions": [asdict(each) for each in status.partitions],
-        "config": status.config.own,
+        "config": status.config.shown,
     }
 
 

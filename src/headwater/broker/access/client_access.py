@@ -85,7 +85,7 @@ class UnrestrictedAccess:
     version = UNRESTRICTED_VERSION
 
     def __init__(self, *, shows_secrets: bool) -> None:
-        self.shows_secrets: Final = shows_secrets
+        self.shows_secrets = shows_secrets
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return True

@@ -10,9 +10,9 @@ is, so that every consumer gets on; all later ones fit into the limits of the re
 With isolation level read_committed all of this holds of what is stable: below the last stable offset. The answer then
 names the aborted transactions, for the client to leave out.
 
-Whether the client may read is asked whenever partitions are looked at, and again if bindings changed while the store was
-reading: nothing is delivered after the right to read it was taken away. A fetch that waits is not woken by that. It ends
-as it would have, and the client learns of it then.
+Whether the client may read is asked whenever partitions are looked at, and again if bindings changed while the store
+was reading: nothing is delivered after the right to read it was taken away. A fetch that waits is not woken by that. It
+ends as it would have, and the client learns of it then.
 """
 
 import asyncio

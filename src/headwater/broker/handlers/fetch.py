@@ -1,7 +1,8 @@
 """Fetch (1): committed batches, as they were stored. Versions 4 to 18; sessions from 7 on.
 
 The client's rights are asked for every partition of the session at every request, and again when they may have changed
-while it waited. Requests that claim to come from a replica are refused: replication has a listener of its own (CVE-2018-1288).
+while it waited. Requests that claim to come from a replica are refused: replication has a listener of its own
+(CVE-2018-1288).
 """
 
 import asyncio

@@ -2,8 +2,9 @@
 topics may be asked for by id, without a name; versions 10 and 11 have the fields and refuse it, as Kafka does. From 8
 on clients may ask what they are allowed to do with topics, and until 10 with the cluster.
 
-An unknown topic is created here when the broker, the request and the client's rights allow it, as clients expect of their
-first message. Of all topics a client is shown those that it may describe; of one that it may not, it learns nothing.
+An unknown topic is created here when the broker, the request and the client's rights allow it, as clients expect of
+their first message. Of all topics a client is shown those that it may describe; of one that it may not, it learns
+nothing.
 """
 
 import asyncio

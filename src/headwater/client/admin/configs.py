@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from headwater.client.errors import check
 from headwater.client.question import Question, question
+from headwater.security.redaction import HIDDEN
 from headwater.wire.typed.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -31,6 +33,15 @@ class GroupConfig:
     """Everything that holds for the group."""
     own: Mapping[str, str]
     """What it says itself."""
+    secrets: frozenset[str] = frozenset()
+    """Names of what it says itself and people are not shown."""
+    withheld: frozenset[str] = frozenset()
+    """Those of the secrets that this client is not shown either: their values are empty here."""
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """What it says itself, for people."""
+        return {name: HIDDEN if name in self.secrets else value for name, value in self.own.items()}
 
 
 def configured_groups() -> Question[list[str]]:
@@ -72,9 +83,12 @@ def _read_configs(response: DescribeConfigsResponse) -> dict[str, GroupConfig]:
     found = {}
     for result in response.results:
         check(result.error_code, result.error_message, f"Group {result.resource_name}")
-        entries = [(each.name, each.value or "", each.config_source) for each in result.configs]
+        own = [each for each in result.configs if each.config_source == GROUP_SOURCE]
+        secrets = [each for each in own if each.is_sensitive]
         found[result.resource_name] = GroupConfig(
-            {name: value for name, value, _ in entries},
-            {name: value for name, value, source in sorted(entries) if source == GROUP_SOURCE},
+            values={each.name: each.value or "" for each in result.configs},
+            own={each.name: each.value or "" for each in sorted(own, key=attrgetter("name"))},
+            secrets=frozenset(each.name for each in secrets),
+            withheld=frozenset(each.name for each in secrets if each.value is None),
         )
     return found

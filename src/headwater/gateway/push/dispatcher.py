@@ -38,6 +38,9 @@ REST_S = 5.0
 """Pause before a pump that failed begins again."""
 REFUSED_S = 60.0
 """Pause before a pump begins again whose receiver this gateway may not reach."""
+SECRET_WITHHELD = (
+    "the brokers do not show the user of this gateway the secret that signs requests: name it in their setting gateways"
+)
 KEYS = (TOPIC, KIND, *ALL_KEYS)
 
 log = logging.getLogger(__name__)
@@ -174,6 +177,11 @@ class PushDispatcher:
                 running.task.add_done_callback(lambda _, name=name: self._ended(name))  # type: ignore[misc]
 
     async def _push(self, name: str, subscription: PushedSubscription) -> None:
+        if subscription.settings.is_secret_withheld:
+            # Requests without a signature are not what was asked for.
+            log.warning("push_refused subscription=%s reason=%s", name, SECRET_WITHHELD)
+            await asyncio.sleep(REFUSED_S)
+            return
         try:
             webhook = Webhook(subscription.settings, allows_private=self._allows_private_webhooks)
             pump = Pump(name, subscription.settings, self._source(name, subscription), webhook, self.counts)
@@ -216,7 +224,7 @@ class PushDispatcher:
 
 def _pushed_subscription(config: GroupConfig) -> PushedSubscription | None:
     is_queue = config.values.get(KIND) == QUEUE
-    settings = push_settings(config.values, is_queue=is_queue)
+    settings = push_settings(config, is_queue=is_queue)
     topic = config.values.get(TOPIC, "")
     if settings is None or settings.stopped or not topic:
         return None

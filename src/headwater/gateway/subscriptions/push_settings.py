@@ -1,10 +1,11 @@
 """How a subscription is pushed: as the cluster keeps it (settings of the group) and as clients of HTTP give it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+
+from headwater.client.admin.configs import GroupConfig
 
 PREFIX: Final = "headwater.push."
 URL: Final = f"{PREFIX}url"
@@ -73,6 +74,8 @@ ALL_KEYS: Final = (*_KEYS.values(), STOPPED)
 class PushSettings:
     url: str
     secret: str = ""
+    is_secret_withheld: bool = False
+    """It has one that the cluster does not show this gateway."""
     format: Format = "plain"
     order: Order = "none"
     batch_records: int = 1
@@ -90,7 +93,7 @@ class PushSettings:
     def out(self) -> PushOut:
         return PushOut(
             url=self.url,
-            is_signed=bool(self.secret),
+            is_signed=bool(self.secret) or self.is_secret_withheld,
             format=self.format,
             order=self.order,
             batch_records=self.batch_records,
@@ -103,14 +106,16 @@ class PushSettings:
         )
 
 
-def push_settings(config: Mapping[str, str], *, is_queue: bool) -> PushSettings | None:
+def push_settings(group: GroupConfig, *, is_queue: bool) -> PushSettings | None:
     """From a group's configuration, which the broker has checked. None if it is not pushed."""
+    config = group.values
     url = config.get(URL, "")
     if not url:
         return None
     return PushSettings(
         url=url,
         secret=config.get(SECRET, ""),
+        is_secret_withheld=SECRET in group.withheld,
         format=config.get(FORMAT, "plain"),  # type: ignore[arg-type]
         order=config.get(ORDER, "none"),  # type: ignore[arg-type]
         batch_records=int(config.get(BATCH, "1")),

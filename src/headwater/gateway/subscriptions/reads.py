@@ -62,7 +62,7 @@ class SubscriptionReads:
             return living
         async with self._locks.hold(name):
             info = await self._catalog.get(name)
-            push = push_settings(info.config.values, is_queue=info.is_queue)
+            push = push_settings(info.config, is_queue=info.is_queue)
             if push is not None and not push.stopped:
                 raise Problem(
                     409, "Subscription is pushed", f"{name} is pushed to its webhook; make another one to pull."

@@ -83,7 +83,7 @@ class SubscriptionApi:
                 await self._edits.delete(info)
 
     def _body(self, info: SubscriptionInfo) -> Subscription:
-        settings = push_settings(info.config.values, is_queue=info.is_queue)
+        settings = push_settings(info.config, is_queue=info.is_queue)
         push = self._pushes.find(info.name)
         held = self._members.held(info.name) + (push.held if push is not None else 0)
         lag = info.lag
