@@ -51,10 +51,9 @@ API = Api(
 async def handle(broker: "Broker", request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = []
-    for asked in request.topics:
+    for asked in {topic.name: topic for topic in request.topics}.values():
         if times[asked.name] > 1:
-            if times.pop(asked.name):
-                results.append(_refused(asked, ErrorCode.INVALID_REQUEST, "The topic is named twice."))
+            results.append(_refused(asked, ErrorCode.INVALID_REQUEST, "The topic is named twice."))
             continue
         refusal = creation_refusal(context.access, asked.name)
         if refusal is not None:
