@@ -52,6 +52,8 @@ SUITE = """
         client = AdminClient(wrong | {"error_cb": refusals.append})
         with pytest.raises(KafkaException):
             client.list_topics(timeout=5)
+        while not refusals:  # the client calls back when it is polled, and not before
+            client.poll(1)
         assert "invalid credentials" in str(refusals[0])
         with pytest.raises(ValueError, match="mallory is no user of this broker"):
             headwater_secure.client_config("mallory")
