@@ -35,7 +35,7 @@ class ConfigType(enum.IntEnum):
     DOUBLE = 6
     LIST = 7
     PASSWORD = 9
-    """Shown to nobody who does not need it, and never repeated."""
+    """Shown to gateways alone, and repeated in no message."""
 
 
 class ConfigSource(enum.IntEnum):
