@@ -60,5 +60,5 @@ def test_a_gateway_that_is_not_shown_the_secret_does_not_push_and_one_that_is_si
             eventually(receiver.taken, "a gateway that is named pushes")
         (request,) = receiver.got()
         at, _, signature = request["headers"]["Headwater-Signature"].removeprefix("t=").partition(",v1=")
-        content = f"{request['headers']['headwater-id']}.{at}.".encode() + request["body"].encode()
+        content = f"{request['headers']['Headwater-Id']}.{at}.".encode() + request["body"].encode()
         assert signature == hmac.new(SECRET.encode(), content, hashlib.sha256).hexdigest()
