@@ -28,7 +28,7 @@ from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.model.ids import Offset
+from headwater.model.ids import Offset, TopicId
 from headwater.model.replica import Buffer, StoreError
 from headwater.records.batch import headers
 from headwater.security.access_codes import Operation
@@ -56,6 +56,8 @@ class Fetching:
     ) -> None:
         self._catalog = catalog
         self._access = access
+        self._judged: dict[TopicName, Topic | RequestError] = {}
+        """Of one look at all partitions, each topic, or why the client may not read it."""
         self._partitions = partitions
         self._is_committed_only = request.isolation_level != READ_UNCOMMITTED
         self._min_bytes = max(request.min_bytes, 0)
@@ -71,6 +73,7 @@ class Fetching:
     def read_memory(self) -> list[Reading] | None:
         """An answer without waiting for anything, or None if one of the two waits is needed."""
         readings, size = [], 0
+        self._judged.clear()
         for asked in self._partitions:
             reading = self._look_up(asked)
             readings.append(reading)
@@ -89,6 +92,7 @@ class Fetching:
             version = self._access.version
             readings, size = await self._read()
             if self._access.version != version:
+                self._judged.clear()
                 readings = [self._checked_again(reading) for reading in readings]
             time_left = self._deadline - self._loop.time()
             is_cut_off = self._leaves_out or self._ends_with_segment(readings)
@@ -107,6 +111,7 @@ class Fetching:
 
     async def _read(self) -> tuple[list[Reading], int]:
         """Everything that there is, and its size."""
+        self._judged.clear()
         readings = [self._look_up(asked) for asked in self._partitions]
         size = 0
         self._leaves_out = False
@@ -164,12 +169,18 @@ class Fetching:
 
     def _topic(self, asked: TopicName) -> Topic:
         """Raises RequestError, for a name before it is known whether there is such a topic."""
-        name, topic_id = asked
-        topic = self._catalog.resolve(name, topic_id) if name is None else None
-        refusal = topic_refusal(self._access, Operation.READ, topic.name if topic is not None else name or "")
-        if refusal is not None:
-            raise refusal
-        return topic if topic is not None else self._catalog.resolve(name, topic_id)
+        judged = self._judged.get(asked)
+        if judged is None:
+            judged = self._judged[asked] = self._judge(*asked)
+        if isinstance(judged, RequestError):
+            raise RequestError(judged.code, judged.message)
+        return judged
+
+    def _judge(self, name: str | None, topic_id: TopicId | None) -> Topic | RequestError:
+        if name is not None:
+            return topic_refusal(self._access, Operation.READ, name) or self._catalog.topic(name)
+        topic = self._catalog.resolve(name, topic_id)
+        return topic_refusal(self._access, Operation.READ, topic.name) or topic
 
     def _room(self, reading: Reading, size: int) -> int:
         """How much of a partition still fits; 0 if there is nothing to read."""

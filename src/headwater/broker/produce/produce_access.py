@@ -16,12 +16,11 @@ from headwater.wire.produce import ProduceRequest, TopicData
 
 def transaction_refusal(access: ClientAccess, request: ProduceRequest) -> RequestError | None:
     """Of the whole request."""
-    if not any(claims_transaction(data.records) for topic in request.topics for data in topic.partitions):
-        return None
-    transactional_id = request.transactional_id
-    if transactional_id is None:
-        return unnamed_transaction()
-    return refused(access, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    for topic in request.topics:
+        for data in topic.partitions:
+            if claims_transaction(data.records):
+                return _transaction_refusal(access, request.transactional_id)
+    return None
 
 
 def write_refusal(access: ClientAccess, catalog: Catalog, topic: TopicData) -> RequestError | None:
@@ -30,6 +29,12 @@ def write_refusal(access: ClientAccess, catalog: Catalog, topic: TopicData) -> R
         return topic_refusal(access, Operation.WRITE, topic.name)
     known = catalog.find_id(topic.topic_id) if topic.topic_id is not None else None
     return refusal_by_id(access, Operation.WRITE, known.name) if known is not None else None
+
+
+def _transaction_refusal(access: ClientAccess, transactional_id: str | None) -> RequestError | None:
+    if transactional_id is None:
+        return unnamed_transaction()
+    return refused(access, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 def unnamed_transaction() -> RequestError:
