@@ -8,6 +8,7 @@ import ipaddress
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import refused
 from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
@@ -44,11 +45,13 @@ async def handle(
     changes: list[Change] = [*request.deletions, *request.upsertions]
     times = Counter(change.name for change in changes)
     by_name = {change.name: change for change in changes}
+    refusal = refused(context.access, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     results = []
     for name, change in by_name.items():
         code, message = ErrorCode.NONE, None
         try:
-            context.access.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+            if refusal is not None:
+                raise RequestError(refusal.code, refusal.message)
             _check_listener(context)
             if times[name] > 1:
                 raise RequestError(

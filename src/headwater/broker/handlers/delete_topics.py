@@ -64,12 +64,14 @@ async def _delete(broker: "Broker", access: ClientAccess, name: str | None, topi
     try:
         if name is not None and topic_id != NULL_UUID:
             raise RequestError(ErrorCode.INVALID_REQUEST, "Name the topic or give its id, not both.")
-        if name is not None and not access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        comes_first = name is not None and not access.grants(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if name is not None and comes_first:
             _check_access(access, topic_refusal, name)
         topic = broker.catalog.resolve(name, topic_id)
         if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             result.name = topic.name
-        _check_access(access, topic_refusal if name is not None else refusal_by_id, topic.name)
+        if not comes_first:
+            _check_access(access, topic_refusal if name is not None else refusal_by_id, topic.name)
         if topic.is_internal:
             raise RequestError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal and cannot be deleted.")
         result.name, result.topic_id = topic.name, topic.topic_id
