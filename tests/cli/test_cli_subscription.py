@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from headwater.security.redaction import HIDDEN
 
 DAY_MS = 86_400_000
 
@@ -82,6 +85,17 @@ def test_a_description_reads_well(cli: Any, topic: str) -> None:
     cli.ok("subscription", "create", topic, f"{topic}-s", "--from", "1", "--retention", "12h")
     first, *_ = cli.ok("subscription", "describe", f"{topic}-s").splitlines()
     assert first == f"Subscription {topic}-s to {topic}: stream, empty, 0 members, lag 4, retention 12h"
+
+
+def test_a_description_does_not_show_what_webhooks_are_signed_with(cli: Any, bootstrap: str, topic: str) -> None:
+    cli.ok("subscription", "create", topic, f"{topic}-s")
+    change = ConfigEntry("headwater.push.secret", "a canary", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, f"{topic}-s", incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([group])[group].result(60)
+    assert cli.json("subscription", "describe", f"{topic}-s")["config"]["headwater.push.secret"] == HIDDEN
+    described = cli.ok("subscription", "describe", f"{topic}-s")
+    assert HIDDEN in described and "canary" not in described
 
 
 def test_a_deleted_subscription_leaves_nothing_behind(cli: Any, topic: str) -> None:

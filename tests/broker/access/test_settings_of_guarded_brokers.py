@@ -1,5 +1,6 @@
 """Who sees and alters settings where bindings are in force, and who is shown the secrets among them: gateways alone."""
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from headwater.broker.access.gateway_user import GATEWAY_USER
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.settings.setting import ConfigError
 from headwater.model.config_key import ConfigSource, ConfigType
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import Operation, PatternType, ResourceType
+from headwater.testing.fakes.files import MemoryFiles
 from tests.support.guarded import Guarded, assert_hides, guarded_broker
+from tests.support.local_broker import start
 from tests.support.messages import nested
-from tests.support.wire import WireClient
+from tests.support.wire import AsyncWireClient, WireClient
 
 DESCRIBE, ALTER, INCREMENTALLY, LIST = 32, 33, 44, 74
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -178,6 +182,36 @@ def test_a_secret_that_is_not_set_says_so(asking: tuple[str, Guarded]) -> None:
     _, guarded = asking
     config = shown_secret(guarded.admin, "without one")
     assert (config.value, config.config_source) == (None, ConfigSource.DEFAULT_CONFIG)
+
+
+def test_the_gateway_in_a_brokers_process_need_not_be_named(tmp_path: Path) -> None:
+    table = {
+        "name": "a",
+        "protocol": "SASL_PLAINTEXT",
+        "listen": "127.0.0.1:0",
+        "mechanisms": ["PLAIN", "SCRAM-SHA-256"],
+    }
+    config: dict[str, Any] = {"listen": None, "listener": [table], "super_users": [f"User:{GATEWAY_USER}"]}
+
+    async def scenario() -> None:
+        broker = await start(tmp_path, MemoryFiles(), **config)
+        try:
+            client = await AsyncWireClient.open(broker.address)
+            await client.ask(17, 1, mechanism="PLAIN")
+            token = f"\0{GATEWAY_USER}\0{broker.gateway_password}".encode()
+            assert (await client.ask(36, 2, auth_bytes=token)).error_code == 0
+            change = nested(name=SECRET_KEY, value=SECRET, config_operation=0)
+            asked = resources((GROUP, "g"), configs=[change])
+            (altered,) = (await client.ask(INCREMENTALLY, 1, resources=asked, validate_only=False)).responses
+            assert altered.error_code == 0, altered.error_message
+            asked = resources((GROUP, "g"), configuration_keys=[SECRET_KEY])
+            (described,) = (await client.ask(DESCRIBE, 4, resources=asked)).results
+            assert [each.value for each in described.configs] == [SECRET]
+            client.close()
+        finally:
+            await broker.stop()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("api_key", [ALTER, INCREMENTALLY])
