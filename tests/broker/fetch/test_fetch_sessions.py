@@ -2,7 +2,10 @@ import pytest
 
 from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.principal import Principal
 from headwater.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic, ForgottenTopic
+
+ALICE, BOB = Principal.user("alice"), Principal.user("bob")
 
 
 def request(
@@ -20,51 +23,51 @@ def offsets(session: object) -> dict[int, int]:
 
 def test_a_session_remembers_partitions_and_takes_changes() -> None:
     sessions = FetchSessions()
-    session, is_incremental = sessions.open(request(0, 0, {0: 5, 1: 6}))
+    session, is_incremental = sessions.open(request(0, 0, {0: 5, 1: 6}), ALICE)
     assert session is not None and not is_incremental
-    again, is_incremental = sessions.open(request(session.id, 1, {1: 9, 2: 1}, forgotten=[0]))
+    again, is_incremental = sessions.open(request(session.id, 1, {1: 9, 2: 1}, forgotten=[0]), ALICE)
     assert again is session and is_incremental
     assert offsets(session) == {1: 9, 2: 1}
 
 
 def test_a_request_without_session_gets_none() -> None:
-    assert FetchSessions().open(request(0, -1, {0: 5})) == (None, False)
+    assert FetchSessions().open(request(0, -1, {0: 5}), ALICE) == (None, False)
 
 
 @pytest.mark.parametrize("epoch", [0, 2, 5])
 def test_a_wrong_epoch_is_refused_unless_it_starts_anew(epoch: int) -> None:
     sessions = FetchSessions()
-    session, _ = sessions.open(request(0, 0, {0: 5}))
+    session, _ = sessions.open(request(0, 0, {0: 5}), ALICE)
     assert session is not None
     if epoch == 0:
-        new, _ = sessions.open(request(session.id, 0, {0: 5}))
+        new, _ = sessions.open(request(session.id, 0, {0: 5}), ALICE)
         assert new is not None and new is not session and len(sessions) == 1
         return
     with pytest.raises(RequestError) as error:
-        sessions.open(request(session.id, epoch))
+        sessions.open(request(session.id, epoch), ALICE)
     assert error.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_a_session_that_is_gone_is_not_found() -> None:
     sessions = FetchSessions(limit=1)
-    first, _ = sessions.open(request(0, 0, {0: 5}))
-    sessions.open(request(0, 0, {0: 5}))
+    first, _ = sessions.open(request(0, 0, {0: 5}), ALICE)
+    sessions.open(request(0, 0, {0: 5}), ALICE)
     assert first is not None and len(sessions) == 1
     with pytest.raises(RequestError) as error:
-        sessions.open(request(first.id, 1))
+        sessions.open(request(first.id, 1), ALICE)
     assert error.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_final_epoch_closes_the_session() -> None:
     sessions = FetchSessions()
-    session, _ = sessions.open(request(0, 0, {0: 5}))
+    session, _ = sessions.open(request(0, 0, {0: 5}), ALICE)
     assert session is not None
-    assert sessions.open(request(session.id, -1, {0: 5})) == (None, False)
+    assert sessions.open(request(session.id, -1, {0: 5}), ALICE) == (None, False)
     assert len(sessions) == 0
 
 
 def test_only_news_is_told_and_partitions_with_data_go_to_the_back() -> None:
-    session, _ = FetchSessions().open(request(0, 0, {0: 5, 1: 6}))
+    session, _ = FetchSessions().open(request(0, 0, {0: 5, 1: 6}), ALICE)
     assert session is not None
     first, second = list(session)
     quiet = FetchPartitionResult(0, high_watermark=5, log_start_offset=0)
@@ -77,3 +80,16 @@ def test_only_news_is_told_and_partitions_with_data_go_to_the_back() -> None:
     assert first.is_news(full)
     session.answered([(first, full)])
     assert list(session) == [second, first]
+
+
+def test_another_user_neither_sees_nor_ends_a_session() -> None:
+    sessions = FetchSessions()
+    session, _ = sessions.open(request(0, 0, {0: 5}), ALICE)
+    assert session is not None
+    with pytest.raises(RequestError) as error:
+        sessions.open(request(session.id, 1), BOB)
+    assert error.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    sessions.open(request(session.id, -1), BOB)
+    new, _ = sessions.open(request(session.id, 0, {0: 5}), BOB)
+    assert new is not session and len(sessions) == 2
+    assert sessions.open(request(session.id, 1), Principal.user("alice")) == (session, True), "on another connection"

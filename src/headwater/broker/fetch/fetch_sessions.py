@@ -2,7 +2,8 @@
 
 A session remembers what was asked of each partition and what was last said of it, so that an idle partition costs no
 byte in the response. Sessions are a courtesy: there is a limit to them, the least recently used one goes first, and a
-client whose session is gone starts a new one.
+client whose session is gone starts a new one. A session is its user's: others cannot learn by its number what is in it,
+nor end it.
 """
 
 import random
@@ -13,6 +14,7 @@ from typing import TypeAlias
 
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, TopicId
+from headwater.security.principal import Principal
 from headwater.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 
 MAX_SESSIONS = 1_000
@@ -42,8 +44,9 @@ class SessionPartition:
 
 
 class FetchSession:
-    def __init__(self, session_id: int) -> None:
+    def __init__(self, session_id: int, owner: Principal) -> None:
         self.id = session_id
+        self.owner = owner
         self.epoch = 1
         self._partitions: dict[tuple[TopicName, int], SessionPartition] = {}
 
@@ -86,14 +89,17 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest) -> tuple[FetchSession | None, bool]:
+    def open(self, request: FetchRequest, user: Principal) -> tuple[FetchSession | None, bool]:
         """The session of a request, if it has one, and whether its answer names changes only."""
+        session = self._sessions.get(request.session_id)
+        if session is not None and session.owner is not user and session.owner != user:
+            session = None
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            if session is not None:
+                del self._sessions[session.id]
             if request.session_epoch == FINAL_EPOCH:
                 return None, False
-            return self._new(request), False
-        session = self._sessions.get(request.session_id)
+            return self._new(request, user), False
         if session is None:
             raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
@@ -103,7 +109,7 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         return session, True
 
-    def _new(self, request: FetchRequest) -> FetchSession | None:
+    def _new(self, request: FetchRequest, user: Principal) -> FetchSession | None:
         if not request.topics:
             return None
         while len(self._sessions) >= self._limit:
@@ -111,7 +117,7 @@ class FetchSessions:
         session_id = random.randrange(1, _MAX_EPOCH)
         while session_id in self._sessions:
             session_id = random.randrange(1, _MAX_EPOCH)
-        session = FetchSession(session_id)
+        session = FetchSession(session_id, user)
         session.update(request)
         self._sessions[session_id] = session
         return session

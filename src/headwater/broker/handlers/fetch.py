@@ -43,7 +43,7 @@ def handle_frame(broker: "Broker", frame: bytearray, context: RequestContext) ->
     try:
         if request.replica_id >= 0:
             raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        session, is_incremental = broker.fetch_sessions.open(request)
+        session, is_incremental = broker.fetch_sessions.open(request, context.connection.principal)
     except RequestError as error:
         broker.metrics.error(API.name, error.code)
         return fetch.write_response(context.header, error.code, NO_SESSION, [])
