@@ -10,7 +10,7 @@ from headwater.model.errors import ErrorCode
 from headwater.records.batch import TRANSACTIONAL, split
 from headwater.records.record import records
 from headwater.security.access_codes import Operation, Permission, ResourceType
-from tests.support.guarded import Guarded, LoggedIn, assert_hides, produced
+from tests.support.guarded import OTHER_GUARDED, Guarded, LoggedIn, assert_hides, assert_says, produced
 from tests.support.messages import nested
 
 FETCH, METADATA, API_VERSIONS = 1, 3, 18
@@ -88,7 +88,7 @@ def test_refused_topics_take_nothing_and_others_of_the_request_do(
     assert codes(results) == [REFUSED, 0, REFUSED]
     assert (results[0].base_offset, results[0].log_start_offset) == (-1, -1)
     if version >= 8:
-        assert results[0].error_message == f"User:alice may not write topic {secret!r}."
+        assert_says(results[0].error_message, f"User:alice may not write topic {secret!r}.")
     assert (read(guarded, known), read(guarded, secret)) == ([b"a value"], [])
     assert f"missing-{secret}" not in guarded.topics()
 
@@ -108,7 +108,8 @@ def test_by_id_a_refused_topic_keeps_its_name_and_an_unknown_id_is_unknown(
     guarded.allow(Operation.DESCRIBE, TOPIC, secret)
     with guarded.client() as client:
         (result,) = produced(client, [(names[secret], 0, b"a value")], version=13)
-    assert (result.error_code, result.error_message) == (REFUSED, f"User:alice may not write topic {secret!r}.")
+    assert result.error_code == REFUSED
+    assert_says(result.error_message, f"User:alice may not write topic {secret!r}.")
 
 
 def test_an_idempotent_producer_needs_the_topic_alone(guarded: Guarded, names: dict[str, uuid.UUID]) -> None:
@@ -171,6 +172,7 @@ def test_without_an_answer_a_refusal_closes_the_connection_and_what_is_allowed_i
     assert (read(guarded, known), read(guarded, secret)) == ([b"first", b"second"], [])
 
 
+@pytest.mark.skipif(OTHER_GUARDED is not None, reason="Kafka lets super users write them")
 def test_internal_topics_are_written_by_nobody_who_may_write_everything(guarded: Guarded) -> None:
     guarded.admin.ask(10, 4, key_type=0, coordinator_keys=["a group"])  # makes the topic of offsets
     guarded.allow(Operation.WRITE, TOPIC, "*")
@@ -223,6 +225,7 @@ def test_every_partition_of_a_session_is_asked_for_at_every_request(
         assert third[known].error_code == REFUSED and values(third[secret]) == [b"first"]
 
 
+@pytest.mark.skipif(OTHER_GUARDED is not None, reason="Kafka takes nodes for clients, and clients for nodes")
 @pytest.mark.parametrize("user", ["alice", "admin"])
 def test_no_client_reads_as_a_replica(guarded: Guarded, names: dict[str, uuid.UUID], user: str) -> None:
     known, _ = names
