@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from headwater.broker.handlers import describe_topic_partitions
+from headwater.broker.handlers import metadata as metadata_handler
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import SUPPORTED_BITS, Operation, PatternType, Permission, ResourceType
 from tests.support.eventually import eventually
@@ -366,3 +368,14 @@ def test_where_bindings_are_observed_nothing_is_hidden_or_refused(observed: Guar
     assert [each.name for each in described(observed, []).topics if each.name == topic] == [topic]
     (answer,) = deleted(observed, 6, nested(name=topic, topic_id=NULL)).values()
     assert answer.error_code == 0
+
+
+def test_while_many_topics_are_checked_other_requests_are_served(
+    guarded: Guarded, names: dict[str, uuid.UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (metadata_handler, describe_topic_partitions):
+        monkeypatch.setattr(module, "ASKED_AT_ONCE", 1)
+    known, _ = names
+    guarded.allow(Operation.DESCRIBE, TOPIC, known)
+    assert [topic.name for topic in metadata(guarded, 12, None).topics] == [known]
+    assert [topic.name for topic in described(guarded, []).topics] == [known]

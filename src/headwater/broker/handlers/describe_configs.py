@@ -68,10 +68,7 @@ RESOURCES_AT_ONCE = 100
 
 async def handle(broker: "Broker", request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     access = context.access
-    refusals = [
-        config_refusal(access, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
-        for asked in request.resources
-    ]
+    refusals = await _refusals(request.resources, access)
     allowed = [asked for asked, refusal in zip(request.resources, refusals, strict=True) if refusal is None]
     await _refresh(broker, allowed)
     descriptions = _Descriptions(broker, access, request.include_synonyms, request.include_documentation)
@@ -81,6 +78,16 @@ async def handle(broker: "Broker", request: DescribeConfigsRequest, context: Req
         if count % RESOURCES_AT_ONCE == 0:
             await asyncio.sleep(0)
     return DescribeConfigsResponse(results=results)
+
+
+async def _refusals(resources: Sequence[DescribeConfigsResource], access: ClientAccess) -> list[RequestError | None]:
+    """Of each resource, why the client may not see its settings."""
+    refusals: list[RequestError | None] = []
+    for count, asked in enumerate(resources, 1):
+        refusals.append(config_refusal(access, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name))
+        if count % RESOURCES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return refusals
 
 
 def _refused(asked: DescribeConfigsResource, error: RequestError) -> DescribeConfigsResult:
