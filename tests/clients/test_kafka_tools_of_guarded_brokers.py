@@ -16,6 +16,7 @@ WRITES_ORDERS = "--add --allow-principal User:alice --operation Write --topic or
 READS_GROUPS = (
     "--add --allow-principal User:alice --consumer --topic in --resource-pattern-type prefixed --group packers"
 )
+READS_ORDERS = "--topic orders --partition 0 --offset earliest --timeout-ms 20000"
 STEPS = (
     (ADMIN, "kafka-topics.sh", "--create --topic orders --partitions 2"),
     (ADMIN, "kafka-topics.sh", "--create --topic payroll"),
@@ -28,6 +29,11 @@ STEPS = (
     (ADMIN, "kafka-acls.sh", "--list --topic orders"),
     (ALICE, "kafka-topics.sh", "--list"),
     (ALICE, "kafka-get-offsets.sh", "--topic payroll"),
+    (ALICE, "kafka-console-producer.sh", "--topic orders"),
+    (ALICE, "kafka-console-producer.sh", "--topic payroll"),
+    (ALICE, "kafka-console-consumer.sh", READS_ORDERS),
+    (ADMIN, "kafka-get-offsets.sh", "--topic orders"),
+    (ADMIN, "kafka-get-offsets.sh", "--topic payroll"),
     (ALICE, "kafka-topics.sh", "--create --topic new"),
     (ALICE, "kafka-topics.sh", "--delete --topic orders"),
     (ALICE, "kafka-configs.sh", "--describe --topic orders"),
@@ -63,7 +69,8 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Done]]:
 def command(folder: Path, user: str, tool: str, arguments: str) -> Command:
     login = ["--command-config", str(folder / f"{user}.properties")]
     words = ("--bootstrap-server", DEFAULT_ADDRESS, *login, *shlex.split(arguments))
-    return Command(f"{user}: {tool} {arguments}", tool, words, "", False, ())
+    stdin = "a record\\n" if tool == "kafka-console-producer.sh" else ""
+    return Command(f"{user}: {tool} {arguments}", tool, words, stdin, False, ())
 
 
 def of(printed: list[Done], user: str, tool: str, arguments: str) -> list[Done]:
@@ -128,3 +135,13 @@ def test_a_secret_is_a_sensitive_value_without_text(printed: list[Done]) -> None
     (described,) = of(printed, ADMIN, "kafka-configs.sh", "--describe --group packers")
     assert "headwater.push.secret=null sensitive=true" in described.printed, described.shown()
     assert not any(SECRET in done.printed for done in printed)
+
+
+def test_javas_producer_writes_what_it_may_and_its_consumer_reads_nothing(printed: list[Done]) -> None:
+    """They tell their log of refusals, which is not shown."""
+    (orders,) = of(printed, ADMIN, "kafka-get-offsets.sh", "--topic orders")
+    assert sum(int(line.rpartition(":")[2]) for line in orders.printed.split()) == 1, orders.shown()
+    (payroll,) = of(printed, ADMIN, "kafka-get-offsets.sh", "--topic payroll")
+    assert payroll.printed.split() == ["payroll:0:0"], payroll.shown()
+    (reading,) = of(printed, ALICE, "kafka-console-consumer.sh", READS_ORDERS)
+    assert "Processed a total of 0 messages" in reading.printed and "a record" not in reading.printed, reading.shown()
