@@ -1,8 +1,9 @@
 """What the client of one connection may do, asked by dispatcher and handlers.
 
 `allows` is for what the client asks to be done: a refusal is recorded. `shows` is for what it may see among other
-things: what is refused is left out, and no record is made, as in Kafka. Both are a look into a dictionary where the
-connection has asked before. Verdicts hold under one `version`: who decides now and sends later compares it.
+things: what is refused is left out, and no record is made, as in Kafka. `grants` is for a check that another one may
+stand in for, which alone is recorded then. All are a look into a dictionary where the connection has asked before.
+Verdicts hold under one `version`: what is decided now and sent later compares it.
 """
 
 from collections.abc import Callable
@@ -53,8 +54,16 @@ class ClientAccess(Protocol):
 
     def shows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool: ...
 
+    def grants(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether bindings allow it, also where they are only observed."""
+        ...
+
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there is, or could be, a resource of the type on which the client may do it."""
+        ...
+
+    def grants_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """As `allows_on_any`, of what bindings allow."""
         ...
 
     def operations_on(self, resource_type: ResourceType, name: str) -> int:
@@ -83,7 +92,13 @@ class UnrestrictedAccess:
     def shows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return True
 
+    def grants(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return True
+
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+    def grants_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
     def operations_on(self, resource_type: ResourceType, name: str) -> int:
@@ -135,9 +150,15 @@ class GuardedAccess:
             return True
         return self._cache.authorize(self._bindings.index, operation, resource_type, name).is_allowed
 
+    def grants(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return self._cache.authorize(self._bindings.index, operation, resource_type, name).is_allowed
+
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         verdict = self._cache.authorize_by_type(self._bindings.index, operation, resource_type)
         return verdict.is_allowed or self._refused(operation, resource_type, ANY_RESOURCE, verdict)
+
+    def grants_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return self._cache.authorize_by_type(self._bindings.index, operation, resource_type).is_allowed
 
     def operations_on(self, resource_type: ResourceType, name: str) -> int:
         if not self._is_in_force:
@@ -159,6 +180,13 @@ class GuardedAccess:
             )
         )  # fmt: skip
         return not self._is_in_force
+
+
+def refused(access: ClientAccess, operation: Operation, resource_type: ResourceType, name: str) -> RequestError | None:
+    """The error of what is asked to be done; None where it is allowed."""
+    if not access.is_restricted or access.allows(operation, resource_type, name):
+        return None
+    return access.refusal(operation, resource_type, name)
 
 
 def may_on_cluster(access: ClientAccess, operation: Operation) -> bool:

@@ -225,6 +225,12 @@ class ShareQueue:
         self._took(self.share.release_member(member_id, self._surroundings.now_ms()))
         self.changed()
 
+    def give_back(self, member_id: str, ranges: Sequence[AcquiredRange]) -> None:
+        """What the member took, and was not sent."""
+        self._lending.gone(member_id)
+        self._took(self.share.give_back(member_id, ranges))
+        self.changed()
+
     # What time and the broker do
 
     def expire(self) -> None:
@@ -299,6 +305,11 @@ class ShareQueue:
         """Who looked leaves something: the next may look."""
         if self._waiters and self.can_take():
             self._wake_next()
+
+    def wake_all(self) -> None:
+        """Every fetch that waits looks again."""
+        for waiter in self._waiters:
+            waiter.wake()
 
     def _wake_next(self) -> None:
         for waiter in self._waiters:
