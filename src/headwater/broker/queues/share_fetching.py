@@ -176,7 +176,6 @@ class ShareFetching:
         reading = self.readings.get(partition_id)
         if reading is not None and reading.queue is not None:
             reading.queue.give_back(self.member_id, reading.ranges)
-            reading.queue.pass_on()  # it may have woken this fetch, which will not look
         self.readings[partition_id] = ShareReading(refusal.code, refusal.message)
         return False
 

@@ -34,7 +34,8 @@ class ShareRights:
             topic = self._catalog.find_id(topic_id)
             if topic is None:
                 return None
-            self._refusals[topic_id] = refused(self._access, Operation.READ, ResourceType.TOPIC, topic.name)
+            is_allowed = self._access.allows(Operation.READ, ResourceType.TOPIC, topic.name)
+            self._refusals[topic_id] = None if is_allowed else _refusal_of_topic()
         return self._refusals[topic_id]
 
     def error(self, topic_id: TopicId) -> ErrorCode:
@@ -52,6 +53,11 @@ class ShareRights:
             self._version = self._access.version
             self._refusals.clear()
             self._group_refusal = refused(self._access, Operation.READ, ResourceType.GROUP, self._group_id)
+
+
+def _refusal_of_topic() -> RequestError:
+    """Without the topic's name: the client gave the id, and may not learn the name."""
+    return RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The client may not read the topic of this id.")
 
 
 def share_rights(catalog: Catalog, access: ClientAccess, group_id: str) -> ShareRights | None:
