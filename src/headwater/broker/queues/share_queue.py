@@ -226,8 +226,8 @@ class ShareQueue:
         self.changed()
 
     def give_back(self, member_id: str, ranges: Sequence[AcquiredRange]) -> None:
-        """What the member took, if anything, is not sent, and the member wants no more. The next may look: a wake-up may
-        have been of no use."""
+        """What the member took, if anything, is not sent, and it wants no more. The next may look: a wake-up may have
+        been of no use."""
         self._lending.gone(member_id)
         self._took(self.share.give_back(member_id, ranges))
         self.changed()
