@@ -108,7 +108,7 @@ class Guarded:
 
 
 @contextmanager
-def guarded_broker(directory: Path, *, users: Sequence[str] = ("alice", "bob"), **config: Any) -> Iterator[Guarded]:
+def guarded_broker(directory: Path, *, users: Sequence[str] = ("alice",), **config: Any) -> Iterator[Guarded]:
     async def prepare() -> None:
         credential = ScramCredential.of_password(ScramMechanism.SCRAM_SHA_256, PASSWORD, b"salt", 4096)
         record = UserRecord(credentials={ScramMechanism.SCRAM_SHA_256: credential}).to_json()

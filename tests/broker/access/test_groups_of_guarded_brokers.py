@@ -2,7 +2,7 @@
 and lists show what the user may see."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import SUPPORTED_BITS, Operation, PatternType, Permission, ResourceType
 from headwater.wire.api_keys import ApiKey
 from tests.support.eventually import eventually
-from tests.support.guarded import Guarded, LoggedIn, assert_hides
+from tests.support.guarded import Guarded, LoggedIn, assert_hides, guarded_broker
 from tests.support.messages import nested, values_at
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -39,6 +39,12 @@ class Scene:
         """By the administrator: 7, in partition 0 of each topic."""
         answer = commit(self.admin, group or self.group, topics)
         assert set(answer.values()) == {0}
+
+
+@pytest.fixture(scope="module")
+def shared_guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_broker(tmp_path_factory.mktemp("guarded"), users=["alice", "bob"]) as guarded:
+        yield guarded
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ API = Api(
     name="FindCoordinator",
     access=Access.by_handler(
         on_group(Operation.DESCRIBE, "key", versions=range(4), condition="of a group"),
-        on_transactional_id(Operation.DESCRIBE, "key", versions=range(4), condition="of a transactional id"),
+        on_transactional_id(Operation.DESCRIBE, "key", versions=range(1, 4), condition="of a transactional id"),
         on_group(
             Operation.DESCRIBE,
             "coordinator_keys[]",
