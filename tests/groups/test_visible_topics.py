@@ -1,4 +1,4 @@
-"""A pattern stands for the topics that its own member may see: now, when rights or topics change, and after a restart."""
+"""A pattern stands for the topics that its own member may see: now, when rights or topics change, after a restart."""
 
 from itertools import count
 from typing import Any

@@ -8,6 +8,7 @@ import pytest
 
 from headwater.broker.dispatch import load_handlers
 from headwater.model.errors import ErrorCode
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from tests.support.guarded import Guarded, assert_hides
 from tests.support.messages import nested, values_at
@@ -160,3 +161,15 @@ def test_lists_are_empty_and_no_error(guarded: Guarded) -> None:
             transactions = client.ask(ApiKey.LIST_TRANSACTIONS, version)
             assert (transactions.error_code, list(transactions.transaction_states)) == (0, [])
             assert_hides(transactions, SECRET)
+
+
+def test_a_request_that_names_no_group_is_refused_like_any_other(guarded: Guarded) -> None:
+    with guarded.client() as client:
+        for key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE):
+            fields = {**_share, "group_id": None, "topics": []}
+            assert client.ask(key, 1, **fields).error_code == NO_GROUP
+            guarded.allow(Operation.READ, ResourceType.GROUP, "*")
+            assert client.ask(key, 1, **fields).error_code == ErrorCode.INVALID_REQUEST
+            guarded.forget_bindings()
+        for key in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
+            assert client.ask(key, 3, transactional_id="").error_code == NO_ID

@@ -8,6 +8,7 @@ from typing import Any
 
 from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits
 from headwater.broker.queues.share_rights import share_rights
+from headwater.groups.rebalance import GroupState
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import Operation, ResourceType
 from headwater.security.principal import Principal
@@ -18,9 +19,11 @@ from tests.broker.queues.share_members import ACCEPT, Fetched, Member, configure
 from tests.broker.transactions.raw_producers import ID, Producer
 from tests.broker.transactions.transactors import committed_values, partition_of
 from tests.support.eventually import FOREVER_MS, until
+from tests.support.messages import nested
 
-READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+READ, WRITE = Operation.READ, Operation.WRITE
 TOPIC, GROUP, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+JOIN_GROUP = 11
 Scenario = Callable[[GuardedHere], Coroutine[Any, Any, None]]
 
 
@@ -148,6 +151,29 @@ async def test_a_request_without_the_group_leaves_the_session_as_it_is(guarded: 
     await guarded.allow("alice", READ, GROUP, "g")
     await produced(guarded.admin, b"still the same session")
     assert (await alice.fetch()).values == [b"still the same session"]
+
+
+def test_a_join_that_waited_for_a_rebalance_tells_nothing_of_a_group_that_was_taken_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with guarded_here(tmp_path, "alice", clock=clock) as guarded:
+            await guarded.allow("alice", READ, GROUP, "g")
+            groups, alice = guarded.broker.groups, await guarded.client("alice")
+            await groups.ensure_ready()
+            await until(groups.is_loaded)
+            protocol = nested(name="range", metadata=b"topics")
+            alice.send(
+                JOIN_GROUP, 3, group_id="g", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="",
+                protocol_type="consumer", protocols=[protocol],
+            )  # fmt: skip
+            await until(lambda: groups.views.described("g").state is GroupState.PREPARING)
+            await guarded.revoke("alice", READ, GROUP, "g")
+            clock.advance(5)
+            groups.tick()
+            answer = await alice.answer(JOIN_GROUP, 3)
+            assert (answer.error_code, list(answer.members)) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
+
+    asyncio.run(scenario())
 
 
 def test_a_transaction_whose_id_was_taken_away_ends_as_if_it_had_never_been(tmp_path: Path) -> None:
