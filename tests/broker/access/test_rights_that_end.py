@@ -156,7 +156,8 @@ async def test_a_request_without_the_group_leaves_the_session_as_it_is(guarded: 
 def test_a_join_that_waited_for_a_rebalance_tells_nothing_of_a_group_that_was_taken_away(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = ManualClock()
-        async with guarded_here(tmp_path, "alice", clock=clock) as guarded:
+        config = {"group_initial_rebalance_delay_ms": 3_000}
+        async with guarded_here(tmp_path, "alice", clock=clock, **config) as guarded:
             await guarded.allow("alice", READ, GROUP, "g")
             groups, alice = guarded.broker.groups, await guarded.client("alice")
             await groups.ensure_ready()
