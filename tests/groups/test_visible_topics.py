@@ -1,11 +1,16 @@
 """A pattern stands for the topics that its own member may see: now, when rights or topics change, after a restart."""
 
 from itertools import count
+from random import Random
 from typing import Any
+from uuid import UUID
+
+import pytest
 
 from headwater.groups.settings import GroupSettings
 from headwater.groups.visible_topics import TopicRights
 from tests.groups.driven_consumers import Consumer, DrivenConsumers, topic_id
+from tests.support.effort import amount
 
 HOLDER = object()
 _versions = count(1)
@@ -181,3 +186,73 @@ def test_a_pattern_that_is_given_up_leaves_what_is_named() -> None:
     group.heartbeat(member, topic_regex="or.*")
     group.converge(member)
     assert topics_of(member) == {"bills", "orders"}
+
+
+class Crowd:
+    """Members with one pattern whose rights change, and topics that come, grow and go, while the coordinator moves."""
+
+    NAMES = ("orders", "oranges", "origins")
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.group = restricted(orders=2)
+        self.topics = {"orders": (2, 0)}
+        """Partitions and incarnation."""
+        self.incarnations = count(1)
+        self.sees: dict[str, frozenset[str]] = {}
+        self.members = [Consumer(f"m{number}", topics=None, regex="or.*") for number in range(3)]
+        for member in self.members:
+            self.regrant(member)
+            self.group.join(member)
+
+    def step(self) -> None:
+        member = self.random.choice(self.members)
+        match self.random.randrange(6):
+            case 0:
+                self.regrant(member)
+            case 1:
+                self.change(self.random.choice(self.NAMES))
+            case 2:
+                self.group.restart()
+            case _:
+                self.beat(member)
+
+    def regrant(self, member: Consumer) -> None:
+        names = frozenset(name for name in self.NAMES if self.random.random() < 0.6)
+        self.sees[member.member_id], member.rights = names, seeing(*names, holder=member.member_id)
+
+    def change(self, name: str) -> None:
+        if name in self.topics and self.random.random() < 0.5:
+            del self.topics[name]
+            self.group.topics.remove(name)
+        else:
+            partitions, incarnation = self.topics.get(name) or (0, next(self.incarnations))
+            self.topics[name] = partitions + 1, incarnation
+            self.group.put_topic(name, *self.topics[name])
+
+    def beat(self, member: Consumer) -> None:
+        answer = self.group.heartbeat(member)
+        hidden = {self.id_of(name) for name in self.topics.keys() - self.sees[member.member_id]}
+        assert not hidden & set(answer.assigned or ()), "a member is told of nothing that it may not see"
+        self.group.apply_told(member)
+
+    def check_peace(self) -> None:
+        for _ in range(10):
+            for member in self.members:
+                self.beat(member)
+        held = [(topic, index) for each in self.members for topic, indexes in each.owned.items() for index in indexes]
+        seen = frozenset[str]().union(*self.sees.values()) & self.topics.keys()
+        assert len(held) == len(set(held))
+        assert set(held) == {(self.id_of(name), index) for name in seen for index in range(self.topics[name][0])}
+
+    def id_of(self, name: str) -> UUID:
+        return topic_id(name, self.topics[name][1])
+
+
+@pytest.mark.parametrize("seed", range(amount(long=200, short=10)))
+def test_whatever_happens_members_read_together_all_that_one_of_them_may_see(seed: int) -> None:
+    crowd = Crowd(seed)
+    for _ in range(4):
+        for _ in range(15):
+            crowd.step()
+        crowd.check_peace()

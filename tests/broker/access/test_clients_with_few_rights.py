@@ -26,7 +26,7 @@ GROUP_CONFIG = 32
 
 @pytest.fixture(scope="module")
 def shared_guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    quick = {"group_initial_rebalance_delay_ms": 0, "group_consumer_heartbeat_interval_ms": 100}
+    quick: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0, "group_consumer_heartbeat_interval_ms": 100}
     with guarded_broker(tmp_path_factory.mktemp("guarded"), **quick) as guarded:
         yield guarded
 
@@ -171,7 +171,7 @@ def test_kafka_python_consumes_with_the_topic_and_the_group_alone(scene: Scene) 
 
 
 def test_aiokafka_consumes_with_the_topic_and_the_group_alone(scene: Scene) -> None:
-    async def read() -> bytes | None:
+    async def read() -> Any:
         consumer = aiokafka.AIOKafkaConsumer(scene.topic, **scene.reads())
         try:
             await consumer.start()
