@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.topics.allowed_topics import allowed_topic, allowed_topic_by_id
+from headwater.broker.topics.allowed_topics import allowed_topic, allowed_topic_by_id, error_in
 from headwater.broker.topics.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
@@ -93,19 +93,13 @@ def _response(
                 name="" if has_ids else asked.name,
                 topic_id=asked.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(partition_index=index, error_code=_error(errors, topic, index))
+                    OffsetCommitResponsePartition(partition_index=index, error_code=error_in(topic, index, errors))
                     for index in (partition.partition_index for partition in asked.partitions)
                 ],
             )
             for topic, asked in zip(found, request.topics, strict=True)
         ]
     )
-
-
-def _error(errors: Mapping[tuple[str, int], ErrorCode], topic: Topic | ErrorCode, index: int) -> ErrorCode:
-    if isinstance(topic, ErrorCode):
-        return topic
-    return errors.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _retention_ms(request: OffsetCommitRequest, version: int) -> int | None:

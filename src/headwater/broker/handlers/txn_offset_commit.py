@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_group, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.topics.allowed_topics import allowed_topic
+from headwater.broker.topics.allowed_topics import allowed_topic, error_in
 from headwater.broker.topics.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.groups.shard import check_group_id
@@ -87,19 +87,13 @@ def _response(
             TxnOffsetCommitResponseTopic(
                 name=asked.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=_error(errors, topic, index))
+                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=error_in(topic, index, errors))
                     for index in (partition.partition_index for partition in asked.partitions)
                 ],
             )
             for topic, asked in zip(found, request.topics, strict=True)
         ]
     )
-
-
-def _error(errors: Mapping[tuple[str, int], ErrorCode], topic: Topic | ErrorCode, index: int) -> ErrorCode:
-    if isinstance(topic, ErrorCode):
-        return topic
-    return errors.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def _commit(

@@ -4,6 +4,8 @@ Authorization comes before existence: of a name that is refused the client does 
 An id that no topic has is unknown to everyone; one that a topic has is refused by the topic's name.
 """
 
+from collections.abc import Mapping
+
 from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.topics.catalog import Catalog
 from headwater.broker.topics.topic import Topic
@@ -29,3 +31,10 @@ def allowed_topic_by_id(
         return ErrorCode.UNKNOWN_TOPIC_ID
     is_allowed = not access.is_restricted or access.allows(operation, ResourceType.TOPIC, topic.name)
     return topic if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def error_in(topic: Topic | ErrorCode, index: int, errors: Mapping[tuple[str, int], ErrorCode]) -> ErrorCode:
+    """What the client is told of a partition, where `errors` has what became of those that were tried."""
+    if isinstance(topic, ErrorCode):
+        return topic
+    return errors.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
