@@ -2,6 +2,7 @@
 by them any more, and nothing is lost to others."""
 
 import asyncio
+import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,14 @@ async def test_records_that_were_taken_and_may_not_be_sent_any_more_go_to_others
     assert session is not None
     access = broker.authorizer.access_of(Principal.user("alice"), "127.0.0.1")
     limits = ShareFetchLimits(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, max_records=10)
-    fetching = ShareFetching(broker.shares, broker.catalog, session, limits, share_rights(broker.catalog, access, "g"))
+    rights = share_rights(broker.catalog, access, "g")
+    assert rights is not None
+    fetching = ShareFetching(broker.shares, broker.catalog, session, limits, rights)
     (taken,) = (await fetching.run()).values()
     assert [(each.first, each.last) for each in taken.ranges] == [(0, 1)]
     assert (await bob.fetch()).records == {}
     await guarded.revoke("alice", READ, TOPIC, "t")
+    assert not rights.error(uuid.uuid4()), "another question comes in between"
     (left,) = fetching.settled().values()
     assert (left.error, left.ranges, left.batches) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [], {})
     fetched = await bob.fetch()

@@ -133,7 +133,7 @@ class ShareFetching:
 
     def settled(self) -> dict[PartitionId, ShareReading]:
         """What may be sent now."""
-        if self._rights is not None and self._rights.have_changed():
+        if self._rights is not None:
             for partition_id in list(self.readings):
                 self._check_right(partition_id)
         return self.readings

@@ -21,10 +21,6 @@ class ShareRights:
         self._group_refusal: RequestError | None = None
         self._refusals: dict[TopicId, RequestError | None] = {}
 
-    def have_changed(self) -> bool:
-        """Whether there are other bindings than at the last question."""
-        return self._access.version != self._version
-
     def refusal(self, topic_id: TopicId) -> RequestError | None:
         """None: the client may read the topic, or there is no such topic."""
         self._follow()
@@ -49,8 +45,9 @@ class ShareRights:
             raise self._group_refusal
 
     def _follow(self) -> None:
-        if self.have_changed():
-            self._version = self._access.version
+        version = self._access.version
+        if version != self._version:
+            self._version = version
             self._refusals.clear()
             self._group_refusal = refused(self._access, Operation.READ, ResourceType.GROUP, self._group_id)
 
