@@ -99,7 +99,7 @@ class ShareCoordinator:
     def rights_changed(self) -> None:
         """Of clients. Fetches that wait are told at once what they may no longer read."""
         for queue in self:
-            queue.wake_all()
+            queue.rights_changed()
 
     def stop(self) -> None:
         """From now on connections are lost because the broker stops: that says nothing about their members."""

@@ -151,6 +151,14 @@ class ShareFetching:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
+    def rights_changed(self) -> None:
+        rights = self._rights
+        if rights is not None and any(
+            reading.queue is not None and rights.refusal(partition_id.topic_id) is not None
+            for partition_id, reading in self.readings.items()
+        ):
+            self.wake()
+
     # In order
 
     async def _look_up(self) -> list[ShareQueue]:

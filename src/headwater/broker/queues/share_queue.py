@@ -57,6 +57,9 @@ class Waiter(Protocol):
 
     def wake(self) -> None: ...
 
+    def rights_changed(self) -> None:
+        """Look again if there is something that the member may no longer read."""
+
 
 class Surroundings(Protocol):
     """What a queue needs of the broker."""
@@ -289,6 +292,11 @@ class ShareQueue:
         """The log has more."""
         self.changed()
 
+    def rights_changed(self) -> None:
+        """Of clients."""
+        for waiter in self._waiters:
+            waiter.rights_changed()
+
     def changed(self) -> None:
         """There may be something to take that was not there before."""
         self._surroundings.arm(self)
@@ -306,11 +314,6 @@ class ShareQueue:
         """Who looked leaves something: the next may look."""
         if self._waiters and self.can_take():
             self._wake_next()
-
-    def wake_all(self) -> None:
-        """Every fetch that waits looks again."""
-        for waiter in self._waiters:
-            waiter.wake()
 
     def _wake_next(self) -> None:
         for waiter in self._waiters:
