@@ -15,6 +15,7 @@ from headwater.groups.settings import GroupSettings
 from headwater.groups.shard import GroupShard
 from headwater.groups.topics import TopicInfo, TopicTable
 from headwater.groups.views import DescribedConsumerGroup
+from headwater.groups.visible_topics import TopicRights
 from headwater.model.errors import ErrorCode
 from tests.groups.driven_group import WALL_MS, at
 
@@ -43,6 +44,7 @@ class Consumer:
     topics: tuple[str, ...] | None = ("orders",)
     regex: str | None = None
     assignor: str | None = None
+    rights: TopicRights | None = None
     epoch: int = 0
     owned: Assignment = field(default_factory=dict)
     told: Assignment | None = None
@@ -89,6 +91,7 @@ class DrivenConsumers:
             topic_regex=consumer.regex,
             server_assignor=consumer.assignor,
             owned={},
+            rights=consumer.rights,
         )
         self._learned(consumer, answer)
 
@@ -100,6 +103,7 @@ class DrivenConsumers:
             consumer.epoch,
             instance_id=consumer.instance_id,
             owned=consumer.owned if says_owned else None,
+            rights=consumer.rights,
             **fields,
         )
         self._learned(consumer, answer)

@@ -1,7 +1,7 @@
 from headwater.model.errors import ErrorCode
 from headwater.queues.events import DeadLetterReason
 from headwater.queues.log_read import CandidateBatch, LogRead
-from headwater.queues.outcomes import AcknowledgedBatch, AcquireMode, Changes, DeadLetter
+from headwater.queues.outcomes import AcknowledgedBatch, AcquiredRange, AcquireMode, Changes, DeadLetter
 from headwater.queues.settings import RedeliveryBackoff
 from headwater.queues.share_partition import SharePartition
 from tests.queues.driven_partition import ACCEPT, GAP, REJECT, RELEASE, RENEW, START_MS, DrivenPartition
@@ -266,3 +266,18 @@ def test_many_settled_behind_one_that_is_held_take_no_memory() -> None:
     assert queue.start_offset == 0
     assert queue._state.window.run_count == 2
     assert len(queue.snapshot().ranges) == 1
+
+
+def test_what_a_member_was_lent_and_not_sent_counts_as_no_delivery() -> None:
+    driven = DrivenPartition(delivery_count_limit=2)
+    driven.fetch("ann", 4)
+    driven.ack("ann", 0, 1, RELEASE)
+    assert driven.fetch("ann", 6) == [(0, 1, 2), (4, 7, 1)]
+    driven.ack("ann", 5, 5, ACCEPT)
+    driven.take(driven.queue.give_back("bob", [AcquiredRange(0, 7, 1)]))
+    assert driven.fetch("bob", 1) == [(8, 8, 1)], "ann has what she has"
+    driven.take(driven.queue.give_back("ann", [AcquiredRange(0, 1, 2), AcquiredRange(4, 7, 1)]))
+    assert driven.ack("ann", 4, 4, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    driven.restart()
+    assert driven.fetch("bob", 9) == [(0, 1, 2), (2, 4, 1), (6, 9, 1)], "a restart takes the leases of 2 and 3, too"
+    assert driven.dead_letters == []

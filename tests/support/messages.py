@@ -1,6 +1,7 @@
 """Messages of any API by the names of their fields, for tests that speak bytes: structs inside are `nested(...)`, and
 become of the class that their field has. A name that no such field has is a TypeError."""
 
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from headwater.wire.message import Message
@@ -18,6 +19,14 @@ def build(message_class: type[MessageT], **fields: Any) -> MessageT:
 def nested(**fields: Any) -> dict[str, Any]:
     """The fields of a struct inside a message."""
     return fields
+
+
+def values_at(message: Message, place: str) -> Iterator[Any]:
+    """What stands at a place of a message, `topics[].partitions[].error_code`."""
+    name, _, rest = place.partition(".")
+    value = getattr(message, name.removesuffix("[]"))
+    for each in value if name.endswith("[]") else [value]:
+        yield from values_at(each, rest) if rest else [each]
 
 
 def _built(message_class: type[Message] | None, value: Any) -> Any:

@@ -9,7 +9,6 @@ from headwater.security.principal import CLUSTER_NAME
 NOT_ASKED: Final = -(2**31)
 """The client did not ask, or there is an error instead."""
 NOTHING: Final = 0
-ON_GROUP: Final = SUPPORTED_BITS[ResourceType.GROUP]
 
 
 def operations_on_cluster(access: ClientAccess) -> int:

@@ -145,6 +145,7 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
     users, logins = await _users(base, secret, around.metrics, stack)
     acl_bindings = await _acl_bindings(base, stack)
     coordinators = start_coordinators(catalog, group_configs, nodes, metadata, settings.current, around.clock, lifetime)
+    acl_bindings.watchers.append(coordinators.shares.rights_changed)
     cleaner = Cleaner(ports, catalog, settings.current, coordinators.subscriptions.survey)
     lifetime.spawn(cleaner.run())
     return Parts(

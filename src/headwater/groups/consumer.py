@@ -75,7 +75,7 @@ class ConsumerGroup:
             TopicPattern(request.topic_regex)
         member = _described(self.group_id, request, before)
         held = self.stored.current(request.member_id)
-        self.membership.update(member, before, now, out)
+        self.membership.update(member, before, now, out, request.rights)
         current = self.membership.reconcile(member, request.owned, now, out, joins=request.epoch == JOIN_EPOCH)
         tells_all = (
             request.epoch == JOIN_EPOCH

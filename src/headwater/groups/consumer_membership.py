@@ -30,6 +30,7 @@ from headwater.groups.effects import GroupEffects
 from headwater.groups.reconciliation import reconcile
 from headwater.groups.settings import GroupSettings
 from headwater.groups.topics import TopicTable
+from headwater.groups.visible_topics import TopicRights
 from headwater.model.deadlines import Deadlines
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import TopicId
@@ -63,7 +64,7 @@ class ConsumerMembership:
         self.settings = settings
         self.topics = topics
         self.stored = ConsumerState(group_id)
-        self.reads = ConsumerTopics(self.stored, topics)
+        self.reads = ConsumerTopics(self.stored, settings, topics)
         self.departures = Departures()
         self.deadlines: Deadlines[tuple[ConsumerTimer, str]] = Deadlines()
 
@@ -100,14 +101,22 @@ class ConsumerMembership:
     # Coming and changing
 
     def update(
-        self, member: ConsumerMemberStored, before: ConsumerMemberStored | None, now: Moment, out: GroupEffects
+        self,
+        member: ConsumerMemberStored,
+        before: ConsumerMemberStored | None,
+        now: Moment,
+        out: GroupEffects,
+        rights: TopicRights | None = None,
     ) -> None:
         """Store a member as it describes itself now. `before` is its former state, or the member that it replaces."""
+        has_new_topics = self.reads.may_have_changed()
+        sees_others = self.reads.look(member, before, rights)
         if before is not None and before.member_id != member.member_id:
             self._replace(before, member, now, out)
         elif member is not before and member != before:
             self.log(member, out)
-        self._advance(before is None or _subscription(before) != _subscription(member), out)
+        has_new_subscription = sees_others or before is None or _subscription(before) != _subscription(member)
+        self._advance(has_new_topics, has_new_subscription, out)
 
     def reconcile(
         self, member: ConsumerMemberStored, owned: Assignment | None, now: Moment, out: GroupEffects, *, joins: bool
@@ -143,6 +152,7 @@ class ConsumerMembership:
         self._depart(member, reason, explanation, now, out)
         for event in list(self.stored.member_deletions(member.member_id)):
             self.log(event, out)
+        self.reads.forget(member.member_id)
 
     def let_away(self, member: ConsumerMemberStored, now: Moment, out: GroupEffects) -> None:
         """A static member leaves for a while: what it had to give up is given up, and the rest is kept for it."""
@@ -199,9 +209,9 @@ class ConsumerMembership:
         self.log(TargetStored(self.group_id, member.member_id, target), out)
         self.log(CurrentStored(group_id=self.group_id, member_id=member.member_id, assigned=current.assigned), out)
 
-    def _advance(self, has_new_subscription: bool, out: GroupEffects) -> None:
+    def _advance(self, has_new_topics: bool, has_new_subscription: bool, out: GroupEffects) -> None:
         """Begin an epoch if subscriptions or topics changed, and compute its target."""
-        if self.reads.may_have_changed() or has_new_subscription:
+        if has_new_topics or has_new_subscription:
             metadata_hash = self.reads.hash()
             if has_new_subscription or metadata_hash != self.stored.metadata_hash:
                 self._begin_epoch(metadata_hash, out)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from headwater.groups.assignment import Assignment
 from headwater.groups.assignors import ASSIGNORS
 from headwater.groups.settings import MAX_NAME_CHARS, GroupSettings
+from headwater.groups.visible_topics import TopicRights
 from headwater.model.errors import ErrorCode, RequestError
 
 JOIN_EPOCH = 0
@@ -33,6 +34,8 @@ class ConsumerHeartbeat:
     """Empty: no pattern any more."""
     server_assignor: str | None = None
     owned: Assignment | None = None
+    rights: TopicRights | None = None
+    """For its pattern, where clients need not see every topic."""
 
     @property
     def is_full(self) -> bool:

@@ -74,6 +74,8 @@ class GroupSettings:
     """The heartbeat interval that members of consumer groups are asked to keep."""
     consumer_max_members: int = 10_000
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    restricts_patterns: bool = False
+    """Whether a pattern stands only for topics that its member may see: heartbeats say which these are."""
     own_times: Callable[[str], ConsumerTimes | None] = _nothing_said
     """The times of a group that has its own configuration; None: it has none."""
 

@@ -30,6 +30,7 @@ from headwater.queues.outcomes import (
     AcknowledgedBatch,
     AcknowledgeOutcome,
     AcknowledgeType,
+    AcquiredRange,
     AcquireMode,
     Acquisition,
     Changes,
@@ -166,6 +167,17 @@ class SharePartition:
                 if run[2].state is RecordState.ACQUIRED and run[2].holder == member_id:
                     changed += self._failed(run, now_ms)
         return self._commit(changed)
+
+    def give_back(self, member_id: str, ranges: Iterable[AcquiredRange]) -> Changes:
+        """Records that the member was lent did not reach it: they are as they were, and no delivery counts."""
+        return self._commit(
+            [
+                StateRange(first, last, RangeState.AVAILABLE, status.delivery_count)
+                for each in ranges
+                for first, last, status in self._state.window.runs(each.first, each.last)
+                if status.state is RecordState.ACQUIRED and status.holder == member_id
+            ]
+        )
 
     # What time and the shell do
 

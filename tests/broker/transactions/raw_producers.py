@@ -17,10 +17,11 @@ class Producer:
     epoch: int = -1
     sequence: int = 0
 
-    async def begin(self) -> None:
+    async def begin(self, timeout_ms: int = 60_000) -> None:
         answer = await self.client.ask(
-            INIT_PRODUCER_ID, 4, transactional_id=ID, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
-        )
+            INIT_PRODUCER_ID, 4, transactional_id=ID, transaction_timeout_ms=timeout_ms, producer_id=-1,
+            producer_epoch=-1,
+        )  # fmt: skip
         assert answer.error_code == 0
         self.id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 

@@ -64,6 +64,10 @@ class ClientAccess(Protocol):
         """Whether there is, or could be, a resource of the type on which the client may do it."""
         ...
 
+    def grants_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """As `allows_on_any`, of what bindings allow."""
+        ...
+
     def operations_on(self, resource_type: ResourceType, name: str) -> int:
         """Bit n stands for Kafka's operation n, of those that the type of resource supports."""
         ...
@@ -97,6 +101,9 @@ class UnrestrictedAccess:
         return True
 
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+    def grants_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
     def operations_on(self, resource_type: ResourceType, name: str) -> int:
@@ -157,6 +164,9 @@ class GuardedAccess:
     def allows_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         verdict = self._cache.authorize_by_type(self._bindings.index, operation, resource_type)
         return verdict.is_allowed or self._refused(operation, resource_type, ANY_RESOURCE, verdict)
+
+    def grants_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return self._cache.authorize_by_type(self._bindings.index, operation, resource_type).is_allowed
 
     def operations_on(self, resource_type: ResourceType, name: str) -> int:
         if not self._is_in_force:

@@ -130,9 +130,9 @@ class Access:
         return cls(open_because=reason)
 
     def check_at_once(self, request: "Message", access: "ClientAccess") -> None:
-        """Raises RequestError."""
+        """Raises RequestError. A name that is null is judged as an empty one: the handler then says what is missing."""
         for check in self.at_once:
-            name = getattr(request, check.named_at) if check.named_at else CLUSTER_NAME
+            name = getattr(request, check.named_at) or "" if check.named_at else CLUSTER_NAME
             access.require(check.operation, check.resource_type, name)
 
     @property

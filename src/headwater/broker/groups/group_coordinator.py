@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from headwater.broker.groups.group_log import OFFSETS_TOPIC, GroupLog
 from headwater.broker.groups.group_views import GroupViews
 from headwater.broker.log.partition import Partition
+from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig
 from headwater.broker.state.deadline_timer import DeadlineTimer
 from headwater.broker.state.state_topic import StateTopic
@@ -94,6 +95,7 @@ class GroupCoordinator:
         settings.consumer_heartbeat_interval_ms = config.group_consumer_heartbeat_interval_ms
         settings.consumer_max_members = config.group_consumer_max_size
         settings.migration_policy = MigrationPolicy(config.group_consumer_migration_policy)
+        settings.restricts_patterns = config.authorizes is Authorization.ON
 
     def start(self) -> None:
         """Begin to read what is stored, and to watch the time."""

@@ -7,11 +7,13 @@ several, and may ask to look only (KIP-890). From 2 on PRODUCER_FENCED is unders
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_cluster, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.transactions.partition_addition import PartitionAddition, replaced
 from headwater.model.errors import ErrorCode
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -56,16 +58,26 @@ def handle(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     """At once if the coordinator's event is on disk at once."""
     if context.api_version >= FIRST_BATCHED:
+        context.access.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         return _add_batched(broker, request, context)
+    access, transactional_id = context.access, request.v3_and_below_transactional_id
+    names = _names(request.v3_and_below_topics)
+    refused: dict[tuple[str, int], ErrorCode] = {}
+    if access.is_restricted:
+        if not access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return _response(request, dict.fromkeys(names, refusal))
+        refused = _refused(access, names)
     addition = PartitionAddition(
         broker.catalog,
         broker.transactions,
-        _names(request.v3_and_below_topics),
-        transactional_id=request.v3_and_below_transactional_id,
+        names,
+        transactional_id=transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         is_verify_only=False,
         connection=context.connection.serial,
+        refused=refused,
     )
     return _respond(request, context, addition) if addition.is_answered else _add_later(request, context, addition)
 
@@ -83,7 +95,20 @@ def _respond(
     errors = addition.errors()
     if context.api_version < FIRST_WITH_FENCED:
         errors = replaced(errors, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+    return _response(request, errors)
+
+
+def _response(
+    request: AddPartitionsToTxnRequest, errors: dict[tuple[str, int], ErrorCode]
+) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(request.v3_and_below_topics, errors))
+
+
+def _refused(access: ClientAccess, names: Sequence[tuple[str, int]]) -> dict[tuple[str, int], ErrorCode]:
+    """The partitions of topics that the client may not write to."""
+    topics = dict.fromkeys(topic for topic, _ in names)
+    refused = {name for name in topics if not access.allows(Operation.WRITE, ResourceType.TOPIC, name)}
+    return {name: ErrorCode.TOPIC_AUTHORIZATION_FAILED for name in names if name[0] in refused}
 
 
 async def _add_batched(

@@ -3,14 +3,17 @@
 Versions 0 and 1: from 1 on with the protocol that a member speaks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import DESCRIBED_GROUPS
+from headwater.broker.access.hidden_groups import check_topics_of_group
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
-from headwater.groups.views import DescribedConsumer, DescribedPartitions
+from headwater.broker.authorized_operations import NOT_ASKED
+from headwater.groups.views import DescribedConsumer, DescribedConsumerGroup, DescribedPartitions
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.consumer_group_describe import (
     Assignment,
@@ -38,15 +41,21 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def handle(
     broker: "Broker", request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
+    asks_operations: bool = request.include_authorized_operations
     return ConsumerGroupDescribeResponse(
-        groups=[_describe(broker, group_id, operations) for group_id in dict.fromkeys(request.group_ids)]
+        groups=[
+            _describe(broker, context.access, group_id, asks_operations)
+            for group_id in dict.fromkeys(request.group_ids)
+        ]
     )
 
 
-def _describe(broker: "Broker", group_id: str, operations: int) -> DescribedGroup:
+def _describe(broker: "Broker", access: ClientAccess, group_id: str, asks_operations: bool) -> DescribedGroup:
     try:
+        access.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group = broker.groups.views.described_consumer(group_id)
+        if access.is_restricted:
+            check_topics_of_group(access, _topics(group))
     except RequestError as error:
         return DescribedGroup(
             error_code=error.code,
@@ -66,8 +75,15 @@ def _describe(broker: "Broker", group_id: str, operations: int) -> DescribedGrou
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
         members=[_member(member) for member in group.members],
-        authorized_operations=operations,
+        authorized_operations=access.operations_on(ResourceType.GROUP, group_id) if asks_operations else NOT_ASKED,
     )
+
+
+def _topics(group: DescribedConsumerGroup) -> Iterator[str]:
+    """That a member reads, or is to read."""
+    for member in group.members:
+        for each in (*member.assigned, *member.target):
+            yield each.topic
 
 
 def _member(member: DescribedConsumer) -> Member:

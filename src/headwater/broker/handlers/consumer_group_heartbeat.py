@@ -8,13 +8,15 @@ UNKNOWN_MEMBER_ID and so joins again, and a static member that joins again under
 import uuid
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.assignment import Assignment, of_partitions
 from headwater.groups.consumer_requests import JOIN_EPOCH, ConsumerHeartbeat
 from headwater.groups.settings import MAX_NAME_CHARS
+from headwater.groups.visible_topics import TopicRights
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.consumer_group_heartbeat import Assignment as MemberAssignment
 from headwater.wire.typed.consumer_group_heartbeat import (
@@ -44,7 +46,10 @@ async def handle(
     member_id: str = request.member_id
     if context.api_version == 0 and request.member_epoch == JOIN_EPOCH and not member_id:
         member_id = str(uuid.uuid4())
-    names = request.subscribed_topic_names
+    names, access = request.subscribed_topic_names, context.access
+    if access.is_restricted:
+        for name in names or ():
+            access.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
     heartbeat = ConsumerHeartbeat(
         member_id=member_id,
         epoch=request.member_epoch,
@@ -57,6 +62,7 @@ async def handle(
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=_owned(request),
+        rights=_rights(access) if access.is_restricted else None,
     )
     if request.member_epoch == JOIN_EPOCH:
         await broker.group_configs.refresh_if_possible(request.group_id)
@@ -74,6 +80,11 @@ async def handle(
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         assignment=_assignment(answer.assigned) if answer.assigned is not None else None,
     )
+
+
+def _rights(access: ClientAccess) -> TopicRights:
+    """What the member may see of the topics that its pattern matches."""
+    return TopicRights(access, access.version, lambda name: access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name))
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:

@@ -5,10 +5,11 @@ A group that is an explicit subscription ends with it, also if it was not used y
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -26,12 +27,13 @@ API = Api(
 
 async def handle(broker: "Broker", request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
-        results=[await _delete(broker, group_id) for group_id in dict.fromkeys(request.groups_names)]
+        results=[await _delete(broker, context.access, group_id) for group_id in dict.fromkeys(request.groups_names)]
     )
 
 
-async def _delete(broker: "Broker", group_id: str) -> DeletableGroupResult:
+async def _delete(broker: "Broker", access: ClientAccess, group_id: str) -> DeletableGroupResult:
     try:
+        access.require(Operation.DELETE, ResourceType.GROUP, group_id)
         await _forget(broker, group_id)
     except RequestError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -33,13 +34,16 @@ async def handle(
 ) -> DeleteShareGroupOffsetsResponse:
     broker.groups.check_share_group_is_empty(request.group_id)
     names = dict.fromkeys(topic.topic_name for topic in request.topics)
-    answers = [await _delete(broker, request.group_id, name) for name in names]
+    answers = [await _delete(broker, context.access, request.group_id, name) for name in names]
     return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, error_message=None, responses=answers)
 
 
-async def _delete(broker: "Broker", group_id: str, name: str) -> DeleteShareGroupOffsetsResponseTopic:
+async def _delete(
+    broker: "Broker", access: ClientAccess, group_id: str, name: str
+) -> DeleteShareGroupOffsetsResponseTopic:
     answer = DeleteShareGroupOffsetsResponseTopic(topic_name=name, error_code=ErrorCode.NONE, error_message=None)
     try:
+        access.require(Operation.READ, ResourceType.TOPIC, name)
         topic = broker.catalog.topic(name)
         answer.topic_id = topic.topic_id
         await broker.share_admin.forget(group_id, topic.topic_id)

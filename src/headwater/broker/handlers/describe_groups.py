@@ -5,13 +5,14 @@ A group that is not known is dead; from version 6 on that is the error GROUP_ID_
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_group
 from headwater.broker.api import Api, RequestContext
-from headwater.broker.authorized_operations import NOT_ASKED, ON_GROUP
+from headwater.broker.authorized_operations import NOT_ASKED
 from headwater.groups.rebalance import GroupState
 from headwater.groups.views import DescribedMember
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_groups import (
     DescribedGroup,
@@ -33,14 +34,18 @@ API = Api(
 
 
 def handle(broker: "Broker", request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
-    asked = dict.fromkeys(request.groups)
+    asks_operations: bool = request.include_authorized_operations
     return DescribeGroupsResponse(
-        groups=[_describe(broker, group_id, operations, context.api_version) for group_id in asked]
+        groups=[
+            _describe(broker, context.access, group_id, asks_operations, context.api_version)
+            for group_id in dict.fromkeys(request.groups)
+        ]
     )
 
 
-def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> DescribedGroup:
+def _describe(
+    broker: "Broker", access: ClientAccess, group_id: str, asks_operations: bool, version: int
+) -> DescribedGroup:
     answer = DescribedGroup(
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -49,18 +54,19 @@ def _describe(broker: "Broker", group_id: str, operations: int, version: int) ->
         protocol_type="",
         protocol_data="",
         members=(),
-        authorized_operations=operations,
+        authorized_operations=NOT_ASKED,
     )
     try:
+        access.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
         group = broker.groups.views.described(group_id)
     except RequestError as error:
         answer.error_code, answer.error_message = error.code, error.message
-        answer.authorized_operations = NOT_ASKED
         return answer
     if group.state is GroupState.DEAD and version >= 6:
-        answer.authorized_operations = NOT_ASKED
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         answer.error_message = f"Group {group_id} not found."
+    elif asks_operations:
+        answer.authorized_operations = access.operations_on(ResourceType.GROUP, group_id)
     answer.group_state = group.state.value
     answer.protocol_type, answer.protocol_data = group.protocol_type, group.protocol
     answer.members = [_member(member) for member in group.members]

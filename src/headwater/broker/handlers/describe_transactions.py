@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import LEFT_OUT, Access, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.describe_transactions import (
     DescribeTransactionsRequest,
@@ -34,12 +35,13 @@ def handle(
 ) -> DescribeTransactionsResponse:
     ids = dict.fromkeys(request.transactional_ids)
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(broker, transactional_id) for transactional_id in ids]
+        transaction_states=[_describe(broker, context.access, transactional_id) for transactional_id in ids]
     )
 
 
-def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
+def _describe(broker: "Broker", access: ClientAccess, transactional_id: str) -> TransactionState:
     try:
+        access.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         if not transactional_id:
             raise RequestError(ErrorCode.INVALID_REQUEST, "A transactional id is not empty.")
         transaction = broker.transactions.described(transactional_id)
@@ -48,7 +50,7 @@ def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
     topics: dict[str, list[int]] = {}
     for partition in sorted(transaction.partitions, key=lambda each: (str(each.topic_id), each.index)):
         topic = broker.catalog.find_id(partition.topic_id)
-        if topic is not None:
+        if topic is not None and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.setdefault(topic.name, []).append(partition.index)
     return TransactionState(
         error_code=ErrorCode.NONE,

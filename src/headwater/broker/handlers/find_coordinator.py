@@ -10,6 +10,7 @@ import binascii
 import uuid
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_cluster, on_group, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.nodes.node_messages import ShareKey
@@ -17,7 +18,8 @@ from headwater.groups.shard import check_group_id
 from headwater.model.cluster import Node
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_NODE, PartitionId
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -29,7 +31,7 @@ API = Api(
     name="FindCoordinator",
     access=Access.by_handler(
         on_group(Operation.DESCRIBE, "key", versions=range(4), condition="of a group"),
-        on_transactional_id(Operation.DESCRIBE, "key", versions=range(4), condition="of a transactional id"),
+        on_transactional_id(Operation.DESCRIBE, "key", versions=range(1, 4), condition="of a transactional id"),
         on_group(
             Operation.DESCRIBE,
             "coordinator_keys[]",
@@ -77,6 +79,7 @@ async def handle(broker: "Broker", request: FindCoordinatorRequest, context: Req
 
 async def _find(broker: "Broker", key: str, key_type: int, context: RequestContext) -> Coordinator:
     try:
+        _check(context.access, key, key_type)
         if key_type == GROUP:
             check_group_id(key)
             partition = await broker.groups.offsets_partition(key)
@@ -95,6 +98,16 @@ async def _find(broker: "Broker", key: str, key_type: int, context: RequestConte
     return Coordinator(
         key=key, error_code=ErrorCode.NONE, error_message=None, node_id=node.node_id, host=host, port=port
     )
+
+
+def _check(access: ClientAccess, key: str, key_type: int) -> None:
+    """Raises RequestError."""
+    if key_type == GROUP:
+        access.require(Operation.DESCRIBE, ResourceType.GROUP, key)
+    elif key_type == TRANSACTION:
+        access.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+    elif key_type == SHARE:
+        access.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _address(node: Node, listener: str) -> tuple[str, int]:

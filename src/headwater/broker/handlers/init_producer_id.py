@@ -9,10 +9,12 @@ last epoch is fenced, and a transaction that it left open is aborted first.
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_cluster, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -38,6 +40,10 @@ FIRST_WITH_FENCED = 4
 
 
 async def handle(broker: "Broker", request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+    try:
+        _check(context.access, request.transactional_id)
+    except RequestError as error:
+        return _refused(error.code, context.api_version)
     if request.transactional_id is None:
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=await broker.producer_ids.next(), producer_epoch=0
@@ -53,6 +59,14 @@ async def handle(broker: "Broker", request: InitProducerIdRequest, context: Requ
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
     )
+
+
+def _check(access: ClientAccess, transactional_id: str | None) -> None:
+    """Raises RequestError."""
+    if transactional_id is not None:
+        access.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    elif not access.grants_on_any(Operation.WRITE, ResourceType.TOPIC):
+        access.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _refused(code: ErrorCode, version: int) -> InitProducerIdResponse:

@@ -13,7 +13,7 @@ from headwater.groups.members import MemberProtocol
 from headwater.groups.requests import JoinRequest
 from headwater.groups.settings import MAX_NAME_CHARS
 from headwater.model.errors import RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -39,8 +39,11 @@ async def handle(broker: "Broker", request: JoinGroupRequest, context: RequestCo
         needs_known_id=context.api_version >= 4,
         can_skip_assignment=context.api_version >= 9,
     )
+    access, version = context.access, context.access.version
     try:
         answer = await broker.groups.join(request.group_id, join)
+        if access.version != version:  # this may have taken as long as a rebalance
+            access.require(Operation.READ, ResourceType.GROUP, request.group_id)
     except RequestError as error:
         answer = JoinAnswer(error.code, request.member_id)
     return JoinGroupResponse(

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import LEFT_OUT, Access, on_cluster, on_group
 from headwater.broker.api import Api, RequestContext
 from headwater.model.errors import ErrorCode
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -26,6 +28,8 @@ API = Api(
 
 
 def handle(broker: "Broker", request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    access = context.access
+    shows_all = _shows_all(access)
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     return ListGroupsResponse(
@@ -38,6 +42,12 @@ def handle(broker: "Broker", request: ListGroupsRequest, context: RequestContext
                 group_type=group.kind,
             )
             for group in broker.groups.views.listed()
-            if (not states or group.state.value.lower() in states) and (not kinds or group.kind in kinds)
+            if (not states or group.state.value.lower() in states)
+            and (not kinds or group.kind in kinds)
+            and (shows_all or access.shows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
         ],
     )
+
+
+def _shows_all(access: ClientAccess) -> bool:
+    return not access.is_restricted or access.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -8,7 +8,7 @@ from headwater.broker.access.declared_access import LEFT_OUT, Access, on_transac
 from headwater.broker.api import Api, RequestContext
 from headwater.groups.topic_patterns import TopicPattern
 from headwater.model.errors import ErrorCode
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.transactions.transaction import Transaction, TransactionState
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -27,6 +27,7 @@ API = Api(
 
 
 def handle(broker: "Broker", request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    access = context.access
     known = {state.value for state in TransactionState}
     wanted = _filter(broker, request)
     return ListTransactionsResponse(
@@ -40,6 +41,7 @@ def handle(broker: "Broker", request: ListTransactionsRequest, context: RequestC
             )
             for transaction in broker.transactions.listed()
             if wanted(transaction)
+            and access.shows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
         ],
     )
 

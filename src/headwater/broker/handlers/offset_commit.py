@@ -4,15 +4,16 @@ from 6 on, static members from 7 on, epochs of members of the new protocol from 
 What cannot be committed says so for each partition; a refusal of the whole request is repeated for each of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
+from headwater.broker.topics.allowed_topics import allowed_topic, allowed_topic_by_id, error_in
 from headwater.broker.topics.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.offset_commit import (
     OffsetCommitRequest,
@@ -42,8 +43,13 @@ FIRST_WITH_TOPIC_IDS = 10
 
 async def handle(broker: "Broker", request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     has_ids = context.api_version >= FIRST_WITH_TOPIC_IDS
+    access, catalog = context.access, broker.catalog
+    if access.is_restricted and not access.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return _response(request, [ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(request.topics), {}, has_ids)
     found = [
-        broker.catalog.find_id(topic.topic_id) if has_ids else broker.catalog.find(topic.name)
+        allowed_topic_by_id(catalog, access, Operation.READ, topic.topic_id)
+        if has_ids
+        else allowed_topic(catalog, access, Operation.READ, topic.name)
         for topic in request.topics
     ]
     known = tuple(
@@ -56,7 +62,7 @@ async def handle(broker: "Broker", request: OffsetCommitRequest, context: Reques
         )
         for topic, asked in zip(found, request.topics, strict=True)
         for partition in asked.partitions
-        if topic is not None and topic.has(partition.partition_index)
+        if isinstance(topic, Topic) and topic.has(partition.partition_index)
     )
     commit = CommitRequest(
         member_id=request.member_id,
@@ -71,27 +77,29 @@ async def handle(broker: "Broker", request: OffsetCommitRequest, context: Reques
         errors = {(answer.topic, answer.partition): answer.error for answer in answers}
     except RequestError as error:
         errors = {(each.topic, each.partition): error.code for each in known}
+    return _response(request, found, errors, has_ids)
+
+
+def _response(
+    request: OffsetCommitRequest,
+    found: Sequence[Topic | ErrorCode],
+    errors: Mapping[tuple[str, int], ErrorCode],
+    has_ids: bool,
+) -> OffsetCommitResponse:
+    """`found` has the topics of the request, or why nothing is committed there."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name="" if has_ids else asked.name,
                 topic_id=asked.topic_id,
                 partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=index, error_code=_error(errors, topic, index, has_ids)
-                    )
+                    OffsetCommitResponsePartition(partition_index=index, error_code=error_in(topic, index, errors))
                     for index in (partition.partition_index for partition in asked.partitions)
                 ],
             )
             for topic, asked in zip(found, request.topics, strict=True)
         ]
     )
-
-
-def _error(errors: Mapping[tuple[str, int], ErrorCode], topic: Topic | None, index: int, has_ids: bool) -> ErrorCode:
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return errors.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _retention_ms(request: OffsetCommitRequest, version: int) -> int | None:

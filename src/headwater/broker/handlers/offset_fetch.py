@@ -11,13 +11,16 @@ A group that is not known has committed nothing, which is no error: its offsets 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
+from headwater.broker.topics.allowed_topics import allowed_topic_by_id
+from headwater.broker.topics.topic import Topic
 from headwater.groups.events import CommittedOffset
 from headwater.groups.offset_table import FoundOffset
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_OFFSET
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.schema import NULL_UUID
 from headwater.wire.typed.offset_fetch import (
@@ -69,7 +72,7 @@ NOTHING = CommittedOffset(offset=NO_OFFSET, leader_epoch=NO_LEADER_EPOCH, metada
 async def handle(broker: "Broker", request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     if context.api_version < FIRST_WITH_GROUPS:
         group = _only_group(request)
-        fetched = await _fetch(broker, group, False, request.require_stable)
+        fetched = await _fetch(broker, context.access, group, False, request.require_stable)
         if context.api_version == 1 and fetched.error_code:
             # There is no other place for the error in this version.
             fetched.topics = _failed(group.topics or (), fetched.error_code)
@@ -78,7 +81,9 @@ async def handle(broker: "Broker", request: OffsetFetchRequest, context: Request
     asked = {group.group_id: group for group in request.groups}
     has_ids = context.api_version >= FIRST_WITH_TOPIC_IDS
     return OffsetFetchResponse(
-        groups=[await _fetch(broker, group, has_ids, request.require_stable) for group in asked.values()]
+        groups=[
+            await _fetch(broker, context.access, group, has_ids, request.require_stable) for group in asked.values()
+        ]
     )
 
 
@@ -94,60 +99,80 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 async def _fetch(
-    broker: "Broker", group: OffsetFetchRequestGroup, has_ids: bool, requires_stable: bool
+    broker: "Broker", access: ClientAccess, group: OffsetFetchRequestGroup, has_ids: bool, requires_stable: bool
 ) -> OffsetFetchResponseGroup:
-    topics = group.topics
-    if has_ids and topics is not None:
-        return await _fetch_by_id(broker, group, topics, requires_stable)
-    wanted = None
-    if topics is not None:
-        wanted = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
     try:
-        found = await broker.groups.committed(group.group_id, wanted, group.member_id, group.member_epoch)
+        access.require(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        if group.topics is None:
+            topics = await _all(broker, access, group, has_ids, requires_stable)
+        elif has_ids:
+            topics = await _by_id(broker, access, group, group.topics, requires_stable)
+        else:
+            topics = await _by_name(broker, access, group, group.topics, requires_stable)
     except RequestError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code, topics=())
-    by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {topic.name: [] for topic in topics or ()}
-    for each in found:
-        if wanted is not None or requires_stable or each.committed is not None:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=topics)
+
+
+async def _all(
+    broker: "Broker", access: ClientAccess, group: OffsetFetchRequestGroup, has_ids: bool, requires_stable: bool
+) -> list[OffsetFetchResponseTopics]:
+    by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
+    for each in await broker.groups.committed(group.group_id, None, group.member_id, group.member_epoch):
+        if requires_stable or each.committed is not None:
             by_topic.setdefault(each.topic, []).append(_found(each, requires_stable))
-    answers = []
+    topics = []
     for name, partitions in by_topic.items():
         topic = broker.catalog.find(name) if has_ids else None
-        if not has_ids or topic is not None:
+        is_known = not has_ids or topic is not None
+        if is_known and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             topic_id = topic.topic_id if topic is not None else NULL_UUID
-            answers.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
-    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NONE, topics=answers)
+            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return topics
 
 
-async def _fetch_by_id(
+async def _by_name(
     broker: "Broker",
+    access: ClientAccess,
     group: OffsetFetchRequestGroup,
     topics: Sequence[OffsetFetchRequestTopics],
     requires_stable: bool,
-) -> OffsetFetchResponseGroup:
-    found = [(broker.catalog.find_id(asked.topic_id), asked) for asked in topics]
-    wanted = [(topic.name, index) for topic, asked in found if topic is not None for index in asked.partition_indexes]
-    try:
-        answers = await broker.groups.committed(group.group_id, wanted, group.member_id, group.member_epoch)
-    except RequestError as error:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code, topics=())
+) -> list[OffsetFetchResponseTopics]:
+    by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {topic.name: [] for topic in topics}
+    refused = {name for name in by_topic if not access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)}
+    wanted = [(topic.name, index) for topic in topics for index in topic.partition_indexes if topic.name not in refused]
+    for each in await broker.groups.committed(group.group_id, wanted, group.member_id, group.member_epoch):
+        by_topic[each.topic].append(_found(each, requires_stable))
+    for topic in topics:
+        if topic.name in refused:
+            by_topic[topic.name] += _nothing(topic.partition_indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return [OffsetFetchResponseTopics(name=name, partitions=partitions) for name, partitions in by_topic.items()]
+
+
+async def _by_id(
+    broker: "Broker",
+    access: ClientAccess,
+    group: OffsetFetchRequestGroup,
+    topics: Sequence[OffsetFetchRequestTopics],
+    requires_stable: bool,
+) -> list[OffsetFetchResponseTopics]:
+    found = [
+        (allowed_topic_by_id(broker.catalog, access, Operation.DESCRIBE, asked.topic_id), asked) for asked in topics
+    ]
+    wanted = [
+        (topic.name, index) for topic, asked in found if isinstance(topic, Topic) for index in asked.partition_indexes
+    ]
+    answers = await broker.groups.committed(group.group_id, wanted, group.member_id, group.member_epoch)
     committed = {(each.topic, each.partition): _found(each, requires_stable) for each in answers}
-    return OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        error_code=ErrorCode.NONE,
-        topics=[
-            OffsetFetchResponseTopics(
-                topic_id=asked.topic_id,
-                partitions=[
-                    committed[topic.name, index]
-                    if topic is not None
-                    else _partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID)
-                    for index in asked.partition_indexes
-                ],
-            )
-            for topic, asked in found
-        ],
-    )
+    return [
+        OffsetFetchResponseTopics(
+            topic_id=asked.topic_id,
+            partitions=[committed[topic.name, index] for index in asked.partition_indexes]
+            if isinstance(topic, Topic)
+            else _nothing(asked.partition_indexes, topic),
+        )
+        for topic, asked in found
+    ]
 
 
 def _found(found: FoundOffset, requires_stable: bool) -> OffsetFetchResponsePartitions:
@@ -158,11 +183,13 @@ def _found(found: FoundOffset, requires_stable: bool) -> OffsetFetchResponsePart
 
 def _failed(topics: Sequence[OffsetFetchRequestTopics], error_code: int) -> list[OffsetFetchResponseTopics]:
     return [
-        OffsetFetchResponseTopics(
-            name=topic.name, partitions=[_partition(index, NOTHING, error_code) for index in topic.partition_indexes]
-        )
+        OffsetFetchResponseTopics(name=topic.name, partitions=_nothing(topic.partition_indexes, error_code))
         for topic in topics
     ]
+
+
+def _nothing(indexes: Sequence[int], error_code: int) -> list[OffsetFetchResponsePartitions]:
+    return [_partition(index, NOTHING, error_code) for index in indexes]
 
 
 def _partition(index: int, committed: CommittedOffset, error_code: int) -> OffsetFetchResponsePartitions:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
+from headwater.broker.queues.share_rights import share_rights
 from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, checked_names
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import LeaderEpoch, PartitionId, TopicId
@@ -45,7 +46,8 @@ async def handle(
     if request.share_session_epoch == INITIAL_EPOCH:
         raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     session = broker.shares.sessions.use(group_id, member_id, request.share_session_epoch)
-    acknowledging = Acknowledging(broker.shares, group_id, member_id, may_renew=request.is_renew_ack)
+    rights = share_rights(broker.catalog, context.access, group_id)
+    acknowledging = Acknowledging(broker.shares, group_id, member_id, rights, may_renew=request.is_renew_ack)
     acknowledging.decide(request.topics)
     if request.share_session_epoch == FINAL_EPOCH:
         broker.shares.close_session(session)

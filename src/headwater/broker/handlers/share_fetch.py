@@ -12,6 +12,7 @@ from headwater.broker.access.declared_access import Access, on_group, on_topic
 from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_acknowledging import Acknowledging
 from headwater.broker.queues.share_fetching import ShareFetching, ShareFetchLimits, ShareReading, divided
+from headwater.broker.queues.share_rights import share_rights
 from headwater.broker.queues.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, checked_names
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import NO_LEADER_EPOCH, NO_NODE, PartitionId, TopicId
@@ -63,15 +64,20 @@ async def handle(broker: "Broker", request: ShareFetchRequest, context: RequestC
     is_first = request.share_session_epoch == INITIAL_EPOCH
     if is_first:
         await broker.group_configs.refresh_if_possible(group_id)
-    acknowledging = Acknowledging(broker.shares, group_id, member_id, may_renew=request.is_renew_ack)
+    rights = share_rights(broker.catalog, context.access, group_id)
+    acknowledging = Acknowledging(broker.shares, group_id, member_id, rights, may_renew=request.is_renew_ack)
     acknowledging.decide(request.topics)
-    readings: dict[PartitionId, ShareReading] = {}
+    fetching: ShareFetching | None = None
     if request.share_session_epoch == FINAL_EPOCH:
         broker.shares.close_session(session)
         context.connection.when_closed.pop(session.key, None)
     elif not request.is_renew_ack and (session.partitions or not (acknowledges or request.forgotten_topics_data)):
-        readings = await ShareFetching(broker.shares, broker.catalog, session, limits).run()
+        fetching = ShareFetching(broker.shares, broker.catalog, session, limits, rights)
+        await fetching.run()
     acknowledged = await acknowledging.errors()
+    readings = fetching.settled() if fetching is not None else {}
+    if rights is not None:
+        rights.check_group()
     session.reported_errors = {partition: reading.error for partition, reading in readings.items() if reading.error}
     return ShareFetchResponse(
         error_code=ErrorCode.NONE,

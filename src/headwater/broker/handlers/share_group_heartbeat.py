@@ -9,7 +9,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.broker.queues.share_assignment import assigned_topics
 from headwater.groups.share import JOIN_EPOCH, ShareHeartbeat
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.share_group_heartbeat import (
     Assignment,
@@ -38,7 +38,10 @@ async def handle(
 ) -> ShareGroupHeartbeatResponse:
     if not request.group_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
-    topics = request.subscribed_topic_names
+    topics, access = request.subscribed_topic_names, context.access
+    if access.is_restricted:
+        for name in topics or ():
+            access.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
     heartbeat = ShareHeartbeat(
         request.member_id,
         request.member_epoch,

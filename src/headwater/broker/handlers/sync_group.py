@@ -9,7 +9,7 @@ from headwater.broker.api import Api, RequestContext
 from headwater.groups.effects import SyncAnswer
 from headwater.groups.requests import SyncRequest
 from headwater.model.errors import RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -30,8 +30,11 @@ async def handle(broker: "Broker", request: SyncGroupRequest, context: RequestCo
         protocol=request.protocol_name,
         assignments={each.member_id: each.assignment for each in request.assignments},
     )
+    access, version = context.access, context.access.version
     try:
         answer = await broker.groups.sync(request.group_id, sync)
+        if access.version != version:  # this may have taken as long as a rebalance
+            access.require(Operation.READ, ResourceType.GROUP, request.group_id)
     except RequestError as error:
         answer = SyncAnswer(error.code)
     return SyncGroupResponse(

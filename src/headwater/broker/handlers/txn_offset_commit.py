@@ -6,14 +6,18 @@ What cannot be committed says so for each partition; a refusal of the whole requ
 API has no words for some refusals, and old clients do not know others: they get those that make them do the same.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.access.declared_access import Access, on_group, on_topic, on_transactional_id
 from headwater.broker.api import Api, RequestContext
+from headwater.broker.topics.allowed_topics import allowed_topic, error_in
+from headwater.broker.topics.topic import Topic
 from headwater.groups.requests import CommitRequest, OffsetToCommit
 from headwater.groups.shard import check_group_id
 from headwater.model.errors import ErrorCode, RequestError
-from headwater.security.access_codes import Operation
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
 from headwater.wire.typed.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -43,32 +47,51 @@ FIRST_THAT_ADDS = 5
 
 
 async def handle(broker: "Broker", request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    refusal = _refusal(context.access, request)
+    if refusal is not None:
+        return _response(request, [refusal] * len(request.topics), {})
+    found = [allowed_topic(broker.catalog, context.access, Operation.READ, topic.name) for topic in request.topics]
     known = tuple(
         OffsetToCommit(
-            topic.name,
+            asked.name,
             partition.partition_index,
             partition.committed_offset,
             partition.committed_leader_epoch,
             partition.committed_metadata or "",
         )
-        for topic in request.topics
-        for partition in topic.partitions
-        if _exists(broker, topic.name, partition.partition_index)
+        for topic, asked in zip(found, request.topics, strict=True)
+        for partition in asked.partitions
+        if isinstance(topic, Topic) and topic.has(partition.partition_index)
     )
     errors = await _commit(broker, request, known, context.api_version) if known else {}
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _response(request, found, errors)
+
+
+def _refusal(access: ClientAccess, request: TxnOffsetCommitRequest) -> ErrorCode | None:
+    """Of the whole request."""
+    if not access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not access.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return None
+
+
+def _response(
+    request: TxnOffsetCommitRequest,
+    found: Sequence[Topic | ErrorCode],
+    errors: Mapping[tuple[str, int], ErrorCode],
+) -> TxnOffsetCommitResponse:
+    """`found` has the topics of the request, or why nothing is committed there."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
-                name=topic.name,
+                name=asked.name,
                 partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=index, error_code=errors.get((topic.name, index), unknown)
-                    )
-                    for index in (partition.partition_index for partition in topic.partitions)
+                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=error_in(topic, index, errors))
+                    for index in (partition.partition_index for partition in asked.partitions)
                 ],
             )
-            for topic in request.topics
+            for topic, asked in zip(found, request.topics, strict=True)
         ]
     )
 
@@ -103,8 +126,3 @@ def _translated(code: ErrorCode, version: int) -> ErrorCode:
         case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if version < FIRST_THAT_KNOWS_LOADING:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
-
-
-def _exists(broker: "Broker", name: str, index: int) -> bool:
-    topic = broker.catalog.find(name)
-    return topic is not None and topic.has(index)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from headwater.broker.queues.share_coordinator import ShareCoordinator
+from headwater.broker.queues.share_rights import ShareRights
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import PartitionId
 from headwater.queues.outcomes import AcknowledgedBatch, AcknowledgeType
@@ -17,10 +18,13 @@ Acknowledged: TypeAlias = "dict[PartitionId, ErrorCode | asyncio.Future[ErrorCod
 
 
 class Acknowledging:
-    def __init__(self, shares: ShareCoordinator, group_id: str, member_id: str, *, may_renew: bool) -> None:
+    def __init__(
+        self, shares: ShareCoordinator, group_id: str, member_id: str, rights: ShareRights | None, *, may_renew: bool
+    ) -> None:
         self._shares = shares
         self._group_id = group_id
         self._member_id = member_id
+        self._rights = rights
         self._may_renew = may_renew
         self._errors: dict[PartitionId, ErrorCode] = {}
         self._logged: dict[PartitionId, asyncio.Future[None]] = {}
@@ -44,6 +48,9 @@ class Acknowledging:
     def _decide(self, partition: PartitionId, batches: Iterable[AcknowledgementBatch]) -> None:
         if partition in self._errors:
             self._errors[partition] = ErrorCode.INVALID_REQUEST  # named twice
+            return
+        if self._rights is not None and (refusal := self._rights.error(partition.topic_id)):
+            self._errors[partition] = refusal
             return
         queue = self._shares.find(self._group_id, partition)
         if queue is None:

@@ -96,6 +96,11 @@ class ShareCoordinator:
         for group_id in tuple(self._queues):
             self._reconfigure(group_id)
 
+    def rights_changed(self) -> None:
+        """Of clients. Fetches that wait are told at once what they may no longer read."""
+        for queue in self:
+            queue.rights_changed()
+
     def stop(self) -> None:
         """From now on connections are lost because the broker stops: that says nothing about their members."""
         self._is_stopping = True

@@ -8,6 +8,9 @@ The first batch of an answer may exceed `max_bytes` (KIP-74), so that a large on
 every later one fits, whatever partition it is of. A member that leaves no room at all (`max_bytes` 0) gets nothing.
 
 Partitions take turns, and so do members: see `share_queue`.
+
+Nothing is taken from a partition that the client may not read. What it may no longer read when the answer is ready to
+leave is given back, as if it had not been taken (`settled`).
 """
 
 import asyncio
@@ -18,6 +21,7 @@ from dataclasses import dataclass, field
 from headwater.broker.nodes.node_client import NOT_REACHED
 from headwater.broker.queues.share_coordinator import ShareCoordinator
 from headwater.broker.queues.share_queue import MAX_RECORDS, SPAN_BYTES, ShareQueue, Span, Taken
+from headwater.broker.queues.share_rights import ShareRights
 from headwater.broker.queues.share_sessions import ShareSession
 from headwater.broker.topics.catalog import Catalog
 from headwater.logs.events import log_event
@@ -80,12 +84,18 @@ class ShareReading:
 
 class ShareFetching:
     def __init__(
-        self, shares: ShareCoordinator, catalog: Catalog, session: ShareSession, limits: ShareFetchLimits
+        self,
+        shares: ShareCoordinator,
+        catalog: Catalog,
+        session: ShareSession,
+        limits: ShareFetchLimits,
+        rights: ShareRights | None = None,
     ) -> None:
         self._shares = shares
         self._catalog = catalog
         self._session = session
         self._limits = limits
+        self._rights = rights
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + max(limits.max_wait_ms, 0) / 1000
         self._records_left = limits.max_records if limits.max_records > 0 else MAX_RECORDS
@@ -121,6 +131,13 @@ class ShareFetching:
             for queue in self._seen:
                 queue.ended(self.member_id, is_served=not self._is_first)
 
+    def settled(self) -> dict[PartitionId, ShareReading]:
+        """What may be sent now."""
+        if self._rights is not None:
+            for partition_id in list(self.readings):
+                self._check_right(partition_id)
+        return self.readings
+
     # Called by queues
 
     @property
@@ -134,12 +151,22 @@ class ShareFetching:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
+    def rights_changed(self) -> None:
+        rights = self._rights
+        if rights is not None and any(
+            reading.queue is not None and rights.refusal(partition_id.topic_id) is not None
+            for partition_id, reading in self.readings.items()
+        ):
+            self.wake()
+
     # In order
 
     async def _look_up(self) -> list[ShareQueue]:
         is_first_look = not self.readings
         found: list[ShareQueue] = []
         for partition_id in list(self._session.partitions):
+            if self._rights is not None and not self._check_right(partition_id):
+                continue
             reading = self.readings.get(partition_id)
             if reading is None or (reading.queue is not None and reading.queue.is_closed):
                 if is_first_look and self._is_to_be_made(partition_id) and self._can_go_on(found):
@@ -148,6 +175,17 @@ class ShareFetching:
             if reading.queue is not None:
                 found.append(reading.queue)
         return found
+
+    def _check_right(self, partition_id: PartitionId) -> bool:
+        """Whether the client may read the partition. If not, what was taken there goes back."""
+        refusal = self._rights.refusal(partition_id.topic_id) if self._rights is not None else None
+        if refusal is None:
+            return True
+        reading = self.readings.get(partition_id)
+        if reading is not None and reading.queue is not None:
+            reading.queue.give_back(self.member_id, reading.ranges)
+        self.readings[partition_id] = ShareReading(refusal.code, refusal.message)
+        return False
 
     def _is_to_be_made(self, partition_id: PartitionId) -> bool:
         """Making a queue takes an append, or a question to another node. Records that can be taken now do not wait for

@@ -57,6 +57,9 @@ class Waiter(Protocol):
 
     def wake(self) -> None: ...
 
+    def rights_changed(self) -> None:
+        """Look again if there is something that the member may no longer read."""
+
 
 class Surroundings(Protocol):
     """What a queue needs of the broker."""
@@ -225,6 +228,13 @@ class ShareQueue:
         self._took(self.share.release_member(member_id, self._surroundings.now_ms()))
         self.changed()
 
+    def give_back(self, member_id: str, ranges: Sequence[AcquiredRange]) -> None:
+        """What the member took, if anything, is not sent, and it wants no more. The next may look: a wake-up may have
+        been of no use."""
+        self._lending.gone(member_id)
+        self._took(self.share.give_back(member_id, ranges))
+        self.changed()
+
     # What time and the broker do
 
     def expire(self) -> None:
@@ -281,6 +291,11 @@ class ShareQueue:
     def grew(self, size_bytes: int) -> None:
         """The log has more."""
         self.changed()
+
+    def rights_changed(self) -> None:
+        """Of clients."""
+        for waiter in self._waiters:
+            waiter.rights_changed()
 
     def changed(self) -> None:
         """There may be something to take that was not there before."""

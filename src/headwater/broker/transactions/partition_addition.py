@@ -6,7 +6,8 @@ the client mends its request and sends it again.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from headwater.broker.topics.catalog import Catalog
@@ -32,13 +33,17 @@ class PartitionAddition:
         producer_epoch: int,
         is_verify_only: bool,
         connection: int,
+        refused: Mapping[Name, ErrorCode] = MappingProxyType({}),
     ) -> None:
+        """`refused` are those that the client may not write to: of them it is not asked whether they exist."""
         self._partitions: dict[Name, PartitionId] = {}
-        self._invalid: dict[Name, ErrorCode] = {}
+        self._invalid: dict[Name, ErrorCode] = dict(refused)
         self._is_verify_only = is_verify_only
         self._error: ErrorCode | None = None
         self._answer: asyncio.Future[AddAnswer] | None = None
         for name in names:
+            if name in refused:
+                continue
             try:
                 self._partitions[name] = _find(catalog, *name)
             except RequestError as error:
