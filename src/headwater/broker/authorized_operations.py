@@ -3,7 +3,7 @@
 from typing import Final
 
 from headwater.broker.access.client_access import ClientAccess
-from headwater.security.access_codes import SUPPORTED_BITS, Operation, ResourceType
+from headwater.security.access_codes import Operation, ResourceType
 from headwater.security.principal import CLUSTER_NAME
 
 NOT_ASKED: Final = -(2**31)
