@@ -87,14 +87,24 @@ class AsyncWireClient:
         self.send(api_key, version, **fields)
         return await self.answer(api_key, version)
 
-    def send(self, api_key: int, version: int, **fields: Any) -> None:
+    def send(self, api_key: int, version: int, **fields: Any) -> bytearray:
+        """The bytes that were sent."""
         self._sent += 1
         self._waiting.append(self._sent)
-        self._writer.write(write_request(build(request_class(api_key), **fields), version, self._sent, CLIENT_ID))
+        request = write_request(build(request_class(api_key), **fields), version, self._sent, CLIENT_ID)
+        self._writer.write(request)
+        return request
 
     async def answer(self, api_key: int, version: int) -> Any:
+        return self.read(await self.receive(), api_key, version)
+
+    async def receive(self) -> bytes:
+        """A response as it comes. Raises IncompleteReadError or OSError when the broker closes the connection."""
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        return response(await self._reader.readexactly(size), api_key, version, self._waiting)
+        return await self._reader.readexactly(size)
+
+    def read(self, data: bytes, api_key: int, version: int) -> Any:
+        return response(data, api_key, version, self._waiting)
 
 
 def ask(broker: Broker | tuple[str, int], api_key: int, version: int, **fields: Any) -> Any:
