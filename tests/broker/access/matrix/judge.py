@@ -9,21 +9,26 @@ from typing import Final
 
 from headwater.broker.access.declared_access import LEFT_OUT, REFUSALS, AccessCheck
 from headwater.model.errors import ErrorCode
-from headwater.security.access_codes import ResourceType
+from headwater.security.access_codes import Operation, ResourceType
+from headwater.security.acl_index import AclIndex
+from headwater.security.hosts import host_of
+from headwater.security.principal import Principal
 from headwater.wire.message import Message
 from headwater.wire.message_classes import request_class
 from tests.broker.access.matrix.case import Case, Fields, alternatives, refusal
 from tests.broker.access.matrix.client import Exchange
 from tests.broker.access.matrix.places import Leaf, error_codes, leaves
-from tests.broker.access.matrix.runs import Run
+from tests.broker.access.matrix.runs import HOST, Run
 from tests.broker.access.matrix.scene import Named, Scene
-from tests.broker.access.matrix.world import World
+from tests.broker.access.matrix.world import STRANGER, World
 from tests.support.messages import build
 
 AUTHORIZATION: Final = frozenset((*REFUSALS.values(), ErrorCode.SECURITY_DISABLED))
 POSITIONS: Final = re.compile(r"(offset|watermark|lag|producer_id|producer_epoch|append_time_ms)$")
 """Ends of the names of fields that tell how much there is, or who writes it."""
 UNKNOWN_POSITION: Final = -1
+NAMED_TYPES: Final = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+_STRANGER: Final = Principal.user(STRANGER)
 
 
 def of_refused(case: Case, run: Run, world: World, fields: Fields, exchange: Exchange) -> list[str]:
@@ -35,7 +40,7 @@ def of_refused(case: Case, run: Run, world: World, fields: Fields, exchange: Exc
     problems = [
         *(_code_at(place, refusal(run.refused), exchange) if place != LEFT_OUT else ()),
         *_codes_elsewhere(place, exchange),
-        *leaks(world, exchange),
+        *leaks(world, run, exchange),
     ]
     if place != LEFT_OUT and not run.is_partial:
         problems += _positions(case, fields, exchange)
@@ -87,14 +92,20 @@ def built(case: Case, fields: Fields) -> Message:
     return message
 
 
-def leaks(world: World, exchange: Exchange) -> Iterator[str]:
-    """What the client has not named itself, and must not know of."""
-    names = re.compile(re.escape(world.mark.encode()) + rb"[\w-]*")
-    unknown = set(names.findall(exchange.response)) - set(names.findall(exchange.request))
-    yield from (f"{name.decode()} is in the response" for name in sorted(unknown))
+def leaks(world: World, run: Run, exchange: Exchange) -> Iterator[str]:
+    """What the client has not named itself, and may not know of."""
+    names = re.compile(re.escape(world.mark.encode()) + rb"(?:-\d+-[a-z]+-\d)?")
+    index = AclIndex(run.bindings, version=1)
+    for name in sorted(set(names.findall(exchange.response)) - set(names.findall(exchange.request))):
+        if not any(_may_describe(index, resource_type, name.decode()) for resource_type in NAMED_TYPES):
+            yield f"{name.decode()} is in the response"
     for each in world.hidden:
         if each in exchange.response and each not in exchange.request:
             yield f"{each!r} is in the response"
+
+
+def _may_describe(index: AclIndex, resource_type: ResourceType, name: str) -> bool:
+    return index.authorize(_STRANGER, host_of(HOST), Operation.DESCRIBE, resource_type, name).is_allowed
 
 
 def _code_at(place: str, expected: ErrorCode, exchange: Exchange) -> Iterator[str]:

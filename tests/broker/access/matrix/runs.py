@@ -14,6 +14,8 @@ from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.world import ADMIN, STRANGER, binding
 
 HOST: Final = "127.0.0.1"
+BESIDE_A_SUCCESS: Final = "topic_config_error_code"
+"""The end of the place of an error that says that something else is not shown."""
 IMPLYING: Final = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
@@ -39,7 +41,7 @@ class Run:
     @property
     def is_partial(self) -> bool:
         """Refused in part: the rest is done."""
-        return self.refused is not None and self.refused.refused_at.endswith("topic_config_error_code")
+        return self.refused is not None and self.refused.refused_at.endswith(BESIDE_A_SUCCESS)
 
 
 def refused_runs(case: Case, version: int, scene: Scene, *, shapes: bool) -> Iterator[Run]:

@@ -19,7 +19,7 @@ async def state_of(broker: Broker, scene: Scene) -> dict[str, Any]:
     """The metadata, the ends of all logs, with those that groups and transactions are kept in, and what an
     administrator is told of the groups and transactions of the scene."""
     metadata = {each.key: each.value for prefix in KEPT for each in await broker.metadata.list(prefix)}
-    ends = {f"end of {each.partition_id}": each.log_end for each in broker.catalog.partitions()}
+    ends = {f"end of {each.id}": each.log_end for each in broker.catalog.partitions()}
     bindings = await scene.world.described_bindings()
     of_others = {str(each) for each in bindings if each.principal != f"User:{STRANGER}" and each.principal != "User:*"}
     return {**metadata, **ends, "bindings of others": of_others, "cluster": broker.cluster_id, **await _told(scene)}
