@@ -33,6 +33,8 @@ class Case:
     """A refusal closes the connection: there is no response."""
     spoils: bool = False
     """The request cannot be sent twice: it takes what it names away, or changes it."""
+    has_session: bool = False
+    """A request is the next one of a session, also if what it asks for is refused."""
     also: frozenset[ErrorCode] = frozenset()
     """Errors that say that the request was allowed, and came to nothing."""
 

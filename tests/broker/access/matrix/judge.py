@@ -27,6 +27,8 @@ AUTHORIZATION: Final = frozenset((*REFUSALS.values(), ErrorCode.SECURITY_DISABLE
 POSITIONS: Final = re.compile(r"(offset|watermark|lag|producer_id|producer_epoch|append_time_ms)$")
 """Ends of the names of fields that tell how much there is, or who writes it."""
 UNKNOWN_POSITION: Final = -1
+NO_PRODUCER: Final = ("producer_id", "producer_epoch")
+"""Fields that may be 0: as in Kafka, no value says that there is none."""
 NAMED_TYPES: Final = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
 _STRANGER: Final = Principal.user(STRANGER)
 
@@ -124,7 +126,8 @@ def _codes_elsewhere(place: str, exchange: Exchange) -> Iterator[str]:
 def _positions(case: Case, fields: Fields, exchange: Exchange) -> Iterator[str]:
     named = {leaf.value for leaf in leaves(built(case, fields))}
     for leaf in leaves(exchange.message):
-        if POSITIONS.search(leaf.path) and leaf.value != UNKNOWN_POSITION and leaf.value not in named:
+        is_nothing = leaf.value == UNKNOWN_POSITION or (leaf.value == 0 and leaf.path.endswith(NO_PRODUCER))
+        if POSITIONS.search(leaf.path) and not is_nothing and leaf.value not in named:
             yield f"{leaf.path} is {leaf.value}"
 
 

@@ -85,6 +85,7 @@ CASES = (
         title="",
         build=acknowledged,
         spoils=True,
+        has_session=True,
         also=frozenset((ErrorCode.INVALID_RECORD_STATE,)),
     ),
     Case(api_key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, title="", build=offsets_described),
