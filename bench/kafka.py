@@ -69,9 +69,9 @@ class KafkaServer(MeasuredServer):
         super().__init__("kafka", process, folder)
 
 
-def new_nodes(folder: Path, numbers: Sequence[int]) -> dict[int, BrokerProcess]:
+def new_nodes(folder: Path, numbers: Sequence[int], more_properties: str = "") -> dict[int, BrokerProcess]:
     """Nodes that are broker and controller each, with formatted storage, not started yet. Of three or more, topics of
-    Kafka's own have three replicas, and need two."""
+    Kafka's own have three replicas, and need two. Of a property that is given twice, the last holds."""
     class_path = maven.class_path("broker", maven.KAFKA_BROKER)
     ports = free_ports(2 * len(numbers))
     brokers, controllers = ports[: len(numbers)], ports[len(numbers) :]
@@ -94,6 +94,7 @@ def new_nodes(folder: Path, numbers: Sequence[int]) -> dict[int, BrokerProcess]:
                 replicas=min(3, len(numbers)),
                 min_insync=min(2, len(numbers)),
             )
+            + more_properties
         )
         _format(class_path, properties, quorum)
         command = ["java", *JVM_OPTIONS, "-cp", class_path, "kafka.Kafka", str(properties)]

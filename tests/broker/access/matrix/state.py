@@ -7,7 +7,7 @@ from headwater.metadata import keys
 from headwater.security.access_codes import ResourceType
 from tests.broker.access.matrix.places import leaves
 from tests.broker.access.matrix.scene import Scene
-from tests.broker.access.matrix.world import STRANGER
+from tests.broker.access.matrix.world import OTHER
 
 OFFSET_FETCH, DESCRIBE_GROUPS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS = 9, 15, 61, 65
 CONSUMER_DESCRIBE, SHARE_DESCRIBE, DESCRIBE_SHARE_OFFSETS = 69, 77, 90
@@ -21,7 +21,7 @@ async def state_of(broker: Broker, scene: Scene) -> dict[str, Any]:
     metadata = {each.key: each.value for prefix in KEPT for each in await broker.metadata.list(prefix)}
     ends = {f"end of {each.id}": each.log_end for each in broker.catalog.partitions()}
     bindings = await scene.world.described_bindings()
-    of_others = {str(each) for each in bindings if each.principal != f"User:{STRANGER}" and each.principal != "User:*"}
+    of_others = {str(each) for each in bindings if each.principal == OTHER}
     return {**metadata, **ends, "bindings of others": of_others, "cluster": broker.cluster_id, **await _told(scene)}
 
 

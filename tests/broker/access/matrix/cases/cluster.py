@@ -7,10 +7,9 @@ from headwater.security.access_codes import Operation, PatternType, Permission, 
 from headwater.wire.api_keys import ApiKey
 from tests.broker.access.matrix.case import Case, Fields
 from tests.broker.access.matrix.scene import LONG_MS, Scene
-from tests.broker.access.matrix.world import PASSWORD
+from tests.broker.access.matrix.world import OTHER, PASSWORD
 from tests.support.messages import nested
 
-OTHER = "User:of-the-matrix"
 SCRAM_SHA_256, ITERATIONS = 1, 4096
 UNKNOWN_NODE = 99
 
