@@ -10,9 +10,10 @@ import sys
 import tempfile
 import tomllib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -61,21 +62,20 @@ async def kafka_world() -> AsyncIterator[SlowWorld]:
         host, port = process.bootstrap.rsplit(":", 1)
         world = await SlowWorld.enter((host, int(port)))
         try:
-            for key_type in (GROUP_KEY, TRANSACTION_KEY):  # that is when Kafka makes the topics behind them
-                await settled(
-                    lambda: world.admin.ask(
-                        ApiKey.FIND_COORDINATOR,
-                        4,
-                        key_type=key_type,
-                        coordinator_keys=["the first"],
-                    )
-                )
+            await _make_state_topics(world)
             yield world
         finally:
             world.close()
     finally:
         process.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _make_state_topics(world: SlowWorld) -> None:
+    """Kafka makes the topics behind groups and transactions when it is first asked for their coordinators."""
+    for key_type in (GROUP_KEY, TRANSACTION_KEY):
+        fields = {"key_type": key_type, "coordinator_keys": ["the first"]}
+        await settled(partial(world.admin.ask, ApiKey.FIND_COORDINATOR, 4, **fields))
 
 
 async def both() -> tuple[Observations, Observations]:
@@ -136,7 +136,7 @@ def _words(seen: Iterable[str]) -> str:
     return ", ".join(sorted(seen))
 
 
-def _tell(server: str):  # type: ignore[no-untyped-def]
+def _tell(server: str) -> Callable[[str], None]:
     return lambda request: print(f"{server}: {request}", file=sys.stderr, flush=True)
 
 

@@ -11,7 +11,7 @@ from tests.broker.access.matrix.case import Case, alternatives
 from tests.broker.access.matrix.cases.table import CASES
 from tests.broker.access.matrix.client import Exchange
 from tests.broker.access.matrix.places import error_codes
-from tests.broker.access.matrix.runs import Run, allowed_runs, mixed_checks, mixed_run, refused_runs
+from tests.broker.access.matrix.runs import Run, allowed_runs, does_something, mixed_checks, mixed_run, refused_runs
 from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.world import World
 from tests.support.eventually import until
@@ -61,8 +61,7 @@ async def _of_request(world: World, case: Case, version: int) -> Observations:
     scene = Scene(world)
     fields = await case.build(scene, version)
     for number, run in enumerate(list(refused_runs(case, version, scene, shapes=False))):
-        is_apart = run.is_partial or case.has_session
-        if is_apart:
+        if does_something(case, run):
             scene = Scene(world)
             fields = await case.build(scene, version)
             run = list(refused_runs(case, version, scene, shapes=False))[number]

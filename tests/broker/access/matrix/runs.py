@@ -8,7 +8,7 @@ from typing import Final
 from headwater.broker.access.declared_access import AccessCheck
 from headwater.security.access_codes import Operation, PatternType, Permission, ResourceType
 from headwater.security.acl import AclBinding
-from headwater.security.principal import CLUSTER_NAME, EVERY_RESOURCE, EVERY_USER
+from headwater.security.principal import CLUSTER_NAME, EVERY_HOST, EVERY_RESOURCE, EVERY_USER
 from tests.broker.access.matrix.case import Case, alternatives
 from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.world import ADMIN, STRANGER, binding
@@ -26,8 +26,6 @@ ALL_RESOURCES: Final = {
     ResourceType.TRANSACTIONAL_ID: EVERY_RESOURCE,
     ResourceType.CLUSTER: CLUSTER_NAME,
 }
-PREFIXED: Final = {"pattern_type": PatternType.PREFIXED}
-DENY: Final = {"permission": Permission.DENY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +40,12 @@ class Run:
     def is_partial(self) -> bool:
         """Refused in part: the rest is done."""
         return self.refused is not None and self.refused.refused_at.endswith(BESIDE_A_SUCCESS)
+
+
+def does_something(case: Case, run: Run) -> bool:
+    """Whether a refused request does something all the same: a part, or the next step of a session."""
+    assert run.refused is not None, "something is refused"
+    return run.is_partial or (case.has_session and "[]" in case.place(run.refused))
 
 
 def refused_runs(case: Case, version: int, scene: Scene, *, shapes: bool) -> Iterator[Run]:
@@ -70,7 +74,7 @@ def allowed_runs(case: Case, version: int, scene: Scene, *, shapes: bool) -> Ite
     """The first is the administrator's, which says what the answer is to a client who may do it."""
     checks = case.checks(version)
     denied = [
-        binding(Operation.ALL, each, name, principal=user, **DENY)
+        _denial(Operation.ALL, each, name, principal=user)
         for each, name in ALL_RESOURCES.items()
         for user in (EVERY_USER, f"User:{ADMIN}")
     ]  # fmt: skip
@@ -107,15 +111,30 @@ def _denials(check: AccessCheck, scene: Scene) -> Iterator[tuple[str, list[AclBi
     operation, resource_type = check.operation, check.resource_type
     name = scene.names(resource_type)[0].name
     if resource_type is not ResourceType.CLUSTER and not check.named_at:
-        yield "on all", [binding(operation, resource_type, EVERY_RESOURCE, **DENY)]
+        yield "on all", [_denial(operation, resource_type, EVERY_RESOURCE)]
         return
-    yield "by name", [binding(operation, resource_type, name, **DENY)]
-    yield "to all users", [binding(operation, resource_type, name, principal=EVERY_USER, **DENY)]
-    yield "by host", [binding(operation, resource_type, name, host=HOST, **DENY)]
-    yield "with all operations", [binding(Operation.ALL, resource_type, name, **DENY)]
+    yield "by name", [_denial(operation, resource_type, name)]
+    yield "to all users", [_denial(operation, resource_type, name, principal=EVERY_USER)]
+    yield "by host", [_denial(operation, resource_type, name, host=HOST)]
+    yield "with all operations", [_denial(Operation.ALL, resource_type, name)]
     if resource_type is not ResourceType.CLUSTER:
-        yield "by prefix", [binding(operation, resource_type, name[:-1], **PREFIXED, **DENY)]
-        yield "by wildcard", [binding(operation, resource_type, EVERY_RESOURCE, **DENY)]
+        yield "by prefix", [_denial(operation, resource_type, name[:-1], pattern_type=PatternType.PREFIXED)]
+        yield "by wildcard", [_denial(operation, resource_type, EVERY_RESOURCE)]
+
+
+def _denial(
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+    *,
+    pattern_type: PatternType = PatternType.LITERAL,
+    principal: str = f"User:{STRANGER}",
+    host: str = EVERY_HOST,
+) -> AclBinding:
+    return binding(
+        operation, resource_type, name, pattern_type=pattern_type, permission=Permission.DENY, principal=principal,
+        host=host,
+    )  # fmt: skip
 
 
 def _concerns(denial: AclBinding, check: AccessCheck) -> bool:
