@@ -22,11 +22,12 @@ from bench import kafka, maven
 from headwater.wire.api_keys import ApiKey
 from tests.broker.access.matrix.case import APIS
 from tests.broker.access.matrix.cases.groups import GROUP_KEY, TRANSACTION_KEY
-from tests.broker.access.matrix.client import API_VERSIONS
 from tests.broker.access.matrix.observations import Observations, observe
 from tests.broker.access.matrix.own_broker import own_world
 from tests.broker.access.matrix.scene import settled
-from tests.broker.access.matrix.world import ADMIN, PASSWORD, STRANGER, SlowWorld
+from tests.broker.access.matrix.world import ADMIN, STRANGER, SlowWorld
+from tests.support.first_users import PASSWORD
+from tests.support.user_client import API_VERSIONS
 
 KNOWN: Final = Path(__file__).with_name("differences.toml")
 PROPERTIES: Final = f"""\

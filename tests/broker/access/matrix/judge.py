@@ -16,12 +16,12 @@ from headwater.security.principal import Principal
 from headwater.wire.message import Message
 from headwater.wire.message_classes import request_class
 from tests.broker.access.matrix.case import Case, Fields, alternatives, refusal
-from tests.broker.access.matrix.client import Exchange
 from tests.broker.access.matrix.places import Leaf, error_codes, leaves
 from tests.broker.access.matrix.runs import HOST, Run
 from tests.broker.access.matrix.scene import Named, Scene
 from tests.broker.access.matrix.world import STRANGER, World
 from tests.support.messages import build
+from tests.support.user_client import Exchange
 
 AUTHORIZATION: Final = frozenset((*REFUSALS.values(), ErrorCode.SECURITY_DISABLED))
 POSITIONS: Final = re.compile(r"(offset|watermark|lag|producer_id|producer_epoch|append_time_ms)$")

@@ -9,12 +9,12 @@ from headwater.security.access_codes import ResourceType
 from headwater.wire.api_keys import ApiKey
 from tests.broker.access.matrix.case import Case, alternatives
 from tests.broker.access.matrix.cases.table import CASES
-from tests.broker.access.matrix.client import Exchange
 from tests.broker.access.matrix.places import error_codes
 from tests.broker.access.matrix.runs import Run, allowed_runs, does_something, mixed_checks, mixed_run, refused_runs
 from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.world import World
 from tests.support.eventually import until
+from tests.support.user_client import Exchange
 
 PASSING: Final = frozenset(
     (

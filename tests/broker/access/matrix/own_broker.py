@@ -4,22 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from headwater.broker.access import bootstrap_users
-from headwater.broker.access.user_record import UserRecord
 from headwater.broker.server import Broker
-from headwater.security.scram import ScramCredential, ScramMechanism
 from headwater.testing.fakes.files import MemoryFiles
-from tests.broker.access.matrix.world import ADMIN, PASSWORD, STRANGER, World
+from tests.broker.access.matrix.world import ADMIN, STRANGER, World
 from tests.support import local_broker
-
-LISTENER = {"name": "users", "protocol": "SASL_PLAINTEXT", "listen": "127.0.0.1:0", "mechanisms": ["PLAIN"]}
+from tests.support.first_users import LISTENER, write_first_users
 
 
 @asynccontextmanager
 async def own_world(directory: Path, *, authorization: str = "on") -> AsyncIterator[tuple[Broker, World]]:
-    credential = ScramCredential.of_password(ScramMechanism.SCRAM_SHA_256, PASSWORD, b"salt", 4096)
-    record = UserRecord(credentials={credential.mechanism: credential})
-    (directory / bootstrap_users.FILE_NAME).write_text(bootstrap_users.text_of({ADMIN: record, STRANGER: record}))
+    write_first_users(directory, ADMIN, STRANGER)
     broker = await local_broker.start(
         directory, MemoryFiles(), listen=None, listener=[LISTENER], http="off", authorization=authorization,
         super_users=[f"User:{ADMIN}"], group_initial_rebalance_delay_ms=0, group_consumer_session_timeout_ms=600_000,

@@ -7,12 +7,11 @@ from typing import Any, Self
 from headwater.security.access_codes import Operation, PatternType, Permission, ResourceType
 from headwater.security.acl import AclBinding
 from headwater.security.principal import EVERY_HOST
-from tests.broker.access.matrix.client import Exchange, UserClient
 from tests.support.eventually import until
 from tests.support.messages import nested
+from tests.support.user_client import Exchange, UserClient
 
 ADMIN, STRANGER = "admin", "mallory"
-PASSWORD = "nobody guesses this"
 OTHER = "User:of-the-matrix"
 """Whom requests of the matrix itself make bindings for."""
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_CLUSTER = 29, 30, 31, 60
@@ -34,8 +33,8 @@ class World:
 
     @classmethod
     async def enter(cls, address: tuple[str, int]) -> Self:
-        admin = await UserClient.log_in(address, ADMIN, PASSWORD)
-        stranger = await UserClient.log_in(address, STRANGER, PASSWORD)
+        admin = await UserClient.log_in(address, ADMIN)
+        stranger = await UserClient.log_in(address, STRANGER)
         cluster = await admin.ask(DESCRIBE_CLUSTER, 0)
         return cls(address, admin, stranger, cluster.brokers[0].broker_id)
 
@@ -54,7 +53,7 @@ class World:
         if exchange.is_closed:
             assert user == STRANGER, f"the administrator's connection was closed by API {api_key}, version {version}"
             self._stranger.close()
-            self._stranger = await UserClient.log_in(self._address, STRANGER, PASSWORD)
+            self._stranger = await UserClient.log_in(self._address, STRANGER)
         return exchange
 
     async def bind(self, bindings: Iterable[AclBinding]) -> None:

@@ -7,7 +7,8 @@ from headwater.security.access_codes import Operation, PatternType, Permission, 
 from headwater.wire.api_keys import ApiKey
 from tests.broker.access.matrix.case import Case, Fields
 from tests.broker.access.matrix.scene import LONG_MS, Scene
-from tests.broker.access.matrix.world import OTHER, PASSWORD
+from tests.broker.access.matrix.world import OTHER
+from tests.support.first_users import PASSWORD
 from tests.support.messages import nested
 
 SCRAM_SHA_256, ITERATIONS = 1, 4096

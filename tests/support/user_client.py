@@ -1,10 +1,11 @@
-"""A connection of one user, with the bytes that went over it."""
+"""A connection of a user who logs in, on the event loop of the test, with the bytes that went over it."""
 
 import asyncio
 from dataclasses import dataclass
 from typing import Any, Self
 
 from tests.support.eventually import PATIENCE_S
+from tests.support.first_users import PASSWORD
 from tests.support.wire import AsyncWireClient
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS = 17, 36, 18
@@ -22,7 +23,7 @@ class Exchange:
 
 class UserClient(AsyncWireClient):
     @classmethod
-    async def log_in(cls, address: tuple[str, int], user: str, password: str) -> Self:
+    async def log_in(cls, address: tuple[str, int], user: str, password: str = PASSWORD) -> Self:
         client = await cls.open(address)
         offered = await client.ask(SASL_HANDSHAKE, 1, mechanism="PLAIN")
         assert offered.error_code == 0, f"PLAIN is not among {offered.mechanisms}"
