@@ -42,8 +42,8 @@ class GuardedNodes:
         """By node 1, which has acknowledged it when this returns."""
         deletion = nested(
             resource_type_filter=ResourceType.TOPIC, resource_name_filter=TOPIC,
-            pattern_type_filter=PatternType.LITERAL, principal_filter=f"User:{READER}", host_filter="*", operation=Operation.READ,
-            permission_type=Permission.ALLOW,
+            pattern_type_filter=PatternType.LITERAL, principal_filter=f"User:{READER}", host_filter="*",
+            operation=Operation.READ, permission_type=Permission.ALLOW,
         )  # fmt: skip
         answer = await self.admins[1].ask(DELETE_ACLS, 3, filters=[deletion])
         assert [len(each.matching_acls) for each in answer.filter_results] == [1]

@@ -36,7 +36,7 @@ class UserClient(AsyncWireClient):
         try:
             async with asyncio.timeout(PATIENCE_S):
                 data = await self.receive()
-        except (asyncio.IncompleteReadError, OSError):
+        except (asyncio.IncompleteReadError, ConnectionError):
             return Exchange(request=request, response=b"", message=None, is_closed=True)
         return Exchange(request=request, response=data, message=self.read(data, api_key, version))
 
@@ -46,6 +46,6 @@ class UserClient(AsyncWireClient):
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self.ask(API_VERSIONS, 0)
-        except (asyncio.IncompleteReadError, OSError):
+        except (asyncio.IncompleteReadError, ConnectionError):
             return Exchange(request=request, response=b"", message=None, is_closed=True)
         return Exchange(request=request, response=b"", message=None)

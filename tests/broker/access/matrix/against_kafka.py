@@ -4,13 +4,14 @@ Every request is sent to both with the same bindings. What they do differently m
 reason, and what is there must still be so; else the run fails.
 """
 
+import argparse
 import asyncio
 import shutil
 import sys
 import tempfile
 import tomllib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +21,9 @@ from typing import Final
 from bench import kafka, maven
 
 from headwater.wire.api_keys import ApiKey
-from tests.broker.access.matrix.case import APIS
+from tests.broker.access.matrix.case import APIS, Case
 from tests.broker.access.matrix.cases.groups import GROUP_KEY, TRANSACTION_KEY
+from tests.broker.access.matrix.cases.table import CASES
 from tests.broker.access.matrix.observations import Observations, observe
 from tests.broker.access.matrix.own_broker import own_world
 from tests.broker.access.matrix.scene import settled
@@ -79,17 +81,17 @@ async def _make_state_topics(world: SlowWorld) -> None:
         await settled(partial(world.admin.ask, ApiKey.FIND_COORDINATOR, 4, **fields))
 
 
-async def both() -> tuple[Observations, Observations]:
+async def both(cases: Sequence[Case]) -> tuple[Observations, Observations]:
     """Ours, and Kafka's."""
     async with kafka_world() as world:
         answer = await world.admin.ask(API_VERSIONS, 3, client_software_name="matrix", client_software_version="1")
         served = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
-        theirs = await observe(world, lambda key: served.get(key, range(0)), _tell("Kafka"))
+        theirs = await observe(world, cases, lambda key: served.get(key, range(0)), _tell("Kafka"))
     missing = [api.name for key, api in APIS.items() if key not in served]
     print(f"Not in Kafka {maven.KAFKA_VERSION}: {', '.join(missing) or 'nothing'}")
     with tempfile.TemporaryDirectory() as directory:
         async with own_world(Path(directory)) as (_, own):
-            ours = await observe(own, lambda key: served.get(ApiKey(key), range(0)), _tell("Headwater"))
+            ours = await observe(own, cases, lambda key: served.get(ApiKey(key), range(0)), _tell("Headwater"))
     return ours, theirs
 
 
@@ -116,12 +118,17 @@ def known() -> dict[Difference, str]:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="requests whose names begin so, such as Produce")
+    only = parser.parse_args().only
+    cases = [case for case in CASES if case.name.startswith(only)]
     try:
-        ours, theirs = asyncio.run(both())
+        ours, theirs = asyncio.run(both(cases))
     except maven.JarsUnavailable as problem:
         print(f"Apache Kafka cannot be had here: {problem}")
         return 1
-    found, explained = differences(ours, theirs), known()
+    found = differences(ours, theirs)
+    explained = {each: reason for each, reason in known().items() if each.request.startswith(only)}
     print(f"{len(ours)} requests to each, {len(found)} differences")
     for difference, where in sorted(found.items()):
         reason = explained.get(difference)

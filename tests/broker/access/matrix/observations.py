@@ -1,6 +1,6 @@
 """What a server does with every request of the matrix: the errors and where they stand, and which names it shows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -8,7 +8,6 @@ from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import ResourceType
 from headwater.wire.api_keys import ApiKey
 from tests.broker.access.matrix.case import Case, alternatives
-from tests.broker.access.matrix.cases.table import CASES
 from tests.broker.access.matrix.places import error_codes
 from tests.broker.access.matrix.runs import Run, allowed_runs, does_something, mixed_checks, mixed_run, refused_runs
 from tests.broker.access.matrix.scene import Scene
@@ -40,10 +39,12 @@ Seen: TypeAlias = frozenset[str]
 Observations: TypeAlias = dict[Trial, Seen]
 
 
-async def observe(world: World, versions: Callable[[ApiKey], range], tell: Callable[[str], None]) -> Observations:
+async def observe(
+    world: World, cases: Iterable[Case], versions: Callable[[ApiKey], range], tell: Callable[[str], None]
+) -> Observations:
     """`versions` are those that the server has in common with the one that it is compared with."""
     seen: Observations = {}
-    for case in CASES:
+    for case in cases:
         for version in [each for each in case.served if each in versions(case.api_key)]:
             seen |= await _of_request(world, case, version)
         tell(case.name)
