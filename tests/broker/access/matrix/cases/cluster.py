@@ -74,7 +74,9 @@ async def bindings_deleted(scene: Scene, version: int) -> Fields:
 
 
 async def users_described(scene: Scene, version: int) -> Fields:
-    """All. Kafka leaves the other way to say it, null, without an answer if it is refused."""
+    """All, of whom there is one at least. Kafka leaves the other way to say it, null, without an answer if it is
+    refused."""
+    await scene.world.admin.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, **await users_altered(scene, 0))
     return {"users": []}
 
 
