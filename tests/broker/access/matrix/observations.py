@@ -8,7 +8,7 @@ from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import ResourceType
 from headwater.wire.api_keys import ApiKey
 from tests.broker.access.matrix.case import Case, alternatives
-from tests.broker.access.matrix.places import error_codes
+from tests.broker.access.matrix.places import error_codes, leaves
 from tests.broker.access.matrix.runs import Run, allowed_runs, does_something, mixed_checks, mixed_run, refused_runs
 from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.world import World
@@ -92,10 +92,11 @@ async def _seen(world: World, case: Case, version: int, run: Run, scene: Scene, 
     if exchange.is_closed:
         return frozenset(("connection closed",))
     codes = {f"{leaf.path}={ErrorCode(leaf.value).name}" for leaf in error_codes(exchange.message)}
+    named = {leaf.value for leaf in leaves(exchange.message) if not leaf.path.endswith("error_message")}
     shown = {
         f"shows {word} {index}"
         for resource_type, word in NAMED.items()
         for index, each in enumerate(scene.names(resource_type))
-        if each.name.encode() in exchange.response and each.name.encode() not in exchange.request
+        if each.name in named and each.name.encode() not in exchange.request
     }
     return frozenset(codes | shown)

@@ -22,7 +22,8 @@ from tests.support.messages import nested
 
 PRODUCE, OFFSET_COMMIT, JOIN, SYNC, CREATE_TOPICS = 0, 8, 11, 14, 19
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, CONSUMER_HEARTBEAT, SHARE_HEARTBEAT = 22, 24, 25, 68, 76
-ALTER_SHARE_OFFSETS = 91
+DESCRIBE_CONFIGS, ALTER_CONFIGS, SHARE_FETCH, ALTER_SHARE_OFFSETS = 32, 44, 78, 91
+GROUP_CONFIG = 32
 LONG_MS = 900_000
 SESSION_MS = 300_000
 COMMITTED_OFFSET = 1
@@ -125,10 +126,36 @@ class Scene:
         return self._members
 
     async def share_members(self) -> list[Member]:
+        """Of groups that begin with the first record."""
         if not self._members:
             topics = await self.topics()
-            self._members = [await self._share_member(group, topics) for group in self.groups("share")]
+            for group in self.groups("share"):
+                await self._from_the_first_record(group)
+            self._members = [await self._heartbeats(SHARE_HEARTBEAT, each, topics) for each in self.groups("share")]
         return self._members
+
+    async def acquired(self) -> tuple[Member, int]:
+        """A member who has acquired the records, and the next epoch of the session of that."""
+        (member,), topics = await self.share_members(), await self.topics()
+        partition = nested(partition_index=0, acknowledgement_batches=[])
+        wanted = [nested(topic_id=each.id, partitions=[partition]) for each in topics]
+        waiting, epoch = {each.id for each in topics}, 0
+
+        async def has_all() -> bool:
+            nonlocal epoch
+            answer = await self._admin(
+                SHARE_FETCH, 1, group_id=member.group, member_id=member.member_id, share_session_epoch=epoch,
+                max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, max_records=10, batch_size=10,
+                topics=[] if epoch else wanted, forgotten_topics_data=[],
+            )  # fmt: skip
+            epoch += 1
+            for topic in answer.responses:
+                if any(each.acquired_records for each in topic.partitions):
+                    waiting.discard(topic.topic_id)
+            return not waiting
+
+        await until(has_all, f"{member.group} has the records")
+        return member, epoch
 
     async def share_groups(self) -> list[str]:
         """Without members, which were there, and with an offset of every topic."""
@@ -198,8 +225,18 @@ class Scene:
             topic_partitions=[], subscribed_topic_regex=None,
         )  # fmt: skip
 
-    async def _share_member(self, group: str, topics: list[Named]) -> Member:
-        return await self._heartbeats(SHARE_HEARTBEAT, group, topics)
+    async def _from_the_first_record(self, group: str) -> None:
+        config = nested(name="share.auto.offset.reset", config_operation=0, value="earliest")
+        resource = nested(resource_type=GROUP_CONFIG, resource_name=group, configs=[config])
+        await self._admin(ALTER_CONFIGS, 1, resources=[resource], validate_only=False)
+
+        async def is_known() -> bool:
+            """Kafka's broker hears of it from its controller."""
+            named = nested(resource_type=GROUP_CONFIG, resource_name=group, configuration_keys=[config["name"]])
+            answer = await self._admin(DESCRIBE_CONFIGS, 4, resources=[named])
+            return [each.value for each in answer.results[0].configs] == [config["value"]]
+
+        await until(is_known, f"{group} begins with the first record")
 
     async def _heartbeats(self, api_key: int, group: str, topics: list[Named], **fields: Any) -> Member:
         """Of a member, until it has been assigned something."""

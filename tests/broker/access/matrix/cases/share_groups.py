@@ -1,6 +1,5 @@
 """Requests of members of share groups, and about such groups."""
 
-from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import ResourceType
 from headwater.wire.api_keys import ApiKey
 from tests.broker.access.matrix.case import Case, Fields
@@ -8,6 +7,7 @@ from tests.broker.access.matrix.scene import Scene
 from tests.support.messages import nested
 
 NEW_SESSION = 0
+ACCEPT = 1
 
 
 async def beaten(scene: Scene, version: int) -> Fields:
@@ -33,22 +33,12 @@ async def fetched(scene: Scene, version: int) -> Fields:
 
 
 async def acknowledged(scene: Scene, version: int) -> Fields:
-    (member,) = await scene.share_members()
-    await scene.world.admin.ask(ApiKey.SHARE_FETCH, 1, **await fetched(scene, 1))
+    member, epoch = await scene.acquired()
+    batch = nested(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
+    partition = nested(partition_index=0, acknowledgement_batches=[batch])
     return {
-        "group_id": member.group, "member_id": member.member_id, "share_session_epoch": NEW_SESSION + 1,
-        "topics": [
-            nested(
-                topic_id=each.id,
-                partitions=[
-                    nested(
-                        partition_index=0,
-                        acknowledgement_batches=[nested(first_offset=0, last_offset=0, acknowledge_types=[1])],
-                    )
-                ],
-            )
-            for each in await scene.topics()
-        ],
+        "group_id": member.group, "member_id": member.member_id, "share_session_epoch": epoch,
+        "topics": [nested(topic_id=each.id, partitions=[partition]) for each in await scene.topics()],
     }  # fmt: skip
 
 
@@ -86,7 +76,6 @@ CASES = (
         build=acknowledged,
         spoils=True,
         has_session=True,
-        also=frozenset((ErrorCode.INVALID_RECORD_STATE,)),
     ),
     Case(api_key=ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, title="", build=offsets_described),
     Case(
