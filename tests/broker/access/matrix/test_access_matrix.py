@@ -31,7 +31,7 @@ from tests.broker.access.matrix.runs import (
 )
 from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.state import state_of
-from tests.broker.access.matrix.world import STRANGER, World
+from tests.broker.access.matrix.world import ADMIN, STRANGER, World
 from tests.support.effort import IS_LONG
 
 METADATA = 3
@@ -177,6 +177,21 @@ def test_with_its_grants_and_no_others_a_request_is_allowed(matrix: Matrix, case
             exchange = await matrix.world.send(run.user, case.api_key, version, fields)
             problems += [f"{run.title}: {each}" for each in judge.of_allowed(case, version, scene, exchange)]
         assert not problems, "\n".join(problems)
+
+    matrix.run(trial())
+
+
+@pytest.mark.parametrize(("case", "version"), RESTRICTED)
+def test_the_answer_to_an_allowed_request_is_taken_for_no_refusal(matrix: Matrix, case: Case, version: int) -> None:
+    """A handler that forgets any one of its checks answers like that."""
+
+    async def trial() -> None:
+        scene = Scene(matrix.world)
+        fields = await case.build(scene, version)
+        exchange = await matrix.world.send(ADMIN, case.api_key, version, fields)
+        for check in case.checks(version):
+            run = Run(title="forgotten", refused=check)
+            assert judge.of_refused(case, run, matrix.world, fields, exchange), check
 
     matrix.run(trial())
 

@@ -16,7 +16,8 @@ UNKNOWN_NODE = 99
 
 
 async def log_dirs_described(scene: Scene, version: int) -> Fields:
-    return {"topics": [nested(topic=each.name, partitions=[0]) for each in await scene.topics()]}
+    await scene.topics()
+    return {"topics": None}
 
 
 async def log_dirs_altered(scene: Scene, version: int) -> Fields:
