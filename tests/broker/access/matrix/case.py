@@ -33,6 +33,8 @@ class Case:
     """A refusal closes the connection: there is no response."""
     spoils: bool = False
     """The request cannot be sent twice: it takes what it names away, or changes it."""
+    shows_all: bool = False
+    """As in Kafka, a client that is allowed sees names that it may not describe."""
     has_session: bool = False
     """A request is the next one of a session, also if what it asks for is refused."""
     also: frozenset[ErrorCode] = frozenset()

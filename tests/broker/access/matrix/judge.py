@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from headwater.broker.access.declared_access import LEFT_OUT, REFUSALS, AccessCheck
+from headwater.broker.access.declared_access import LEFT_OUT, REFUSALS
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import Operation, ResourceType
 from headwater.security.acl_index import AclIndex
@@ -19,7 +19,7 @@ from tests.broker.access.matrix.case import Case, Fields, alternatives, refusal
 from tests.broker.access.matrix.places import Leaf, error_codes, leaves
 from tests.broker.access.matrix.runs import HOST, Run
 from tests.broker.access.matrix.scene import Named, Scene
-from tests.broker.access.matrix.world import STRANGER, World
+from tests.broker.access.matrix.world import ADMIN, STRANGER, VALUE, World
 from tests.support.messages import build
 from tests.support.user_client import Exchange
 
@@ -49,7 +49,7 @@ def of_refused(case: Case, run: Run, world: World, fields: Fields, exchange: Exc
     return problems
 
 
-def of_allowed(case: Case, version: int, scene: Scene, exchange: Exchange) -> list[str]:
+def of_allowed(case: Case, version: int, run: Run, scene: Scene, exchange: Exchange) -> list[str]:
     if exchange.is_closed:
         return ["the connection was closed"]
     good = {ErrorCode.NONE, *case.also}
@@ -61,11 +61,13 @@ def of_allowed(case: Case, version: int, scene: Scene, exchange: Exchange) -> li
             resource_type = alternatives(check)[-1].resource_type
             names = scene.names(ResourceType.TOPIC if resource_type is ResourceType.CLUSTER else resource_type)
             problems += [f"{each.name} is not in the response" for each in names if not _has(exchange, each)]
-    return problems
+    return problems if case.shows_all or _is_of_cluster(run) else [*problems, *leaks(scene.world, run, exchange)]
 
 
-def of_mixed(case: Case, check: AccessCheck, scene: Scene, exchange: Exchange) -> list[str]:
+def of_mixed(case: Case, run: Run, scene: Scene, exchange: Exchange) -> list[str]:
     """The first of two names is allowed, and the other is not."""
+    check = run.refused
+    assert check is not None, "a name is refused"
     if exchange.is_closed:
         return [] if case.closes else ["the connection was closed"]
     place = case.place(check)
@@ -85,6 +87,7 @@ def of_mixed(case: Case, check: AccessCheck, scene: Scene, exchange: Exchange) -
         *(f"{place} of {other.name} is {_word(each.value)}" for each in of_other if each.value != refusal(check)),
         *(f"{place} of {allowed.name} is {_word(each.value)}" for each in of_allowed if each.value not in good),
         *_codes_elsewhere(place, exchange),
+        *([] if case.shows_all else leaks(scene.world, run, exchange)),
     ]
 
 
@@ -96,18 +99,29 @@ def built(case: Case, fields: Fields) -> Message:
 
 def leaks(world: World, run: Run, exchange: Exchange) -> Iterator[str]:
     """What the client has not named itself, and may not know of."""
-    names = re.compile(re.escape(world.mark.encode()) + rb"(?:-\d+-[a-z]+-\d)?")
+    marked = re.compile(re.escape(world.mark.encode()) + rb"(?:-\d+-[a-z]+-\d)?(?:" + VALUE.encode() + rb")?")
     index = AclIndex(run.bindings, version=1)
-    for name in sorted(set(names.findall(exchange.response)) - set(names.findall(exchange.request))):
-        if not any(_may_describe(index, resource_type, name.decode()) for resource_type in NAMED_TYPES):
-            yield f"{name.decode()} is in the response"
-    for each in world.hidden:
-        if each in exchange.response and each not in exchange.request:
-            yield f"{each!r} is in the response"
+    for each in sorted(set(marked.findall(exchange.response)) - set(marked.findall(exchange.request))):
+        text = each.decode()
+        if text.endswith(VALUE):
+            is_known = _may(index, Operation.READ, ResourceType.TOPIC, text.removesuffix(VALUE))
+        else:
+            is_known = any(_may(index, Operation.DESCRIBE, resource_type, text) for resource_type in NAMED_TYPES)
+        if not is_known:
+            yield f"{text} is in the response"
+    for each, (resource_type, name) in world.hidden.items():
+        is_new = each in exchange.response and each not in exchange.request
+        if is_new and not _may(index, Operation.DESCRIBE, resource_type, name):
+            yield f"{each!r} of {name} is in the response"
 
 
-def _may_describe(index: AclIndex, resource_type: ResourceType, name: str) -> bool:
-    return index.authorize(_STRANGER, host_of(HOST), Operation.DESCRIBE, resource_type, name).is_allowed
+def _is_of_cluster(run: Run) -> bool:
+    """Of an administrator, or of someone who may do something with the whole cluster, and so with all in it."""
+    return run.user == ADMIN or any(each.resource_type is ResourceType.CLUSTER for each in run.bindings)
+
+
+def _may(index: AclIndex, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    return index.authorize(_STRANGER, host_of(HOST), operation, resource_type, name).is_allowed
 
 
 def _code_at(place: str, expected: ErrorCode, exchange: Exchange) -> Iterator[str]:

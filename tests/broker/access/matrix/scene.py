@@ -15,7 +15,7 @@ from headwater.security.access_codes import ResourceType
 from headwater.security.principal import CLUSTER_NAME
 from headwater.wire.schema import NULL_UUID
 from tests.broker.access.matrix.places import error_codes
-from tests.broker.access.matrix.world import World
+from tests.broker.access.matrix.world import VALUE, World
 from tests.support.eventually import until
 from tests.support.local_broker import batch_of
 from tests.support.messages import nested
@@ -198,8 +198,8 @@ class Scene:
         wanted = nested(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         created = await self._admin(CREATE_TOPICS, 7, topics=[wanted], timeout_ms=LONG_MS, validate_only=False)
         topic_id = created.topics[0].topic_id
-        self.world.hidden.add(topic_id.bytes)
-        batch = batch_of([f"{self.world.mark}-value".encode()] * 2)
+        self.world.hidden[topic_id.bytes] = (ResourceType.TOPIC, name)
+        batch = batch_of([f"{name}{VALUE}".encode()] * 2)
         data = nested(name=name, partition_data=[nested(index=0, records=bytes(batch))])
         await self._admin(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=LONG_MS, topic_data=[data])
         return Named(name, topic_id)
@@ -211,7 +211,7 @@ class Scene:
             JOIN, 3, group_id=group, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS, member_id="",
             protocol_type="consumer", protocols=[nested(name="range", metadata=subscription)],
         )  # fmt: skip
-        self.world.hidden.add(joined.member_id.encode())
+        self.world.hidden[joined.member_id.encode()] = (ResourceType.GROUP, group)
         member = Member(group, joined.member_id, joined.generation_id)
         await self._admin(
             SYNC, 3, group_id=group, generation_id=member.epoch, member_id=member.member_id, group_instance_id=None,
@@ -241,7 +241,7 @@ class Scene:
     async def _heartbeats(self, api_key: int, group: str, topics: list[Named], **fields: Any) -> Member:
         """Of a member, until it has been assigned something."""
         member_id = share_member_id(uuid.uuid4())
-        self.world.hidden.add(member_id.encode())
+        self.world.hidden[member_id.encode()] = (ResourceType.GROUP, group)
         epoch = 0
 
         async def is_assigned() -> bool:

@@ -175,7 +175,7 @@ def test_with_its_grants_and_no_others_a_request_is_allowed(matrix: Matrix, case
                 run = list(allowed_runs(case, version, scene, shapes=shapes))[number]
             await matrix.world.bind(run.bindings)
             exchange = await matrix.world.send(run.user, case.api_key, version, fields)
-            problems += [f"{run.title}: {each}" for each in judge.of_allowed(case, version, scene, exchange)]
+            problems += [f"{run.title}: {each}" for each in judge.of_allowed(case, version, run, scene, exchange)]
         assert not problems, "\n".join(problems)
 
     matrix.run(trial())
@@ -203,9 +203,10 @@ def test_of_two_names_only_the_one_without_a_grant_is_refused(
     async def trial() -> None:
         scene = Scene(matrix.world, alternatives(check)[-1].resource_type, is_reversed=is_last)
         fields = await case.build(scene, version)
-        await matrix.world.bind(mixed_run(case, version, check, scene).bindings)
+        run = mixed_run(case, version, check, scene)
+        await matrix.world.bind(run.bindings)
         exchange = await matrix.world.send(STRANGER, case.api_key, version, fields)
-        problems = judge.of_mixed(case, check, scene, exchange)
+        problems = judge.of_mixed(case, run, scene, exchange)
         assert not problems, "\n".join(problems)
 
     matrix.run(trial())

@@ -12,6 +12,8 @@ from tests.support.messages import nested
 from tests.support.user_client import Exchange, UserClient
 
 ADMIN, STRANGER = "admin", "mallory"
+VALUE = "-value"
+"""The end of every record's value, behind its topic's name."""
 OTHER = "User:of-the-matrix"
 """Whom requests of the matrix itself make bindings for."""
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_CLUSTER = 29, 30, 31, 60
@@ -26,8 +28,8 @@ class World:
         self.node_id = node_id
         self.mark = f"secret-{uuid.uuid4().hex[:8]}"
         """What the stranger must not see begins so."""
-        self.hidden: set[bytes] = set()
-        """And what else it must not see: ids that the server made."""
+        self.hidden: dict[bytes, tuple[ResourceType, str]] = {}
+        """And what else it must not see, ids that the server made, unless it may describe the resource."""
         self._bindings: frozenset[AclBinding] = frozenset()
         self._scenes = 0
 

@@ -1,6 +1,7 @@
 """Requests of consumers, and about groups."""
 
 import base64
+import re
 
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import ResourceType
@@ -114,6 +115,15 @@ async def consumer_beaten(scene: Scene, version: int) -> Fields:
     }  # fmt: skip
 
 
+async def consumer_beaten_by_pattern(scene: Scene, version: int) -> Fields:
+    """A topic that the pattern fits and the client may not describe is none of the group's."""
+    pattern = f"{re.escape((await scene.topics())[0].name)}.*"
+    return {
+        **await consumer_beaten(scene, version), "member_id": "of-a-pattern", "subscribed_topic_names": None,
+        "subscribed_topic_regex": pattern,
+    }  # fmt: skip
+
+
 async def consumers_described(scene: Scene, version: int) -> Fields:
     groups = [each.group for each in await scene.consumers()]
     return {"group_ids": groups, "include_authorized_operations": False}
@@ -144,10 +154,14 @@ CASES = (
     Case(api_key=ApiKey.HEARTBEAT, title="", build=beaten),
     Case(api_key=ApiKey.LEAVE_GROUP, title="", build=left, spoils=True),
     Case(api_key=ApiKey.SYNC_GROUP, title="", build=synced),
-    Case(api_key=ApiKey.DESCRIBE_GROUPS, title="", build=described),
+    Case(api_key=ApiKey.DESCRIBE_GROUPS, title="", build=described, shows_all=True),
     Case(api_key=ApiKey.LIST_GROUPS, title="", build=listed),
     Case(api_key=ApiKey.DELETE_GROUPS, title="", build=deleted, spoils=True),
     Case(api_key=ApiKey.OFFSET_DELETE, title="", build=offsets_deleted, spoils=True),
     Case(api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, title="", build=consumer_beaten),
+    Case(
+        api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, title="with a pattern", build=consumer_beaten_by_pattern,
+        picks=lambda check: check.resource_type is ResourceType.GROUP, versions=range(1, 100),
+    ),
     Case(api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, title="", build=consumers_described),
 )  # fmt: skip
