@@ -26,8 +26,8 @@ async def fetched(scene: Scene, version: int) -> Fields:
     (member,) = await scene.share_members()
     partition = nested(partition_index=0, acknowledgement_batches=[])
     return {
-        "group_id": member.group, "member_id": member.member_id, "share_session_epoch": NEW_SESSION, "max_wait_ms": 0,
-        "min_bytes": 0, "max_bytes": 1 << 20, "max_records": 10, "batch_size": 10, "forgotten_topics_data": [],
+        "group_id": member.group, "member_id": member.member_id, "share_session_epoch": NEW_SESSION, "max_wait_ms": 500,
+        "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 10, "batch_size": 10, "forgotten_topics_data": [],
         "topics": [nested(topic_id=each.id, partitions=[partition]) for each in await scene.topics()],
     }  # fmt: skip
 
@@ -69,7 +69,7 @@ async def offsets_deleted(scene: Scene, version: int) -> Fields:
 CASES = (
     Case(api_key=ApiKey.SHARE_GROUP_HEARTBEAT, title="", build=beaten),
     Case(api_key=ApiKey.SHARE_GROUP_DESCRIBE, title="", build=described),
-    Case(api_key=ApiKey.SHARE_FETCH, title="", build=fetched),
+    Case(api_key=ApiKey.SHARE_FETCH, title="", build=fetched, spoils=True),
     Case(
         api_key=ApiKey.SHARE_ACKNOWLEDGE,
         title="",
