@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.model.cluster import AUDIT_TOPIC
 from headwater.security.acl import AclBinding
 from headwater.security.acl_filter import AclFilter
 from headwater.security.acl_index import AclIndex
@@ -69,6 +70,7 @@ def index_of(cluster: "BlockingCluster", bindings: Iterable[AclBinding]) -> tupl
         version=1,
         super_users=_principals(settings.get(SUPER_USERS, "")),
         allow_everyone_if_no_acl=settings.get(ALLOW_EVERYONE) == "true",
+        guarded_topics=[AUDIT_TOPIC],
     )
     return index, ALLOW_EVERYONE in settings
 

@@ -15,19 +15,27 @@ from headwater.security.principal import Principal
 
 class Authorizer:
     def __init__(
-        self, mode: Authorization, bindings: AclBindings, events: RateLimitedLog, refused: Callable[[str, str], None]
+        self,
+        mode: Authorization,
+        bindings: AclBindings,
+        events: RateLimitedLog,
+        refused: Callable[[str, str], None],
+        audit: Callable[[AccessRefusal], None] | None = None,
     ) -> None:
-        """`refused` counts refusals by operation and type of resource."""
+        """`refused` counts refusals by operation and type of resource; `audit` is given each."""
         self.mode: Final = mode
         self.bindings: Final = bindings
         self._events = events
         self._refused = refused
+        self._audit = audit
 
-    def access_of(self, principal: Principal, peer_host: str) -> ClientAccess:
+    def access_of(self, principal: Principal, peer_host: str, listener: str = "") -> ClientAccess:
         if self.mode is Authorization.OFF:
             return UNRESTRICTED
         is_in_force = self.mode is Authorization.ON
-        return GuardedAccess(self.bindings, principal, peer_host, is_in_force=is_in_force, record=self._record)
+        return GuardedAccess(
+            self.bindings, principal, peer_host, listener=listener, is_in_force=is_in_force, record=self._record
+        )
 
     def check_is_on(self) -> None:
         """Raises RequestError where bindings have no meaning."""
@@ -40,6 +48,8 @@ class Authorizer:
     def _record(self, refusal: AccessRefusal) -> None:
         operation, resource_type = operation_word(refusal.operation), type_word(refusal.resource_type)
         self._refused(operation, resource_type)
+        if self._audit is not None:
+            self._audit(refusal)
         self._events.log(
             "authorization_refused" if refusal.is_in_force else "authorization_would_refuse",
             principal=str(refusal.principal),

@@ -32,6 +32,8 @@ class AccessRefusal:
 
     principal: Principal
     host: Host
+    listener: str
+    client_id: str
     api: str
     operation: Operation
     resource_type: ResourceType
@@ -45,6 +47,8 @@ class ClientAccess(Protocol):
     """Whether anything can be refused at all."""
     api: str
     """The API whose requests are under way, for the record: requests of two APIs are never at the same time."""
+    client_id: str
+    """Of the latest of these requests, for the record."""
 
     @property
     def version(self) -> int: ...
@@ -75,6 +79,7 @@ class UnrestrictedAccess:
 
     is_restricted = False
     api = ""
+    client_id = ""
     version = UNRESTRICTED_VERSION
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
@@ -100,7 +105,9 @@ UNRESTRICTED: Final = UnrestrictedAccess()
 
 
 class GuardedAccess:
-    __slots__ = ("_bindings", "_cache", "_host", "_is_in_force", "_principal", "_record", "api")
+    __slots__ = (
+        "_bindings", "_cache", "_host", "_is_in_force", "_listener", "_principal", "_record", "api", "client_id"
+    )  # fmt: skip
 
     is_restricted = True
 
@@ -110,17 +117,20 @@ class GuardedAccess:
         principal: Principal,
         peer_host: str,
         *,
+        listener: str = "",
         is_in_force: bool,
         record: Callable[[AccessRefusal], None],
     ) -> None:
         """`is_in_force`: otherwise what would be refused is recorded, and allowed."""
         self._bindings = bindings
         self._principal = principal
+        self._listener = listener
         self._host = host_of(peer_host)
         self._cache = VerdictCache(principal, self._host)
         self._is_in_force = is_in_force
         self._record = record
         self.api = ""
+        self.client_id = ""
 
     @property
     def version(self) -> int:
@@ -154,8 +164,9 @@ class GuardedAccess:
     def _refused(self, operation: Operation, resource_type: ResourceType, name: str, verdict: AclVerdict) -> bool:
         self._record(
             AccessRefusal(
-                principal=self._principal, host=self._host, api=self.api, operation=operation,
-                resource_type=resource_type, name=name, verdict=verdict, is_in_force=self._is_in_force,
+                principal=self._principal, host=self._host, listener=self._listener, client_id=self.client_id,
+                api=self.api, operation=operation, resource_type=resource_type, name=name, verdict=verdict,
+                is_in_force=self._is_in_force,
             )
         )  # fmt: skip
         return not self._is_in_force

@@ -101,7 +101,7 @@ async def _find(
         if topic is None:
             if not may_create:
                 broker.catalog.topic(name)
-            topic = await broker.create_on_use(name)
+            topic = await broker.create_on_use(name, context)
         return _describe(broker, topic, operations, context)
     except RequestError as error:
         return MetadataResponseTopic(
