@@ -21,8 +21,8 @@ from headwater.security.verdict_cache import VerdictCache
 if TYPE_CHECKING:
     from headwater.broker.access.acl_bindings import AclBindings
 
-ANY_RESOURCE: Final = "any"
-"""Stands for the name where any resource of the type would do."""
+ANY_RESOURCE: Final = "(any)"
+"""Stands for the name where any resource of the type would do. No topic can have it."""
 UNRESTRICTED_VERSION: Final = 0
 
 

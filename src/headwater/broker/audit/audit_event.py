@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
 VERSION: Final = 1
-MAX_TEXT_CHARS: Final = 256
-"""Of each field; the names of topics are shorter."""
+MAX_TEXT_CHARS: Final = 512
+"""Of each field. The names of topics and users are shorter, those of groups need not be."""
 MAX_CHANGES: Final = 32
 """Things that one event says were changed. The last one then counts those that are left out."""
 CUT: Final = "…"
@@ -71,6 +71,7 @@ class AuditEvent:
     api: str = ""
     resource_type: str = ""
     name: str = ""
+    """Of the resource. One that was cut at its end is no name of a resource."""
     pattern: str = ""
     """Of a binding: literal or prefixed."""
     rule: str = ""
