@@ -100,7 +100,11 @@ def test_the_same_words_find_what_they_made() -> None:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     trusted = ["User:alice", "User:ANONYMOUS"]
     with secured_broker(
-        tmp_path_factory.mktemp("secured"), authorization="on", super_users=trusted, allow_everyone_if_no_acl=True
+        tmp_path_factory.mktemp("secured"),
+        authorization="on",
+        super_users=trusted,
+        insecure=True,
+        allow_everyone_if_no_acl=True,
     ) as broker:
         yield broker
 

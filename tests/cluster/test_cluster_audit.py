@@ -1,4 +1,4 @@
-"""One audit for all nodes: their events are in one topic, wherever it is led, and stay there when its leader is killed."""
+"""One audit for all nodes: their events are in one topic, and stay there when its leader is killed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
