@@ -36,9 +36,14 @@ def audited(nodes: SmallCluster) -> list[AuditRecord]:
         return []
 
 
-def use(node: Broker, topic: str) -> None:
-    """The node that is asked makes the topic, and says so."""
-    ask(node, ApiKey.METADATA, 9, topics=[nested(name=topic)], allow_auto_topic_creation=True)
+def use(node: Broker, topic: str) -> bool:
+    """The node that is asked makes the topic, and says so. False if it cannot now."""
+    answer = ask(node, ApiKey.METADATA, 9, topics=[nested(name=topic)], allow_auto_topic_creation=True)
+    return bool(answer.topics[0].error_code == 0)
+
+
+def made_by(node: Broker, topic: str) -> None:
+    eventually(lambda: use(node, topic), f"{topic} is made")
 
 
 def made(records: list[AuditRecord]) -> set[tuple[int, str]]:
@@ -57,7 +62,7 @@ def test_events_of_all_nodes_are_in_one_topic_and_outlive_its_leader(tmp_path: P
         nodes.add_all(*NODES)
         before = {(node_id, f"before-{node_id}") for node_id in NODES}
         for node_id, topic in before:
-            use(nodes.nodes[node_id], topic)
+            made_by(nodes.nodes[node_id], topic)
         eventually(lambda: made(audited(nodes)) >= before, lambda: f"{before}: {made(audited(nodes))}")
         starts = {each.node for each in audited(nodes) if each.event.kind is AuditKind.NODE}
         assert starts == set(NODES)
@@ -66,6 +71,6 @@ def test_events_of_all_nodes_are_in_one_topic_and_outlive_its_leader(tmp_path: P
         nodes.remove(lost)
         after = {(node_id, f"after-{node_id}") for node_id in nodes.nodes}
         for node_id, topic in after:
-            eventually(lambda node_id=node_id, topic=topic: use(nodes.nodes[node_id], topic) or True)  # type: ignore[misc]
+            made_by(nodes.nodes[node_id], topic)
         eventually(lambda: made(audited(nodes)) >= before | after, lambda: f"{after}: {made(audited(nodes))}")
         assert leader(nodes) != lost

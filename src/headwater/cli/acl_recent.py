@@ -32,7 +32,7 @@ MAX_EXPLAINED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedOperation:
     """One thing that was refused, however often."""
 
     principal: Principal
@@ -66,9 +66,9 @@ def _is_refusal(record: AuditRecord, only: Principal | None) -> bool:
     return event.kind is AuditKind.AUTHORIZATION and is_refused and (only is None or event.principal == str(only))
 
 
-def _latest(records: Iterable[AuditRecord]) -> list[tuple[Refused, int, AuditRecord]]:
+def _latest(records: Iterable[AuditRecord]) -> list[tuple[RefusedOperation, int, AuditRecord]]:
     """Each thing once, with how often it was refused and its latest record; the latest comes last."""
-    by_thing: dict[Refused, tuple[int, AuditRecord]] = {}
+    by_thing: dict[RefusedOperation, tuple[int, AuditRecord]] = {}
     for record in records:
         refused = _refused(record)
         if refused is not None:
@@ -77,7 +77,7 @@ def _latest(records: Iterable[AuditRecord]) -> list[tuple[Refused, int, AuditRec
     return [(refused, count, record) for refused, (count, record) in by_thing.items()]
 
 
-def _refused(record: AuditRecord) -> Refused | None:
+def _refused(record: AuditRecord) -> RefusedOperation | None:
     """None if this version does not know the operation, or things were not told apart."""
     event = record.event
     operation, resource_type = OPERATIONS.get(event.operation), TYPES.get(event.resource_type)
@@ -87,10 +87,10 @@ def _refused(record: AuditRecord) -> Refused | None:
         principal = Principal.parse(event.principal)
     except MalformedPrincipal:
         return None
-    return Refused(principal, event.address, operation, resource_type, event.name)
+    return RefusedOperation(principal, event.address, operation, resource_type, event.name)
 
 
-def _explain(client: "BlockingCluster", refused: Refused, count: int, record: AuditRecord) -> None:
+def _explain(client: "BlockingCluster", refused: RefusedOperation, count: int, record: AuditRecord) -> None:
     times = "" if count == 1 else f", {count} times"
     word = ", in observe mode" if record.event.verdict is AuditVerdict.WOULD_REFUSE else ""
     sentence = refusal(refused.principal, refused.operation, refused.resource_type, refused.name).rstrip(".")
@@ -114,7 +114,7 @@ def _explain(client: "BlockingCluster", refused: Refused, count: int, record: Au
     say(f"  {command}" if command is not None else "  No command names it safely: it would allow more than is shown.")
 
 
-def _verdict_now(client: "BlockingCluster", refused: Refused) -> "AclVerdict":
+def _verdict_now(client: "BlockingCluster", refused: RefusedOperation) -> "AclVerdict":
     about = AclFilter(resource_type=refused.resource_type, pattern_type=PatternType.MATCH, name=refused.name)
     index, _ = index_of(client, matching(client, about))
     return index.authorize(

@@ -175,7 +175,8 @@ def test_no_client_writes_the_audit_or_alters_it(broker: Broker, admin: AdminCli
     audited(broker, AuditKind.NODE, AuditVerdict.DONE)
     batch = bytes(batch_of([b"{}"]))
     with client_of(broker, "admin") as client:
-        leader = client.topics([AUDIT_TOPIC]) and client.view.leader(AUDIT_TOPIC, 0)
+        client.topics([AUDIT_TOPIC])
+        leader = client.view.leader(AUDIT_TOPIC, 0)
         assert leader is not None
         data = TopicProduceData(name=AUDIT_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])
         answer = client.ask_at(leader, ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[data]))

@@ -65,6 +65,8 @@ def watch_broker(broker: "Broker") -> None:
     watch("tail_cache_bytes", "The newest batches, in memory.", (), lambda: one(broker.tail_cache.size_bytes))
     watch("request_memory_bytes", "Held by unanswered requests.", (), lambda: one(broker.server.held_bytes))
     watch("fetch_sessions", "Fetch sessions of consumers.", (), lambda: one(len(broker.fetch_sessions)))
+    mode = broker.authorizer.mode.value
+    watch("authorization_mode", "off, observe (refuses nothing) or on.", ("mode",), lambda: iter([((mode,), 1)]))
     if broker.audit_writer is not None:
         _watch_audit(broker.metrics, broker.audit_writer)
     if broker.issuer is not None:
