@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.access.acl_bindings import AclBindings
 from headwater.broker.access.bootstrap_users import take_in
-from headwater.broker.access.gateway_user import GatewayUser
+from headwater.broker.access.gateway_user import GATEWAY_USER, GatewayUser
 from headwater.broker.access.login_outcome import not_recorded
 from headwater.broker.access.sasl_session import Logins
 from headwater.broker.access.users import Users
@@ -53,6 +53,7 @@ from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
 from headwater.model.cluster import AUDIT_TOPIC, NO_CONTROLLER, Node, Role
 from headwater.model.ids import NodeId, SegmentId, segment_id
+from headwater.security.principal import Principal
 from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.scram import InventedCredentials
 from headwater.storage.files import Files
@@ -239,7 +240,7 @@ async def _acl_bindings(base: JoiningNode, stack: AsyncExitStack) -> AclBindings
     config = base.config()
     bindings = AclBindings(
         base.metadata, super_users=config.super_users, allow_everyone_if_no_acl=config.allow_everyone_if_no_acl,
-        guarded_topics=[AUDIT_TOPIC],
+        guarded_topics=[AUDIT_TOPIC], agents=[Principal.user(GATEWAY_USER)],
     )  # fmt: skip
     stack.push_async_callback(bindings.close)
     if config.authorizes is not Authorization.OFF:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.gateway_user import GATEWAY_USER
 from headwater.model.cluster import AUDIT_TOPIC
 from headwater.security.acl import AclBinding
 from headwater.security.acl_filter import AclFilter
@@ -71,6 +72,7 @@ def index_of(cluster: "BlockingCluster", bindings: Iterable[AclBinding]) -> tupl
         super_users=_principals(settings.get(SUPER_USERS, "")),
         allow_everyone_if_no_acl=settings.get(ALLOW_EVERYONE) == "true",
         guarded_topics=[AUDIT_TOPIC],
+        agents=[Principal.user(GATEWAY_USER)],
     )
     return index, ALLOW_EVERYONE in settings
 
