@@ -95,6 +95,7 @@ class Broker:
         self.authorizer = Authorizer(
             self.config.authorizes, parts.acl_bindings, self.server.events, self.metrics.authorization_refused,
             self.auditor.refusal if self.auditor is not None else None,
+            self.auditor.count_use if self.auditor is not None and self.config.audit_data else None,
         )  # fmt: skip
 
     @classmethod

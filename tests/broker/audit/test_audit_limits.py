@@ -7,20 +7,25 @@ from unittest.mock import patch
 
 import pytest
 
+from headwater.broker.access.topic_use import TopicUse
 from headwater.broker.audit import audit_writer, pending_events
 from headwater.broker.audit.audit_event import AuditKind, AuditRecord, AuditVerdict
+from headwater.broker.audit.auditor import Auditor
 from headwater.broker.server import Broker
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.model.cluster import AUDIT_TOPIC
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.model.moment import moment
 from headwater.security.access_codes import Operation, ResourceType
 from headwater.security.principal import Principal
+from headwater.testing.fakes.clock import ManualClock
 from headwater.testing.fakes.files import MemoryFiles
 from tests.support.eventually import until
 from tests.support.local_broker import Client, running
 
 GUARDED: dict[str, Any] = {"authorization": "on", "insecure": True, "super_users": "User:ANONYMOUS", "audit": "on"}
 FLOOD = 100_000
+USED = (("Produce", Operation.WRITE), ("Fetch", Operation.READ), ("OffsetCommit", Operation.READ))
 
 
 def refuse(broker: Broker, user: str, topic: str, host: str = "10.0.0.9") -> None:
@@ -178,3 +183,47 @@ def test_without_logins_there_is_no_audit_unless_it_is_asked_for(tmp_path: Path)
         BrokerConfig.load(audit="maybe")
     with pytest.raises(ConfigError, match="User:alice"):
         BrokerConfig.load(audit_exclude_principals=["alice"])
+
+
+def test_records_are_told_of_by_principal_and_topic_where_that_is_asked_for(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, client: Client) -> None:
+        assert broker.auditor is not None
+        accesses = [broker.authorizer.access_of(Principal.user("ANONYMOUS"), "10.0.0.9", "l") for _ in range(2)]
+        for access in accesses:
+            for access.api, operation in USED:
+                for topic in ("a", "a", "b"):
+                    assert access.allows(operation, ResourceType.TOPIC, topic)
+        refused = broker.authorizer.access_of(Principal.user("alice"), "10.0.0.9", "l")
+        refused.api = "Produce"
+        assert not refused.allows(Operation.WRITE, ResourceType.TOPIC, "a")
+
+        async def told() -> dict[tuple[str, str, str], int]:
+            found = [each for each in await records(client) if each.event.kind is AuditKind.DATA]
+            return {(each.event.principal, each.event.operation, each.event.name): each.count for each in found}
+
+        await written(broker, client, 1)
+        broker.auditor.tell_uses(is_last=True)
+        who = "User:ANONYMOUS"
+        all_uses = {(who, "write", "a"): 4, (who, "write", "b"): 2, (who, "read", "a"): 4, (who, "read", "b"): 2}
+        await until(lambda: until_told(told, all_uses))
+        broker.auditor.tell_uses(is_last=True)
+        assert not broker.auditor.has_uses, "what is not used any more is forgotten"
+        accesses[0].api = "Produce"
+        assert accesses[0].allows(Operation.WRITE, ResourceType.TOPIC, "a") and broker.auditor.has_uses
+
+    async def until_told(told: Any, uses: dict[tuple[str, str, str], int]) -> bool:
+        return bool(await told() == uses)
+
+    play(tmp_path, scenario, audit_data=True)
+
+
+def test_uses_that_are_too_many_are_counted_together() -> None:
+    auditor = Auditor(1, ManualClock())
+    with patch("headwater.broker.audit.auditor.MAX_USES", 3):
+        for n in range(10):
+            use = TopicUse(principal="User:a", host="h", listener="l", api="Fetch", operation="read", topic=f"t{n}")
+            auditor.count_use(use).requests += 1
+    auditor.tell_uses(is_last=True)
+    found = auditor.pending.take(moment(auditor.clock), 100)
+    assert sum(each.count for each in found) == 10
+    assert [each.count for each in found if each.event.is_others] == [7]

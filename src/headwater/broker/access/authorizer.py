@@ -5,7 +5,14 @@ from collections.abc import Callable
 from typing import Final
 
 from headwater.broker.access.acl_bindings import AclBindings
-from headwater.broker.access.client_access import UNRESTRICTED, AccessRefusal, ClientAccess, GuardedAccess
+from headwater.broker.access.client_access import (
+    UNRESTRICTED,
+    AccessRefusal,
+    ClientAccess,
+    CountedAccess,
+    GuardedAccess,
+)
+from headwater.broker.access.topic_use import CountUse
 from headwater.broker.settings.authorization import Authorization
 from headwater.logs.events import RateLimitedLog
 from headwater.model.errors import ErrorCode, RequestError
@@ -21,18 +28,26 @@ class Authorizer:
         events: RateLimitedLog,
         refused: Callable[[str, str], None],
         audit: Callable[[AccessRefusal], None] | None = None,
+        count_use: CountUse | None = None,
     ) -> None:
-        """`refused` counts refusals by operation and type of resource; `audit` is given each."""
+        """`refused` counts refusals by operation and type of resource; `audit` is given each. `count_use` is for an
+        audit that tells of records, too."""
         self.mode: Final = mode
         self.bindings: Final = bindings
         self._events = events
         self._refused = refused
         self._audit = audit
+        self._count_use = count_use
 
     def access_of(self, principal: Principal, peer_host: str, listener: str = "") -> ClientAccess:
         if self.mode is Authorization.OFF:
             return UNRESTRICTED
         is_in_force = self.mode is Authorization.ON
+        if self._count_use is not None:
+            return CountedAccess(
+                self.bindings, principal, peer_host, listener=listener, is_in_force=is_in_force, record=self._record,
+                count_use=self._count_use,
+            )  # fmt: skip
         return GuardedAccess(
             self.bindings, principal, peer_host, listener=listener, is_in_force=is_in_force, record=self._record
         )

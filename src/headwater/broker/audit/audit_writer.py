@@ -68,6 +68,7 @@ class AuditWriter:
         while True:
             is_last = self._stopping.is_set()
             self._auditor.wake.clear()
+            self._auditor.tell_uses(is_last=is_last)
             records = self.pending.take(moment(self._auditor.clock), MAX_RECORDS, is_last=is_last)
             if records:
                 await self._write(records)
@@ -86,7 +87,7 @@ class AuditWriter:
                 await self._drained.wait()
 
     async def _due(self) -> None:
-        has_window = self.pending.next_due_ms() is not None
+        has_window = self.pending.next_due_ms() is not None or self._auditor.has_uses
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_EVERY_S if has_window else None):
                 await self._auditor.wake.wait()

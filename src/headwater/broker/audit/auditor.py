@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.broker.access.client_access import AccessRefusal
 from headwater.broker.access.login_outcome import LoginOutcome
+from headwater.broker.access.topic_use import TopicUse, UseCount
 from headwater.broker.audit.audit_event import AuditEvent, AuditKind, AuditVerdict
 from headwater.broker.audit.management import MANAGED, TOPIC, ManagedChange
 from headwater.broker.audit.pending_events import PendingEvents
@@ -22,6 +23,11 @@ from headwater.security.principal import Principal
 if TYPE_CHECKING:
     from headwater.broker.api import RequestContext
 
+MAX_USES: Final = 10_000
+"""Topics that clients use, each counted by itself."""
+USES_EVERY_S: Final = 60.0
+_OTHER_USES: Final = AuditEvent(kind=AuditKind.DATA, verdict=AuditVerdict.ALLOWED, is_others=True)
+
 
 class Auditor:
     def __init__(self, node: int, clock: Clock, excluded: Iterable[Principal] = ()) -> None:
@@ -31,6 +37,9 @@ class Auditor:
         self.wake: Final = asyncio.Event()
         """Set when something is to be written at once."""
         self._excluded = frozenset(map(str, excluded))
+        self._uses: dict[TopicUse, UseCount] = {}
+        self._other_uses = UseCount()
+        self._uses_due_s = 0.0
 
     def login(self, outcome: LoginOutcome) -> None:
         self._offer(
@@ -61,6 +70,37 @@ class Auditor:
                 client_id=refusal.client_id,
             )
         )
+
+    def count_use(self, use: TopicUse) -> UseCount:
+        """The count of how often a client uses a topic, told once a minute. All that are too many have one."""
+        count = self._uses.get(use)
+        if count is None:
+            if len(self._uses) >= MAX_USES:
+                return self._other_uses
+            count = self._uses[use] = UseCount()
+            self.wake.set()
+        return count
+
+    @property
+    def has_uses(self) -> bool:
+        return bool(self._uses)
+
+    def tell_uses(self, *, is_last: bool = False) -> None:
+        """Of the last minute, if it is over."""
+        now_s = self.clock.monotonic()
+        if not self._uses or (now_s < self._uses_due_s and not is_last):
+            return
+        self._uses_due_s = now_s + USES_EVERY_S
+        for use, count in list(self._uses.items()):
+            if not count.requests:
+                count.is_live = False
+                del self._uses[use]
+                continue
+            self._offer(_used(use), count.requests)
+            count.requests = 0
+        if self._other_uses.requests:
+            self._offer(_OTHER_USES, self._other_uses.requests)
+            self._other_uses.requests = 0
 
     def changes_of(self, api_key: int) -> Callable[[Any, Any], Iterable[ManagedChange]] | None:
         """None for an API that changes nothing for administrators."""
@@ -107,9 +147,16 @@ class Auditor:
             )
         )
 
-    def _offer(self, event: AuditEvent) -> None:
+    def _offer(self, event: AuditEvent, count: int = 1) -> None:
         if event.principal in self._excluded:
             return
-        self.pending.offer(event, moment(self.clock))
+        self.pending.offer(event, moment(self.clock), count)
         if self.pending.is_urgent:
             self.wake.set()
+
+
+def _used(use: TopicUse) -> AuditEvent:
+    return AuditEvent(
+        kind=AuditKind.DATA, verdict=AuditVerdict.ALLOWED, operation=use.operation, listener=use.listener,
+        address=use.host, principal=use.principal, api=use.api, resource_type=TOPIC, name=use.topic,
+    )  # fmt: skip

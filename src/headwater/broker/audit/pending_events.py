@@ -65,15 +65,15 @@ class PendingEvents:
         """Whether something is due whatever the time."""
         return bool(self._fresh)
 
-    def offer(self, event: AuditEvent, now: Moment) -> None:
+    def offer(self, event: AuditEvent, now: Moment, count: int = 1) -> None:
         counted = self._counted.get(event)
         if counted is None:
             event = self._kept(event)
             counted = self._counted.get(event) or self._added(event, now)
         if counted is None:
             counted = self._dropped
-            self.dropped_total += 1
-        _count(counted, now.wall_ms)
+            self.dropped_total += count
+        _count(counted, now.wall_ms, count)
 
     def take(self, now: Moment, most: int, *, is_last: bool = False) -> list[AuditRecord]:
         """What is due, at most so many. With `is_last` everything is."""
@@ -152,11 +152,11 @@ class PendingEvents:
         return record
 
 
-def _count(counted: _Counted, wall_ms: int) -> None:
+def _count(counted: _Counted, wall_ms: int, count: int) -> None:
     if not counted.count:
         counted.first_ms = wall_ms
     counted.last_ms = wall_ms
-    counted.count += 1
+    counted.count += count
 
 
 def _source(event: AuditEvent) -> Hashable:

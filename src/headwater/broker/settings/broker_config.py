@@ -131,6 +131,13 @@ class BrokerConfig:
             fixed=True,
         ),
     )
+    audit_data: bool = setting.switch(
+        False,
+        "Whether the audit also tells, once a minute, which principals write to and read from which topics; where "
+        "authorization is on or observe.",
+        section=Section.SECURITY,
+        fixed=True,
+    )
     audit_exclude_principals: tuple[Principal, ...] = field(
         default=(),
         metadata=described(
