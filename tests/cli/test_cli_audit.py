@@ -2,6 +2,9 @@
 
 import json
 import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,3 +133,19 @@ def test_a_user_without_rights_is_told_what_is_missing(broker: Broker) -> None:
         pytest.raises(BrokerRefused, match="bob may not describe the cluster"),
     ):
         client.answer(list_bindings(AclFilter()))
+
+
+def test_following_shows_what_happens_meanwhile(broker: Broker) -> None:
+    command = [sys.executable, "-m", "headwater.cli.main", "audit", "tail", "--follow", "--json", "--since", "1s"]
+    command += ["--client", str(broker.client_file("admin"))]
+    audited(broker, AuditKind.NODE, AuditVerdict.DONE)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
+        try:
+            assert following.stdout is not None
+            refused(broker, "bob", "followed")
+            line = next(each for each in following.stdout if '"followed"' in each)
+            assert json.loads(line)["principal"] == "User:bob"
+            following.send_signal(signal.SIGINT)
+            assert following.wait(60) == 0
+        finally:
+            following.kill()

@@ -71,20 +71,26 @@ def tail(
     )
     with cluster(brokers_of(bootstrap, client_file)) as client:
         reader = AuditReader(client, since_ms)
-        records = [each for each in reader.to_end() if kept.takes(each)]
-        if json:
-            _print_json(records)
-        else:
-            print_table(COLUMNS, [_row(each) for each in records], empty="No events.")
         if follow:
-            sys.stdout.flush()
             _follow(reader, kept, json)
+        else:
+            _show(reader, kept, json)
+
+
+def _show(reader: "AuditReader", kept: AuditFilter, json: bool) -> None:
+    records = [each for each in reader.to_end() if kept.takes(each)]
+    if json:
+        _print_json(records)
+    else:
+        print_table(COLUMNS, [_row(each) for each in records], empty="No events.")
+    sys.stdout.flush()
 
 
 def _follow(reader: "AuditReader", kept: AuditFilter, json: bool) -> None:
     from headwater.cli.consume import stop_signals
 
     with stop_signals() as is_stopping:
+        _show(reader, kept, json)
         while not is_stopping():
             records = [each for each in reader.more() if kept.takes(each)]
             if json:
