@@ -1,4 +1,4 @@
-"""Secrets that were set, sent and mistyped: neither the audit nor the log, the metrics or an error tells them."""
+"""Logins that fail, and secrets that were set, sent and mistyped: nothing tells the secrets."""
 
 import logging
 import urllib.request
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from headwater.broker.audit.audit_event import AuditKind, AuditRecord
+from headwater.broker.audit.audit_event import AuditKind, AuditRecord, AuditVerdict
 from headwater.cli.audit_reading import AuditReader
 from headwater.cli.brokers import Brokers
 from headwater.cli.client import cluster
@@ -41,7 +41,7 @@ class Loggable:
             return [*AuditReader(client, 0).to_end()] if AUDIT_TOPIC in client.topics([AUDIT_TOPIC]) else []
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def broker() -> Iterator[Loggable]:
     inside, login, metrics, issuer = free_ports(4)
     mechanisms = ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -102,3 +102,14 @@ def test_secrets_are_told_nowhere(broker: Loggable, caplog: pytest.LogCaptureFix
     everything = "\n".join(told)
     assert "hooked" in everything and "authentication_failed" in everything
     assert [canary for canary in CANARIES if canary in everything] == []
+
+
+def test_a_mechanism_that_is_not_offered_is_a_login_that_failed(broker: Loggable) -> None:
+    with WireClient(broker.login) as client:
+        assert client.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="GSSAPI").error_code == 33
+
+    def is_told() -> bool:
+        events = [each.event for each in broker.records() if each.event.mechanism == "GSSAPI"]
+        return [(each.verdict, each.rule) for each in events] == [(AuditVerdict.FAILED, "unsupported_sasl_mechanism")]
+
+    eventually(is_told, "the login that failed is told")

@@ -143,6 +143,7 @@ class SaslSession:
         if not isinstance(decision, HandshakeAnswer):
             raise CloseConnection(f"{decision.reason}: {decision.hint}")
         if decision.closes:
+            self._record("", mechanism, is_let_in=False, reason="unsupported_sasl_mechanism")
             self._connection.close_after_output("unsupported_sasl_mechanism", mechanism[:100])
         return SaslHandshakeResponse(error_code=decision.error, mechanisms=[each.value for each in decision.mechanisms])
 
