@@ -38,14 +38,14 @@ class AuditReader:
     def to_end(self) -> Iterator[AuditRecord]:
         """What was there at the beginning."""
         while self._offset < self._end:
-            yield from self.more(wait_ms=0)
+            yield from self.more()
 
-    def more(self, wait_ms: int = MAX_WAIT_MS) -> list[AuditRecord]:
+    def more(self) -> list[AuditRecord]:
         """What comes next, after a wait if need be. Raises CommandFailed, ClientError."""
         from headwater.client.blocking_cluster import retried
 
         with _not_allowed():
-            fetched = retried(lambda: self._fetch(wait_ms), patience_s=PATIENCE_S, also=PASSING)
+            fetched = retried(self._fetch, patience_s=PATIENCE_S, also=PASSING)
         return [each for each in self._read(fetched) if each.until_ms >= self._since_ms]
 
     # Inside
@@ -74,17 +74,19 @@ class AuditReader:
 
         return retried(ask, patience_s=PATIENCE_S, also=PASSING)
 
-    def _fetch(self, wait_ms: int) -> "FetchedPartition":
+    def _fetch(self) -> "FetchedPartition":
         from headwater.client.errors import check
         from headwater.client.fetch import FetchLimits, FetchPosition, plain_fetch
         from headwater.client.offsets import EARLIEST
 
         with self._forgetting():
             connection = self._cluster.connection(self._cluster.leader(self._partition))
-            limits = FetchLimits(wait_ms, MAX_BYTES, 0)
+            limits = FetchLimits(MAX_WAIT_MS, MAX_BYTES, 0)
             fetch = plain_fetch([FetchPosition(self._partition, self._offset)], limits)
-            sent = connection.send(fetch.request, at_most=fetch.at_most, wait_ms=wait_ms)
-            fetched = fetch.read(connection.receive(sent)).partitions[self._partition]
+            sent = connection.send(fetch.request, at_most=fetch.at_most, wait_ms=MAX_WAIT_MS)
+            answer = fetch.read(connection.receive(sent))
+            check(answer.error_code, None, f"Topic {AUDIT_TOPIC}")
+            fetched = answer.partitions[self._partition]
             if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention was faster
                 self._offset = self._offset_at(EARLIEST)
             check(fetched.error_code, None, f"Topic {AUDIT_TOPIC}")

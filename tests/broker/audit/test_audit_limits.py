@@ -1,12 +1,14 @@
 """What an audit costs at most, and what it leaves out: floods, excluded principals, a topic that cannot be written."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from headwater.broker.access.login_outcome import LoginOutcome
 from headwater.broker.access.topic_use import TopicUse
 from headwater.broker.audit import audit_writer, pending_events
 from headwater.broker.audit.audit_event import AuditKind, AuditRecord, AuditVerdict
@@ -107,10 +109,18 @@ def test_observing_is_told_as_what_would_be_refused(tmp_path: Path, caplog: pyte
 
 def test_of_excluded_principals_nothing_is_told(tmp_path: Path) -> None:
     async def scenario(broker: Broker, client: Client) -> None:
+        """Unless a login fails: it may be another's, under that name."""
+        assert broker.auditor is not None
+        login = LoginOutcome(
+            is_let_in=True, listener="l", address="10.0.0.9", mechanism="PLAIN", principal="User:monitor"
+        )
+        broker.auditor.login(login)
         refuse(broker, "monitor", "t")
         refuse(broker, "alice", "t")
-        found = await written(broker, client, 2)
-        assert {each.event.principal for each in found} == {"", "User:alice"}
+        broker.auditor.login(replace(login, is_let_in=False))
+        found = await written(broker, client, 3)
+        told = {(each.event.principal, each.event.verdict.value) for each in found}
+        assert told == {("", "done"), ("User:alice", "refused"), ("User:monitor", "failed")}
 
     play(tmp_path, scenario, audit_exclude_principals=["User:monitor"])
 

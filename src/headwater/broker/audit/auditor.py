@@ -31,7 +31,7 @@ _OTHER_USES: Final = AuditEvent(kind=AuditKind.DATA, verdict=AuditVerdict.ALLOWE
 
 class Auditor:
     def __init__(self, node: int, clock: Clock, excluded: Iterable[Principal] = ()) -> None:
-        """Of what the `excluded` principals do there are no events."""
+        """Of what the `excluded` principals do there are no events. A login that fails may be anybody's."""
         self.pending: Final = PendingEvents(node)
         self.clock: Final = clock
         self.wake: Final = asyncio.Event()
@@ -148,7 +148,8 @@ class Auditor:
         )
 
     def _offer(self, event: AuditEvent, count: int = 1) -> None:
-        if event.principal in self._excluded:
+        is_claim = event.kind is AuditKind.AUTHENTICATION and event.verdict is AuditVerdict.FAILED
+        if event.principal in self._excluded and not is_claim:
             return
         self.pending.offer(event, moment(self.clock), count)
         if self.pending.is_urgent:
