@@ -103,8 +103,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         tmp_path_factory.mktemp("secured"),
         authorization="on",
         super_users=trusted,
-        insecure=True,
         allow_everyone_if_no_acl=True,
+        insecure=True,
     ) as broker:
         yield broker
 

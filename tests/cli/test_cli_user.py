@@ -25,9 +25,8 @@ PASSWORD = 'a "b" \\c\'; é = # !'
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     trusted = ["User:alice", "User:ANONYMOUS"]
-    with secured_broker(
-        tmp_path_factory.mktemp("secured"), authorization="on", super_users=trusted, insecure=True
-    ) as broker:
+    config = {"authorization": "on", "super_users": trusted, "insecure": True}
+    with secured_broker(tmp_path_factory.mktemp("secured"), **config) as broker:
         yield broker
 
 
