@@ -2,17 +2,12 @@
 refuse is logged and counted (`observe`)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from headwater.broker.access.acl_bindings import AclBindings
-from headwater.broker.access.client_access import (
-    UNRESTRICTED,
-    AccessRefusal,
-    ClientAccess,
-    CountedAccess,
-    GuardedAccess,
-)
-from headwater.broker.access.topic_use import CountUse
+from headwater.broker.access.client_access import UNRESTRICTED, AccessRefusal, ClientAccess, GuardedAccess
+from headwater.broker.access.topic_use import CountedAccess, CountUse
 from headwater.broker.settings.authorization import Authorization
 from headwater.logs.events import RateLimitedLog
 from headwater.model.errors import ErrorCode, RequestError
@@ -37,18 +32,13 @@ class Authorizer:
         self._events = events
         self._refused = refused
         self._audit = audit
-        self._count_use = count_use
+        self._guarded = GuardedAccess if count_use is None else partial(CountedAccess, count_use)
 
     def access_of(self, principal: Principal, peer_host: str, listener: str = "") -> ClientAccess:
         if self.mode is Authorization.OFF:
             return UNRESTRICTED
         is_in_force = self.mode is Authorization.ON
-        if self._count_use is not None:
-            return CountedAccess(
-                self.bindings, principal, peer_host, listener=listener, is_in_force=is_in_force, record=self._record,
-                count_use=self._count_use,
-            )  # fmt: skip
-        return GuardedAccess(
+        return self._guarded(
             self.bindings, principal, peer_host, listener=listener, is_in_force=is_in_force, record=self._record
         )
 

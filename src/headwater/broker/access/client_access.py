@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.broker.access.declared_access import REFUSALS
-from headwater.broker.access.topic_use import DATA_APIS, MAX_TOPICS_OF_CONNECTION, CountUse, TopicUse, UseCount
 from headwater.model.errors import RequestError
 from headwater.security import acl_words
 from headwater.security.access_codes import SUPPORTED_BITS, Operation, ResourceType
@@ -171,46 +170,6 @@ class GuardedAccess:
             )
         )  # fmt: skip
         return not self._is_in_force
-
-
-class CountedAccess(GuardedAccess):
-    """Counts the requests by which records go in and out, too: one more look into a dictionary for each topic."""
-
-    __slots__ = ("_count_use", "_counts")
-
-    def __init__(
-        self,
-        bindings: "AclBindings",
-        principal: Principal,
-        peer_host: str,
-        *,
-        listener: str = "",
-        is_in_force: bool,
-        record: Callable[[AccessRefusal], None],
-        count_use: CountUse,
-    ) -> None:
-        super().__init__(bindings, principal, peer_host, listener=listener, is_in_force=is_in_force, record=record)
-        self._count_use = count_use
-        self._counts: dict[tuple[str, str], UseCount] = {}
-
-    def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        is_allowed = super().allows(operation, resource_type, name)
-        if is_allowed and resource_type is ResourceType.TOPIC and self.api in DATA_APIS:
-            count = self._counts.get((self.api, name))
-            if count is None or not count.is_live:
-                count = self._count_of(operation, name)
-            count.requests += 1
-        return is_allowed
-
-    def _count_of(self, operation: Operation, topic: str) -> UseCount:
-        if len(self._counts) >= MAX_TOPICS_OF_CONNECTION:
-            self._counts.clear()
-        use = TopicUse(
-            principal=str(self._principal), host=self._host, listener=self._listener, api=self.api,
-            operation=acl_words.operation_word(operation), topic=topic,
-        )  # fmt: skip
-        count = self._counts[self.api, topic] = self._count_use(use)
-        return count
 
 
 def may_on_cluster(access: ClientAccess, operation: Operation) -> bool:
