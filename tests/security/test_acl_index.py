@@ -219,6 +219,21 @@ def test_a_guarded_topic_is_allowed_by_its_name_alone() -> None:
     assert not allows(index_of(binding(name=GUARDED), binding(name="g", prefixed=True, deny=True)), name=GUARDED)
 
 
+def test_a_super_user_who_acts_for_others_is_allowed_a_guarded_topic_by_its_name_alone() -> None:
+    agent = Principal.user("agent")
+    wide = binding(str(agent), name="*", operation=Operation.ALL)
+
+    def index(*bindings: AclBinding) -> AclIndex:
+        return AclIndex(bindings, version=1, super_users=[agent], guarded_topics=[GUARDED], agents=[agent])
+
+    for unnamed in (index(), index(wide), index().with_changes(added=[wide])):
+        assert not allows(unnamed, name=GUARDED, principal=agent)
+        assert not unnamed.authorized_operations(agent, host_of("10.0.0.1"), ResourceType.TOPIC, GUARDED)
+        assert allows(unnamed, name="orders", principal=agent) and allows(unnamed, name=GUARDED, principal=agent, on=G)
+    named = index(binding(str(agent), name=GUARDED))
+    assert allows(named, name=GUARDED, principal=agent)
+
+
 def test_a_verdict_is_true_where_it_allows() -> None:
     index = index_of(binding())
     assert Question().ask(index)

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.broker import handlers
 from headwater.broker.access.client_access import ClientAccess
 from headwater.broker.api import Api, RequestContext, api_ranges
+from headwater.broker.audit.management import Changes
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.transport.connection import Answer, CloseConnection, Connection, Pieces
 from headwater.wire.api_keys import ApiKey
@@ -43,6 +44,7 @@ from headwater.wire.schema import response_schema
 from headwater.wire.typed.api_versions import ApiVersionsResponse
 
 if TYPE_CHECKING:
+    from headwater.broker.audit.auditor import Auditor
     from headwater.broker.server import Broker
 
 
@@ -51,22 +53,25 @@ class _Entry:
     api: Api
     handle: Callable[..., Any] | None
     handle_frame: Callable[..., Answer] | None
+    changes: Changes | None = None
+    """What the audit says of a request, if it does of requests of this API."""
 
 
-def load_handlers() -> dict[int, _Entry]:
+def load_handlers(auditor: "Auditor | None" = None) -> dict[int, _Entry]:
     entries: dict[int, _Entry] = {}
     for found in pkgutil.iter_modules(handlers.__path__):
         module: ModuleType = importlib.import_module(f"{handlers.__name__}.{found.name}")
         api: Api = module.API
         assert api.key not in entries, f"two handlers for API {api.key}"
-        entries[api.key] = _Entry(api, getattr(module, "handle", None), getattr(module, "handle_frame", None))
+        changes = auditor.changes_of(api.key) if auditor is not None else None
+        entries[api.key] = _Entry(api, getattr(module, "handle", None), getattr(module, "handle_frame", None), changes)
     return entries
 
 
 class Dispatcher:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._entries = load_handlers()
+        self._entries = load_handlers(broker.auditor)
         self._overlapping = frozenset(key for key, entry in self._entries.items() if entry.api.overlaps)
         self._loop = asyncio.get_running_loop()
 
@@ -103,7 +108,7 @@ class Dispatcher:
             return [write_response(api.key, 0, header.correlation_id, response)]
         access: ClientAccess = connection.access or self._admit(connection)
         if access.is_restricted:
-            access.api = api.name
+            access.api, access.client_id = api.name, header.client_id or ""
         context = RequestContext(header, connection, access)
         if entry.handle_frame is not None:
             answer = self._handle_frame(entry, frame, context)
@@ -114,7 +119,7 @@ class Dispatcher:
 
     def _admit(self, connection: Connection) -> ClientAccess:
         """The first request since it is known who the client is."""
-        access = self._broker.authorizer.access_of(connection.principal, connection.peer_host)
+        access = self._broker.authorizer.access_of(connection.principal, connection.peer_host, connection.listener.name)
         connection.access = access
         return access
 
@@ -135,18 +140,27 @@ class Dispatcher:
                 api.access.check_at_once(request, context.access)
             response = entry.handle(self._broker, request, context)
             if inspect.iscoroutine(response):
-                finishing = self._loop.create_task(self._finish(api, context, response))
+                finishing = self._loop.create_task(self._finish(entry, context, request, response))
                 finishing.add_done_callback(lambda _: response.close())  # it may be cancelled before it begins
                 return finishing
+            if entry.changes is not None:
+                self._audit(entry, context, request, response)
             return [self._encode(context, response)]
         except Exception as error:
             return [self._encode(context, self._failed(api, context, error))]
 
-    async def _finish(self, api: Api, context: RequestContext, coroutine: Any) -> Pieces | None:
+    async def _finish(self, entry: _Entry, context: RequestContext, request: Message, coroutine: Any) -> Pieces | None:
         try:
-            return [self._encode(context, await coroutine)]
+            response = await coroutine
+            if entry.changes is not None:
+                self._audit(entry, context, request, response)
+            return [self._encode(context, response)]
         except Exception as error:
-            return [self._encode(context, self._failed(api, context, error))]
+            return [self._encode(context, self._failed(entry.api, context, error))]
+
+    def _audit(self, entry: _Entry, context: RequestContext, request: Message, response: Message) -> None:
+        assert self._broker.auditor is not None and entry.changes is not None, "the audit asked for the API"
+        self._broker.auditor.management(entry.api.name, context, entry.changes, request, response)
 
     def _encode(self, context: RequestContext, response: Message) -> bytearray:
         header = context.header

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.login_outcome import RecordLogin
 from headwater.broker.access.sasl_session import Logins, SaslSession
 from headwater.broker.lifetime import Lifetime
 from headwater.broker.settings.broker_config import BrokerConfig
@@ -87,7 +88,7 @@ def _listener(config: ListenerConfig, tls: "ReloadedTls | None", logins: Logins,
         tls=tls,
         asks_who=config.protocol.has_login,
         new_login=new_login,
-        examine=_examine(config, clock),
+        examine=_examine(config, clock, logins.record),
         max_connections=config.max_connections,
     )
 
@@ -96,12 +97,12 @@ def _new_login(logins: Logins, rules: SaslRules, connection: Connection) -> Sasl
     return SaslSession(connection, logins, rules)
 
 
-def _examine(config: ListenerConfig, clock: Clock) -> Callable[[Connection], None] | None:
+def _examine(config: ListenerConfig, clock: Clock, record: RecordLogin) -> Callable[[Connection], None] | None:
     if config.client_certificates == "none":
         return None
     from headwater.broker.access.certificate_logins import CertificateLogins
 
-    return CertificateLogins(clock, None if config.protocol.has_login else config.principals()).admit
+    return CertificateLogins(clock, None if config.protocol.has_login else config.principals(), record).admit
 
 
 async def _tls(config: ListenerConfig) -> "ReloadedTls | None":

@@ -17,6 +17,7 @@ from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.settings.broker_settings import BrokerSettings
 from headwater.broker.topics.catalog import Catalog
 from headwater.metadata.store import Unavailable, Unknown
+from headwater.model.cluster import AUDIT_TOPIC
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import Offset, PartitionId
 from headwater.records.batch import CorruptBatch, InvalidBatch, validate
@@ -86,7 +87,7 @@ class NodeAnswers:
 
     async def _append(self, body: ByteReader) -> bytes:
         partition = self._led(node_messages.read_partition(body))
-        if self._catalog.topic_by_id(partition.id.topic_id).is_internal:
+        if partition.topic_name != AUDIT_TOPIC and self._catalog.topic_by_id(partition.id.topic_id).is_internal:
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Internal topics are written by their keepers.")
         batch = bytearray(body.rest())
         try:

@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING
 
 from headwater.broker.access.acl_bindings import AclBindings
 from headwater.broker.access.bootstrap_users import take_in
-from headwater.broker.access.gateway_user import GatewayUser
+from headwater.broker.access.gateway_user import GATEWAY_USER, GatewayUser
+from headwater.broker.access.login_outcome import not_recorded
 from headwater.broker.access.sasl_session import Logins
 from headwater.broker.access.users import Users
+from headwater.broker.audit.audit_writer import AuditWriter
+from headwater.broker.audit.auditor import Auditor
 from headwater.broker.cluster.cluster_nodes import ClusterNodes
 from headwater.broker.cluster.member import ClusterMember
 from headwater.broker.cluster.membership import ANNOUNCE_S, JoiningNode, Membership, join, own_stores, space
@@ -37,6 +40,7 @@ from headwater.broker.log.tail_cache import TailCache
 from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import NodeCallKind
+from headwater.broker.nodes.partition_client import PartitionClient
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_settings import BrokerSettings
@@ -47,8 +51,9 @@ from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import Is, MetaStore, Put
 from headwater.model.clock import Clock
-from headwater.model.cluster import NO_CONTROLLER, Node, Role
+from headwater.model.cluster import AUDIT_TOPIC, NO_CONTROLLER, Node, Role
 from headwater.model.ids import NodeId, SegmentId, segment_id
+from headwater.security.principal import Principal
 from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.scram import InventedCredentials
 from headwater.storage.files import Files
@@ -88,6 +93,9 @@ class Parts:
     users: Users
     logins: Logins
     acl_bindings: AclBindings
+    auditor: Auditor | None
+    """None where the audit is off; then there is no writer either."""
+    audit_writer: AuditWriter | None
     member: ClusterMember | None
     """This node in its cluster; None if it is standalone."""
     tail_cache: TailCache
@@ -142,16 +150,22 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
     if membership is not None:
         lifetime.spawn(group_configs.follow())
         lifetime.spawn(settings.follow())
-    users, logins = await _users(base, secret, around.metrics, stack)
+    auditor = Auditor(config.node_id, around.clock, config.audit_exclude_principals) if config.audits else None
+    users, logins = await _users(base, secret, around.metrics, auditor, stack)
     acl_bindings = await _acl_bindings(base, stack)
     coordinators = start_coordinators(catalog, group_configs, nodes, metadata, settings.current, around.clock, lifetime)
     acl_bindings.watchers.append(coordinators.shares.rights_changed)
     cleaner = Cleaner(ports, catalog, settings.current, coordinators.subscriptions.survey)
     lifetime.spawn(cleaner.run())
+    audit_writer = None
+    if auditor is not None:
+        audit_writer = AuditWriter(auditor, catalog, PartitionClient(catalog, nodes))
+        lifetime.spawn(audit_writer.run())
     return Parts(
         clock=around.clock, metrics=around.metrics, lifetime=lifetime, store=store, metadata=metadata,
         cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, listeners=listeners,
-        users=users, logins=logins, acl_bindings=acl_bindings, member=member, tail_cache=ports.tail_cache,
+        users=users, logins=logins, acl_bindings=acl_bindings, auditor=auditor, audit_writer=audit_writer,
+        member=member, tail_cache=ports.tail_cache,
         catalog=catalog, coordinators=coordinators, cleaner=cleaner,
     )  # fmt: skip
 
@@ -201,7 +215,9 @@ def _own_node(config: BrokerConfig, store: SegmentStore | None) -> ClusterNodes:
     return ClusterNodes(node, controller_id=controller_id, own_space=lambda: space(store))
 
 
-async def _users(base: JoiningNode, secret: bytes, metrics: Metrics, stack: AsyncExitStack) -> tuple[Users, Logins]:
+async def _users(
+    base: JoiningNode, secret: bytes, metrics: Metrics, auditor: Auditor | None, stack: AsyncExitStack
+) -> tuple[Users, Logins]:
     users = Users(base.metadata, base.clock)
     await take_in(base.metadata, base.config().data_dir)
     await users.load()
@@ -214,6 +230,7 @@ async def _users(base: JoiningNode, secret: bytes, metrics: Metrics, stack: Asyn
     logins = Logins(
         users=users, gateway=GatewayUser(secret) if secret else None, clock=base.clock, invented=invented,
         failed=lambda: metrics.bad_request("authentication_failed"), issuer=_issuer(base),
+        record=auditor.login if auditor is not None else not_recorded,
     )  # fmt: skip
     stack.callback(logins.close)
     return users, logins
@@ -223,8 +240,9 @@ async def _acl_bindings(base: JoiningNode, stack: AsyncExitStack) -> AclBindings
     """Raises ConfigError if clients are held to bindings that none of them could ever change."""
     config = base.config()
     bindings = AclBindings(
-        base.metadata, super_users=config.super_users, allow_everyone_if_no_acl=config.allow_everyone_if_no_acl
-    )
+        base.metadata, super_users=config.super_users, allow_everyone_if_no_acl=config.allow_everyone_if_no_acl,
+        guarded_topics=[AUDIT_TOPIC], agents=[Principal.user(GATEWAY_USER)],
+    )  # fmt: skip
     stack.push_async_callback(bindings.close)
     if config.authorizes is not Authorization.OFF:
         await bindings.load()

@@ -4,11 +4,13 @@ The listener comes last, so that no client meets a half-started broker. A stop g
 """
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self
 
 from headwater.broker.access.authorizer import Authorizer
+from headwater.broker.api import RequestContext
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
 from headwater.broker.lifetime import Lifetime
@@ -22,6 +24,7 @@ from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.parts import Parts, ProcessPorts, build_parts
+from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_loggers import BrokerLoggers
 from headwater.broker.topics.topic import Topic
@@ -47,6 +50,8 @@ class Broker:
         coordinators = parts.coordinators
         self.acl_bindings = parts.acl_bindings
         self.admissions = coordinators.admissions
+        self.auditor = parts.auditor
+        """None where the audit is off."""
         self.catalog = parts.catalog
         self.cleaner = parts.cleaner
         self.clock = parts.clock
@@ -77,6 +82,7 @@ class Broker:
         self.transaction_gate = coordinators.transaction_gate
         self.transactions = coordinators.transactions
         self.users = parts.users
+        self.audit_writer = parts.audit_writer
         self._parts = parts
         self._lifetime = parts.lifetime
         self._stack = stack
@@ -89,6 +95,8 @@ class Broker:
         self.authorizer = Authorizer(
             self.config.authorizes, parts.acl_bindings, self.server.events, self.metrics.authorization_refused,
             gateways=self.config.gateways,
+            audit=self.auditor.refusal if self.auditor is not None else None,
+            count_use=self.auditor.count_use if self.auditor is not None and self.config.audit_data else None,
         )  # fmt: skip
 
     @classmethod
@@ -148,6 +156,10 @@ class Broker:
                 stack.push_async_callback(metrics_server.stop)
                 self.metrics_address = metrics_server.address
         stack.push_async_callback(self._finish)
+        if self.config.authorizes is Authorization.OBSERVE:
+            log_event("authorization_only_observed", logging.WARNING, effect="what bindings refuse is allowed")
+        if self.auditor is not None:
+            self.auditor.node("start")
         log_event("started", node=self.config.node_id, address=f"{self.address[0]}:{self.address[1]}")
 
     def _page_access(self) -> PageAccess:
@@ -172,14 +184,18 @@ class Broker:
 
     async def _finish(self) -> None:
         """Hand over what this node leads, and let requests under way end, unless the broker has failed."""
+        if self.auditor is not None:
+            self.auditor.node("stop")
         if self.member is not None and self._lifetime.failure is None:
             await self.member.leave()
         if self._lifetime.failure is None:
             self.server.stop_accepting()
             for _ in range(100):
                 if self.server.is_quiet:
-                    return
+                    break
                 await asyncio.sleep(QUIET_WAIT_S / 100)
+            if self.audit_writer is not None:
+                await self.audit_writer.stop()
 
     async def wait_stopped(self) -> None:
         """Return after a stop, or raise what makes the broker give up; it must still be stopped then."""
@@ -247,7 +263,7 @@ class Broker:
         """Of a topic whose creator does not say: as many replicas as is usual, or as there are stores."""
         return max(min(self.config.default_replication_factor, self.cluster_nodes.store_count), 1)
 
-    async def create_on_use(self, name: str) -> Topic:
+    async def create_on_use(self, name: str, context: RequestContext) -> Topic:
         """A topic that is created because a client used its name."""
         if name.startswith("__"):
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} does not exist.")
@@ -260,6 +276,8 @@ class Broker:
                 raise
             return self.catalog.topic(name)
         assert topic is not None, "a topic that was not only validated"
+        if self.auditor is not None:
+            self.auditor.created_on_use(context, name)
         return topic
 
     async def delete_topic(self, topic: Topic) -> None:

@@ -176,17 +176,30 @@ def test(
 
 @app.command()
 def explain(
-    who: Who,
-    operations: Operations,
-    resource_type: Type,
+    who: Annotated[str | None, typer.Argument(metavar="[USER]", help="As in `test`.")] = None,
+    operations: Annotated[str | None, typer.Argument(metavar="[OPERATIONS]", help="As in `test`.")] = None,
+    resource_type: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="As in `test`.")] = None,
     name: Name = None,
     group: Group = None,
     transactional_id: TransactionalId = None,
     host: From = None,
+    is_recent: Annotated[
+        bool, typer.Option("--recent", help="Instead: what was refused in the last hour, by the audit.")
+    ] = False,
+    of: Annotated[str | None, typer.Option("--of", metavar="USER", help="With --recent: only to this user.")] = None,
     bootstrap: Bootstrap = None,
     client_file: ClientFile = None,
 ) -> None:
     """As `test`, with all bindings on the resource, of whatever user: one on it ends what holds without any."""
+    if is_recent:
+        if who is not None:
+            raise CommandFailed("--recent is about all that was refused.", "Name a user with --of.", exit_code=2)
+        from headwater.cli.acl_recent import explain_recent
+
+        explain_recent(brokers_of(bootstrap, client_file), principal_of(of) if of is not None else None)
+        return
+    if who is None or operations is None or resource_type is None or of is not None:
+        raise CommandFailed("Write USER OPERATIONS TYPE NAME, or --recent [--of USER].", exit_code=2)
     words = _words(who, operations, resource_type, name, False, group, transactional_id, host)
     with cluster(brokers_of(bootstrap, client_file)) as client:
         _print_verdicts(words, _verdicts(client, words, with_bindings=True))

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from headwater.broker.access.gateway_user import GATEWAY_USER
+from headwater.model.cluster import AUDIT_TOPIC
 from headwater.security.acl import AclBinding
 from headwater.security.acl_filter import AclFilter
 from headwater.security.acl_index import AclIndex
@@ -69,6 +71,8 @@ def index_of(cluster: "BlockingCluster", bindings: Iterable[AclBinding]) -> tupl
         version=1,
         super_users=_principals(settings.get(SUPER_USERS, "")),
         allow_everyone_if_no_acl=settings.get(ALLOW_EVERYONE) == "true",
+        guarded_topics=[AUDIT_TOPIC],
+        agents=[Principal.user(GATEWAY_USER)],
     )
     return index, ALLOW_EVERYONE in settings
 

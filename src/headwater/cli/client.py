@@ -180,7 +180,8 @@ def not_allowed(what: str, code: str, brokers: Brokers) -> CommandFailed:
     who = sasl.user if sasl is not None else "This client"
     return CommandFailed(
         f"{what + ': ' if what else ''}{who} may not do that ({code}).",
-        "An administrator sees why with `headwater acl test`, and allows it with `headwater acl allow`.",
+        "An administrator sees why, and the command that would allow it, with `headwater acl explain --recent` or "
+        "`headwater acl test`.",
     )
 
 

@@ -30,6 +30,7 @@ MODULES = {
     "user": "user",
     "acl": "acl",
     "quota": "quota",
+    "audit": "audit",
 }
 """Each noun, in the order of the help, with the module under `headwater.cli` that has its commands."""
 EXIT_BROKEN_PIPE = 128 + 13

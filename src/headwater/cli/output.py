@@ -45,7 +45,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
         note(empty)
         return
     numeric = [all(isinstance(row[n], int | float) for row in rows) and bool(rows) for n in range(len(columns))]
-    cells = [[_shown(cell) for cell in row] for row in rows]
+    cells = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _draw(columns, cells, numeric)
         return
@@ -100,7 +100,7 @@ def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Seque
     Console().print(table)
 
 
-def _shown(cell: object) -> str:
+def shown(cell: object) -> str:
     """Names from outside may hold control characters, which must not reach a terminal."""
     text = "-" if cell is None else str(cell)
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

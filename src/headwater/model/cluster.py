@@ -13,8 +13,11 @@ from headwater.model.ids import NodeId, StoreId, TopicId
 
 NO_LEADER: Final = NodeId(-1)
 NO_CONTROLLER: Final = NodeId(-1)
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""The cluster's own: the leader of one of their partitions coordinates groups, transactions or queues."""
+AUDIT_TOPIC: Final = "__headwater_audit"
+"""Who did what, written by nodes and read by those whom a binding allows it by this name."""
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", AUDIT_TOPIC})
+"""The cluster's own: nodes alone write them. The leader of a partition of the first three coordinates groups,
+transactions or queues."""
 
 
 class Role(enum.StrEnum):

@@ -14,7 +14,8 @@ whose own name begins with `*`, which Kafka leaves out.
 - An index never changes: what changes is which index is asked. Verdicts may be kept as long as `version` is the same,
   so a process never gives one version to two indexes.
 - Nodes are principals that no binding matches, not even one of all users.
-- A *guarded* topic is allowed by a binding that names it, and by nothing less. What denies it need not name it.
+- A *guarded* topic is allowed by a binding that names it, and by nothing less. What denies it need not name it. A super
+  user may do everything there, too, unless it acts for others, who would all be super users there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +42,7 @@ _SAMPLE_NAME: Final = "hardcode"
 
 
 class AclIndex:
-    __slots__ = ("_guarded", "_super_users", "_types", "allow_everyone_if_no_acl", "bindings", "version")
+    __slots__ = ("_agents", "_guarded", "_super_users", "_types", "allow_everyone_if_no_acl", "bindings", "version")
 
     def __init__(
         self,
@@ -51,12 +52,15 @@ class AclIndex:
         super_users: Iterable[Principal] = (),
         allow_everyone_if_no_acl: bool = False,
         guarded_topics: Iterable[str] = (),
+        agents: Iterable[Principal] = (),
     ) -> None:
+        """`agents` act for others."""
         self.version: Final = version
         self.bindings: Final = frozenset(bindings)
         self.allow_everyone_if_no_acl: Final = allow_everyone_if_no_acl
         self._super_users = frozenset((each.kind, each.name) for each in super_users)
         self._guarded = frozenset(guarded_topics)
+        self._agents = frozenset((each.kind, each.name) for each in agents)
         types = groupby(sorted(self.bindings, key=in_order), attrgetter("resource_type"))
         self._types: Mapping[ResourceType, TypeTables] = {each: TypeTables(tuple(group)) for each, group in types}
 
@@ -68,6 +72,7 @@ class AclIndex:
             super_users=[Principal(*each) for each in self._super_users],
             allow_everyone_if_no_acl=self.allow_everyone_if_no_acl,
             guarded_topics=self._guarded,
+            agents=[Principal(*each) for each in self._agents],
         )
 
     def matching(self, acl_filter: AclFilter) -> list[AclBinding]:
@@ -80,7 +85,7 @@ class AclIndex:
     def authorize(
         self, principal: Principal, host: Host, operation: Operation, resource_type: ResourceType, name: str
     ) -> AclVerdict:
-        if (principal.kind, principal.name) in self._super_users:
+        if (principal.kind, principal.name) in self._super_users and self._is_free(principal, resource_type, name):
             return SUPER_USER
         types = self._types.get(resource_type)
         allowing: Grants | None = None
@@ -125,7 +130,7 @@ class AclIndex:
     def authorized_operations(self, principal: Principal, host: Host, resource_type: ResourceType, name: str) -> int:
         """Bit n stands for the operation of number n, of those that the type of resource supports."""
         supported = SUPPORTED_BITS.get(resource_type, 0)
-        if self.is_super_user(principal):
+        if self.is_super_user(principal) and self._is_free(principal, resource_type, name):
             return supported
         types = self._types.get(resource_type)
         allowed = denied = 0
@@ -140,8 +145,15 @@ class AclIndex:
             return supported
         return allowed & ~denied & supported
 
+    def _is_free(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
+        """Whether a super user may do everything with it."""
+        return not (self._is_guarded(resource_type, name) and (principal.kind, principal.name) in self._agents)
+
+    def _is_guarded(self, resource_type: ResourceType, name: str) -> bool:
+        return name in self._guarded and resource_type is ResourceType.TOPIC
+
     def _allowed(self, grants: Grants, resource_type: ResourceType, name: str) -> int:
-        if name in self._guarded and resource_type is ResourceType.TOPIC:
+        if self._is_guarded(resource_type, name):
             return grants.allowed_by_name
         return grants.allowed
 
@@ -149,7 +161,7 @@ class AclIndex:
         """Nothing is said to the principal about the resource."""
         if types is not None and types.has_binding(name):
             return NO_BINDING_MATCHES
-        if self.allow_everyone_if_no_acl and not (name in self._guarded and resource_type is ResourceType.TOPIC):
+        if self.allow_everyone_if_no_acl and not self._is_guarded(resource_type, name):
             return ALLOWED_WITHOUT_BINDING
         return DENIED_WITHOUT_BINDING
 

@@ -68,6 +68,9 @@ class Failed:
     reason: str
     """For the audit."""
     is_raw: bool
+    mechanism: SaslMechanism | None = field(default=None, compare=False)
+    claimed_user: str = field(default="", compare=False)
+    """Who the client said it is; empty if it did not get as far."""
 
 
 @dataclass(frozen=True, slots=True)

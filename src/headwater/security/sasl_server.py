@@ -241,7 +241,7 @@ class SaslServer:
             return self._failed("no_password_under_way")
         current, is_known = self._password_record(check.user)
         if not (is_right and is_known) or current.replaces(check.credential):
-            return self._failed("invalid_credentials")
+            return self._failed("invalid_credentials", claimed_user=check.user)
         return self._succeeded(check.user, b"", None, now)
 
     def token_verified(self, identity: TokenIdentity, now: Moment) -> EndDecision:
@@ -249,7 +249,7 @@ class SaslServer:
         if not isinstance(bearer, BearerLogin):
             return self._failed("no_token_under_way")
         if bearer.authzid not in ("", identity.name):
-            return self._failed("other_authorization_identity")
+            return self._failed("other_authorization_identity", claimed_user=identity.name)
         return self._succeeded(identity.name, b"", identity.expires_at_s * 1000, now)
 
     def token_refused(self, reason: str) -> Failed:
@@ -310,18 +310,19 @@ class SaslServer:
         login, principal = self._login, Principal.user(user)
         assert login is not None, "a login that succeeds was begun"
         if self._state is SaslState.REAUTH and principal != self.principal:
-            return self._failed("other_principal", "A connection keeps its principal when it authenticates again.")
+            message = "A connection keeps its principal when it authenticates again."
+            return self._failed("other_principal", message, claimed_user=user)
         limits = [self._rules.reauth_ms] if self._rules.reauth_ms else []
         if expires_at_ms is not None:
             limits.append(expires_at_ms - now.wall_ms)
         if limits and min(limits) <= 0:
-            return self._failed("expired_credential")
+            return self._failed("expired_credential", claimed_user=user)
         self._expires_at_ms = now.monotonic_ms + min(limits) if limits else None
         self._state, self._login = SaslState.READY, None
         self.principal, self.mechanism = principal, login.mechanism
         return Succeeded(principal, token, min(limits, default=0), login.is_raw)
 
-    def _failed(self, reason: str, message: str | None = None) -> Failed:
+    def _failed(self, reason: str, message: str | None = None, *, claimed_user: str = "") -> Failed:
         login, self._login = self._login, None
         self._state = SaslState.FAILED
         name = "none" if login is None else login.mechanism
@@ -329,7 +330,11 @@ class SaslServer:
             message
             or f"Authentication failed during authentication due to invalid credentials with SASL mechanism {name}"
         )
-        return Failed(said, reason, login is not None and login.is_raw)
+        if login is None:
+            return Failed(said, reason, False)
+        if login.scram is not None:
+            claimed_user = claimed_user or login.scram.claimed_user
+        return Failed(said, reason, login.is_raw, login.mechanism, claimed_user)
 
     def _fail(self, close: Close) -> Close:
         self._state, self._pending, self._login = SaslState.FAILED, None, None

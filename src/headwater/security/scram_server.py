@@ -67,6 +67,11 @@ class ScramServer:
         self._has_ended = False
         return self._begun.server.text.encode()
 
+    @property
+    def claimed_user(self) -> str:
+        """Who the client says it is; `user` is who it has proven to be."""
+        return self._begun.client.user if self._begun is not None else ""
+
     def _begin(self, client: ClientFirst) -> _Begun:
         credential, _ = self._credential_of(client.user)
         server = ServerFirst.make(client.nonce + self._nonce, credential.salt, credential.iterations)

@@ -77,11 +77,14 @@ class AclBindings:
         super_users: Iterable[Principal] = (),
         allow_everyone_if_no_acl: bool = False,
         guarded_topics: Iterable[str] = (),
+        agents: Iterable[Principal] = (),
     ) -> None:
+        """`agents` act for others: as super users, too, they do nothing with guarded topics."""
         self._metadata = metadata
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone_if_no_acl
         self._guarded = frozenset(guarded_topics)
+        self._agents = frozenset(agents)
         self._changes = 1
         self.index = self._indexed((), self._changes)
         """Of the moment. Never altered: another one takes its place."""
@@ -174,6 +177,7 @@ class AclBindings:
             super_users=self._super_users,
             allow_everyone_if_no_acl=self._allow_everyone,
             guarded_topics=self._guarded,
+            agents=self._agents,
         )
 
     def _use(self, index: AclIndex) -> None:

@@ -8,6 +8,7 @@ looks at the date in the handshake alone.
 import asyncio
 from typing import Final
 
+from headwater.broker.access.login_outcome import CERTIFICATE, LoginOutcome, RecordLogin, not_recorded
 from headwater.model.clock import Clock
 from headwater.security.principal_rules import CertificatePrincipals, NoPrincipal
 from headwater.transport.connection import CloseConnection, Connection
@@ -19,10 +20,13 @@ LONGEST_TIMER_S: Final = 3600.0
 class CertificateLogins:
     """Of one listener."""
 
-    def __init__(self, clock: Clock, principals: CertificatePrincipals | None) -> None:
+    def __init__(
+        self, clock: Clock, principals: CertificatePrincipals | None, record: RecordLogin = not_recorded
+    ) -> None:
         """`principals` is None where a login by SASL says who the client is: its certificate must only be good."""
         self._clock = clock
         self._principals = principals
+        self._record = record
 
     def admit(self, connection: Connection) -> None:
         """A connection was made. Raises CloseConnection."""
@@ -35,7 +39,9 @@ class CertificateLogins:
             try:
                 connection.identify(self._principals.of(certificate))
             except NoPrincipal as error:
+                self._record(_outcome(connection, is_let_in=False, reason=str(error)))
                 raise CloseConnection(str(error)) from error
+            self._record(_outcome(connection, is_let_in=True))
         self._close_when_expired(connection, expires_at_s)
 
     def _close_when_expired(self, connection: Connection, expires_at_s: float) -> None:
@@ -47,3 +53,10 @@ class CertificateLogins:
             min(left_s, LONGEST_TIMER_S), self._close_when_expired, connection, expires_at_s
         )
         connection.when_closed[self] = timer.cancel
+
+
+def _outcome(connection: Connection, *, is_let_in: bool, reason: str = "") -> LoginOutcome:
+    return LoginOutcome(
+        is_let_in=is_let_in, listener=connection.listener.name, address=connection.peer_host, mechanism=CERTIFICATE,
+        principal=str(connection.principal) if is_let_in else "", reason=reason,
+    )  # fmt: skip

@@ -22,8 +22,8 @@ from headwater.security.verdict_cache import VerdictCache
 if TYPE_CHECKING:
     from headwater.broker.access.acl_bindings import AclBindings
 
-ANY_RESOURCE: Final = "any"
-"""Stands for the name where any resource of the type would do."""
+ANY_RESOURCE: Final = "(any)"
+"""Stands for the name where any resource of the type would do. No topic can have it."""
 UNRESTRICTED_VERSION: Final = 0
 
 
@@ -33,6 +33,8 @@ class AccessRefusal:
 
     principal: Principal
     host: Host
+    listener: str
+    client_id: str
     api: str
     operation: Operation
     resource_type: ResourceType
@@ -48,6 +50,8 @@ class ClientAccess(Protocol):
     """The API whose requests are under way, for the record: requests of two APIs are never at the same time."""
     shows_secrets: bool
     """Whether settings that are secrets are shown with their values, as gateways need them."""
+    client_id: str
+    """Of the latest of these requests, for the record."""
 
     @property
     def version(self) -> int: ...
@@ -86,6 +90,7 @@ class UnrestrictedAccess:
 
     is_restricted = False
     api = ""
+    client_id = ""
     version = UNRESTRICTED_VERSION
 
     def __init__(self, *, shows_secrets: bool) -> None:
@@ -121,7 +126,10 @@ UNRESTRICTED_WITHOUT_SECRETS: Final = UnrestrictedAccess(shows_secrets=False)
 
 
 class GuardedAccess:
-    __slots__ = ("_bindings", "_cache", "_host", "_is_in_force", "_principal", "_record", "api", "shows_secrets")
+    __slots__ = (
+        "_bindings", "_cache", "_host", "_is_in_force", "_listener", "_principal", "_record", "api", "client_id",
+        "shows_secrets",
+    )  # fmt: skip
 
     is_restricted = True
 
@@ -131,6 +139,7 @@ class GuardedAccess:
         principal: Principal,
         peer_host: str,
         *,
+        listener: str = "",
         is_in_force: bool,
         record: Callable[[AccessRefusal], None],
         shows_secrets: bool = False,
@@ -138,12 +147,14 @@ class GuardedAccess:
         """`is_in_force`: otherwise what would be refused is recorded, and allowed."""
         self._bindings = bindings
         self._principal = principal
+        self._listener = listener
         self._host = host_of(peer_host)
         self._cache = VerdictCache(principal, self._host)
         self._is_in_force = is_in_force
         self._record = record
         self.api = ""
         self.shows_secrets = shows_secrets
+        self.client_id = ""
 
     @property
     def version(self) -> int:
@@ -183,8 +194,9 @@ class GuardedAccess:
     def _refused(self, operation: Operation, resource_type: ResourceType, name: str, verdict: AclVerdict) -> bool:
         self._record(
             AccessRefusal(
-                principal=self._principal, host=self._host, api=self.api, operation=operation,
-                resource_type=resource_type, name=name, verdict=verdict, is_in_force=self._is_in_force,
+                principal=self._principal, host=self._host, listener=self._listener, client_id=self.client_id,
+                api=self.api, operation=operation, resource_type=resource_type, name=name, verdict=verdict,
+                is_in_force=self._is_in_force,
             )
         )  # fmt: skip
         return not self._is_in_force

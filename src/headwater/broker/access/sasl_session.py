@@ -11,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from headwater.broker.access.gateway_user import GATEWAY_USER, GatewayUser
+from headwater.broker.access.login_outcome import LoginOutcome, RecordLogin, not_recorded
 from headwater.broker.access.users import Users
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode
 from headwater.model.moment import Moment, moment
+from headwater.security.principal import Principal
 from headwater.security.sasl_decisions import (
     Challenge,
     CheckPassword,
@@ -59,8 +61,10 @@ class Logins:
         invented: InventedCredentials,
         failed: Callable[[], None],
         issuer: "TokenIssuer | None" = None,
+        record: RecordLogin = not_recorded,
     ) -> None:
-        """`failed` is called for each login that failed; without an `issuer` no token is believed."""
+        """`failed` is called for each login that failed; without an `issuer` no token is believed. `record` is called
+        when a login has ended."""
         self._users = users
         self.gateway = gateway
         """None where no listener asks for a login."""
@@ -71,6 +75,7 @@ class Logins:
         self._delayed = 0
         self._failed = failed
         self.issuer = issuer
+        self.record: Final = record
 
     def rules(self, mechanisms: tuple[SaslMechanism, ...], reauth_ms: int) -> SaslRules:
         return SaslRules(mechanisms=mechanisms, look_up=self._credential, invented=self._invented, reauth_ms=reauth_ms)
@@ -138,6 +143,7 @@ class SaslSession:
         if not isinstance(decision, HandshakeAnswer):
             raise CloseConnection(f"{decision.reason}: {decision.hint}")
         if decision.closes:
+            self._record("", mechanism, is_let_in=False, reason="unsupported_sasl_mechanism")
             self._connection.close_after_output("unsupported_sasl_mechanism", mechanism[:100])
         return SaslHandshakeResponse(error_code=decision.error, mechanisms=[each.value for each in decision.mechanisms])
 
@@ -152,6 +158,7 @@ class SaslSession:
                     auth_bytes=decision.token, session_lifetime_ms=decision.session_lifetime_ms
                 )
             case Failed():
+                self._refused(decision)
                 await self._logins.delay_failure()
                 self._connection.close_after_output("authentication_failed", decision.reason)
                 return SaslAuthenticateResponse(
@@ -176,6 +183,7 @@ class SaslSession:
             self._let_in(decision)
             return [decision.token]
         if isinstance(decision, Failed):
+            self._refused(decision)
             await self._logins.delay_failure()
             raise CloseConnection(f"authentication_failed: {decision.reason}")
         raise CloseConnection("a token came where none was expected")
@@ -197,3 +205,19 @@ class SaslSession:
     def _let_in(self, decision: Succeeded) -> None:
         self._connection.identify(decision.principal)
         self._connection.is_trusted = True
+        mechanism = self._machine.mechanism
+        self._record(str(decision.principal), mechanism.value if mechanism is not None else "", is_let_in=True)
+
+    def _refused(self, decision: Failed) -> None:
+        claimed = str(Principal.user(decision.claimed_user)) if decision.claimed_user else ""
+        mechanism = decision.mechanism.value if decision.mechanism is not None else ""
+        self._record(claimed, mechanism, is_let_in=False, reason=decision.reason)
+
+    def _record(self, principal: str, mechanism: str, *, is_let_in: bool, reason: str = "") -> None:
+        connection = self._connection
+        self._logins.record(
+            LoginOutcome(
+                is_let_in=is_let_in, listener=connection.listener.name, address=connection.peer_host,
+                mechanism=mechanism, principal=principal, reason=reason,
+            )
+        )  # fmt: skip

@@ -129,7 +129,7 @@ async def _find(
                 _check(creation_refusal(access, name))
             if with_operations:
                 operations = operations_on_topic(access, name)
-            found = await broker.create_on_use(name) if may_create else broker.catalog.topic(name)
+            found = await broker.create_on_use(name, context) if may_create else broker.catalog.topic(name)
         return _describe(broker, found, with_operations, context)
     except RequestError as error:
         return MetadataResponseTopic(

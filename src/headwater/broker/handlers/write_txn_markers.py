@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headwater.broker.access.client_access import ClientAccess, refused
 from headwater.broker.access.declared_access import Access, on_cluster
 from headwater.broker.api import Api, RequestContext
+from headwater.model.cluster import AUDIT_TOPIC
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.security.access_codes import Operation, ResourceType
 from headwater.security.principal import CLUSTER_NAME
@@ -73,6 +74,8 @@ def _refusal(access: ClientAccess) -> RequestError | None:
 
 
 async def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+    if topic == AUDIT_TOPIC:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION  # no transaction was ever there
     try:
         await broker.transactions.markers.write(
             broker.catalog.topic(topic).partition(index).id,

@@ -7,6 +7,7 @@ from headwater.broker.metrics.metrics import Metrics, Sample
 
 if TYPE_CHECKING:
     from headwater.broker.access.token_issuer import TokenIssuer
+    from headwater.broker.audit.audit_writer import AuditWriter
     from headwater.broker.server import Broker
 
 
@@ -64,6 +65,10 @@ def watch_broker(broker: "Broker") -> None:
     watch("tail_cache_bytes", "The newest batches, in memory.", (), lambda: one(broker.tail_cache.size_bytes))
     watch("request_memory_bytes", "Held by unanswered requests.", (), lambda: one(broker.server.held_bytes))
     watch("fetch_sessions", "Fetch sessions of consumers.", (), lambda: one(len(broker.fetch_sessions)))
+    mode = broker.authorizer.mode.value
+    watch("authorization_mode", "off, observe (refuses nothing) or on.", ("mode",), lambda: iter([((mode,), 1)]))
+    if broker.audit_writer is not None:
+        _watch_audit(broker.metrics, broker.audit_writer)
     if broker.issuer is not None:
         _watch_issuer(broker.metrics, broker.issuer)
 
@@ -78,3 +83,20 @@ def _watch_issuer(metrics: Metrics, issuer: "TokenIssuer") -> None:
 
     metrics.watch("oidc_keys_age_seconds", "Since the keys of the issuer of tokens were fetched.", (), keys_age)
     metrics.watch("oidc_key_fetch_failures", "Fetches of these keys that failed.", (), failures)
+
+
+def _watch_audit(metrics: Metrics, writer: "AuditWriter") -> None:
+    def one(value: float) -> Iterator[Sample]:
+        yield (), value
+
+    metrics.watch(
+        "audit_events_pending",
+        "Events that differ, and are counted until they are written.",
+        (),
+        lambda: one(len(writer.pending)),
+    )
+    metrics.watch("audit_events_dropped", "Events that were left out.", (), lambda: one(writer.pending.dropped_total))
+    metrics.watch(
+        "audit_records_written", "Records that the audit topic got from this node.", (), lambda: one(writer.written)
+    )
+    metrics.watch("audit_write_failures", "Writes that failed, and are tried again.", (), lambda: one(writer.failures))

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headwater.broker.settings import setting
+from headwater.broker.settings.audit_mode import AuditMode, audit_mode, excluded_principals
 from headwater.broker.settings.authorization import Authorization, authorization, gateways, super_users, with_semicolons
 from headwater.broker.settings.exposure import ADVICE, exposures
 from headwater.broker.settings.listener_config import (
@@ -127,6 +128,32 @@ class BrokerConfig:
             "Whose tokens clients may log in with (OAUTHBEARER), a table: issuer, audience, jwks_url, ca, "
             "principal_claim, scope, clock_skew_s, allowed_algorithms.",
             read_oidc,
+            fixed=True,
+        ),
+    )
+    audit: AuditMode = field(
+        default=AuditMode.AUTO,
+        metadata=described(
+            "Whether who did what is recorded in the topic __headwater_audit: on, off, or auto, which is on where a "
+            "listener asks clients who they are.",
+            audit_mode,
+            section=Section.SECURITY,
+            fixed=True,
+        ),
+    )
+    audit_data: bool = setting.switch(
+        False,
+        "Whether the audit also tells, once a minute, which principals write to and read from which topics; where "
+        "authorization is on or observe.",
+        section=Section.SECURITY,
+        fixed=True,
+    )
+    audit_exclude_principals: tuple[Principal, ...] = field(
+        default=(),
+        metadata=described(
+            'Principals whose doings are not recorded, such as ["User:monitor"].',
+            excluded_principals,
+            section=Section.SECURITY,
             fixed=True,
         ),
     )
@@ -592,6 +619,12 @@ class BrokerConfig:
     def metrics_show_names(self) -> bool:
         """Also to readers without a token: those of this machine, or everyone where strangers are let in anyway."""
         return self.metrics is None or is_loopback(self.metrics.host) or self.insecure
+
+    @property
+    def audits(self) -> bool:
+        if self.audit is AuditMode.AUTO:
+            return any(each.asks_who for each in self.client_listeners)
+        return self.audit is AuditMode.ON
 
     @property
     def is_clustered(self) -> bool:

@@ -19,6 +19,7 @@ from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.metadata import keys
 from headwater.metadata.store import Condition, Del, Is, MetaStore, Operation, Put, Unavailable, Unknown
+from headwater.model.cluster import AUDIT_TOPIC
 from headwater.model.errors import ErrorCode, RequestError
 from headwater.model.ids import FIRST_OFFSET, LeaderEpoch, NodeId, PartitionId, TopicId
 from headwater.model.segments import Head
@@ -78,6 +79,8 @@ class TopicChanges:
     ) -> Topic | None:
         """A new topic, led. Raises RequestError with Kafka's codes; None when it was only to be validated."""
         check_topic_name(name)
+        if not is_internal:
+            _check_not_audit(name)
         config = TopicConfig.parse(overrides, self._catalog.defaults)
         async with self._lock:
             self._check_new(name, partitions)
@@ -159,6 +162,7 @@ class TopicChanges:
     ) -> None:
         """Change a topic's overrides; they hold from now on. `change` makes the new ones of the old: no other
         change comes in between."""
+        _check_not_audit(topic.name)
         async with self._lock:
             for _ in range(MAX_TRIES):
                 named = canonical(change(dict(topic.overrides)))
@@ -296,6 +300,15 @@ async def _txn(
         return (await metadata.txn(conditions, operations)).versions
     except (Unavailable, Unknown) as error:
         raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata could not be changed: {error}") from error
+
+
+def _check_not_audit(name: str) -> None:
+    """What the audit says, and how long, is not for those whom it is about. Raises RequestError."""
+    if name == AUDIT_TOPIC:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic {name} is the audit's: nodes create it, and its settings stay as they are.",
+        )
 
 
 def _changed_meanwhile(name: str) -> RequestError:

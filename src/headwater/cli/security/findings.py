@@ -35,6 +35,8 @@ def findings(config: "BrokerConfig") -> Iterator[Finding]:
         yield Finding("authorization", "every user may do everything", 'set authorization = "on"')
     if config.authorizes is Authorization.OBSERVE:
         yield Finding("authorization", "what bindings refuse is only logged", 'set authorization = "on" when it fits')
+    if config.authorizes is not Authorization.OFF and not config.audits:
+        yield Finding("audit", "who does what is not recorded", 'set audit = "auto"')
     for listener in config.client_listeners:
         yield from _of_certificate(listener)
     yield from _of_secrets(config)
