@@ -1,8 +1,12 @@
 """A broker that holds its users to bindings, and clients that log in and speak bytes: `admin` may do everything, each
-other user what a test allows."""
+other user what a test allows.
+
+With HEADWATER_TEST_GUARDED=<host>:<port> tests judge another broker, such as Apache Kafka with its StandardAuthorizer:
+its listener takes PLAIN, and has `admin`, a super user, and `alice`, both with the password `secret`."""
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +25,7 @@ from headwater.security.scram import ScramCredential, ScramMechanism
 from headwater.testing import Broker
 from headwater.transport.ports import free_ports
 from headwater.wire.message import Message
+from tests.support.eventually import eventually
 from tests.support.messages import nested
 from tests.support.wire import WireClient
 
@@ -28,6 +33,7 @@ ADMIN = "admin"
 PASSWORD = "secret"
 PRODUCE, METADATA, SASL_HANDSHAKE, CREATE_TOPICS, CREATE_ACLS, DELETE_ACLS, SASL_AUTHENTICATE = 0, 3, 17, 19, 30, 31, 36
 ANY = 1
+OTHER_GUARDED = os.environ.get("HEADWATER_TEST_GUARDED")
 
 
 class LoggedIn(WireClient):
@@ -97,18 +103,27 @@ class Guarded:
         ]
         answer = self.admin.ask(CREATE_TOPICS, 7, topics=asked, timeout_ms=10_000, validate_only=False)
         assert all(each.error_code == 0 for each in answer.topics), answer
+        eventually(lambda: self.topics().issuperset(topics), "the new topics are known")
         return {each.name: each.topic_id for each in answer.topics}
 
     def topics(self) -> set[str]:
         return {topic.name for topic in self.admin.ask(METADATA, 12, topics=None).topics}
 
     def write(self, topic: str, value: bytes, *, partition: int = 0) -> None:
-        (answer,) = produced(self.admin, [(topic, partition, value)])
-        assert answer.error_code == 0, answer
+        eventually(
+            lambda: produced(self.admin, [(topic, partition, value)])[0].error_code == 0, "the partition has a leader"
+        )
 
 
 @contextmanager
 def guarded_broker(directory: Path, *, users: Sequence[str] = ("alice",), **config: Any) -> Iterator[Guarded]:
+    if OTHER_GUARDED:
+        host, _, port = OTHER_GUARDED.partition(":")
+        other = host, int(port)
+        with LoggedIn.as_user(other, ADMIN) as admin:
+            yield Guarded(other, other, admin)
+        return
+
     async def prepare() -> None:
         credential = ScramCredential.of_password(ScramMechanism.SCRAM_SHA_256, PASSWORD, b"salt", 4096)
         record = UserRecord(credentials={ScramMechanism.SCRAM_SHA_256: credential}).to_json()
@@ -141,7 +156,7 @@ def produced(
     transactional_id: str | None = None,
     **batch: Any,
 ) -> list[Any]:
-    """The results, in order; values go to topics by name, or by id from version 13 on."""
+    """The results, in the order of the values, which go to topics by name, or by id from version 13 on."""
     named = "topic_id" if version >= 13 else "name"
     data = [
         nested(
@@ -157,7 +172,15 @@ def produced(
         client.send(PRODUCE, version, **fields)
         return []
     answer = client.ask(PRODUCE, version, **fields)
-    return [each for topic in answer.responses for each in topic.partition_responses]
+    found = {
+        (getattr(topic, named), each.index): each for topic in answer.responses for each in topic.partition_responses
+    }
+    return [found[topic, index] for topic, index, _ in values]
+
+
+def assert_says(message: str | None, expected: str) -> None:
+    """The message names the grant that is missing. That of Kafka does not."""
+    assert OTHER_GUARDED or message == expected
 
 
 def assert_hides(answer: Message, *secrets: str) -> None:
