@@ -5,11 +5,16 @@ import uuid
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headwater.broker.dispatch import load_handlers
 from headwater.model.errors import ErrorCode
 from headwater.security.access_codes import Operation, ResourceType
 from headwater.wire.api_keys import ApiKey
+from headwater.wire.schema import request_schema
+from tests.broker.hostile_requests import error_codes, messages
+from tests.support.effort import amount
 from tests.support.guarded import Guarded, assert_hides
 from tests.support.messages import nested, values_at
 
@@ -17,6 +22,7 @@ GROUP, TOPIC_NAME, ID, MEMBER = "a-group", "a-topic", "an-id", "a-member"
 NO_GROUP, NO_TOPIC = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NO_ID, NO_CLUSTER = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 SECRET = "private"
+APIS = {entry.api.key: entry.api for entry in load_handlers().values()}
 
 _producer: dict[str, Any] = {"transactional_id": ID, "producer_id": 1, "producer_epoch": 0}
 _indexes = nested(name=TOPIC_NAME, partition_indexes=[0, 1])
@@ -134,10 +140,9 @@ def test_each_version_says_where_it_refuses(
 
 
 def test_no_version_of_these_apis_is_forgotten() -> None:
-    apis = {entry.api.key: entry.api for entry in load_handlers().values()}
     for key in {key for key, *_ in CASES}:
         tried = {version for each, _, places, _ in CASES if each is key for versions in places for version in versions}
-        assert tried == set(range(apis[key].min_version, apis[key].max_version + 1)), key
+        assert tried == set(range(APIS[key].min_version, APIS[key].max_version + 1)), key
 
 
 def test_lists_are_empty_and_no_error(guarded: Guarded) -> None:
@@ -173,3 +178,19 @@ def test_a_request_that_names_no_group_is_refused_like_any_other(guarded: Guarde
             guarded.forget_bindings()
         for key in (ApiKey.INIT_PRODUCER_ID, ApiKey.END_TXN):
             assert client.ask(key, 3, transactional_id="").error_code == NO_ID
+
+
+def test_whatever_a_user_without_rights_asks_is_refused_and_no_mistake(guarded: Guarded) -> None:
+    allowed = {0, NO_GROUP, NO_TOPIC, NO_ID, NO_CLUSTER, ErrorCode.INVALID_REQUEST}
+
+    @given(data=st.data(), key=st.sampled_from(sorted({key for key, *_ in CASES})))
+    @settings(max_examples=amount(long=2_000, short=150), deadline=None)
+    def nonsense(data: st.DataObject, key: ApiKey) -> None:
+        version = data.draw(st.integers(APIS[key].min_version, APIS[key].max_version))
+        fields = data.draw(messages(request_schema(key, version)))
+        assert set(error_codes(client.ask(key, version, **fields))) <= allowed
+
+    with guarded.client() as client:
+        nonsense()
+    groups = guarded.admin.ask(ApiKey.LIST_GROUPS, 4).groups
+    assert all(each.group_id.startswith(SECRET) for each in groups), "no group came into being"
