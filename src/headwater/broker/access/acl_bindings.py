@@ -123,11 +123,11 @@ class AclBindings:
 
     async def create(self, bindings: Collection[AclBinding]) -> None:
         """Bindings that are there already stay. Raises RequestError: some may have been created then."""
-        await self._write([Put(_key(each), each.to_json()) for each in bindings])
+        await self._write([Put(_key(each), each.to_json()) for each in dict.fromkeys(bindings)])
 
     async def delete(self, bindings: Collection[AclBinding]) -> None:
         """Raises RequestError: some may have been deleted then."""
-        await self._write([Del(_key(each)) for each in bindings])
+        await self._write([Del(_key(each)) for each in dict.fromkeys(bindings)])
 
     async def _write(self, changes: Sequence[Put | Del]) -> None:
         try:

@@ -4,6 +4,7 @@ from typing import Any
 
 from headwater.broker.server import Broker
 from headwater.metadata import keys
+from headwater.model.cluster import AUDIT_TOPIC
 from headwater.security.access_codes import ResourceType
 from tests.broker.access.matrix.places import leaves
 from tests.broker.access.matrix.scene import Scene
@@ -16,10 +17,11 @@ KEPT = (keys.TOPICS, keys.NAMES, keys.HEADS, keys.USERS, keys.REASSIGNMENTS, "id
 
 
 async def state_of(broker: Broker, scene: Scene) -> dict[str, Any]:
-    """The metadata, the ends of all logs, with those that groups and transactions are kept in, and what an
+    """The metadata, the ends of all logs but the audit, with those that groups and transactions are kept in, and what an
     administrator is told of the groups and transactions of the scene."""
     metadata = {each.key: each.value for prefix in KEPT for each in await broker.metadata.list(prefix)}
-    ends = {f"end of {each.id}": each.log_end for each in broker.catalog.partitions()}
+    partitions = (each for each in broker.catalog.partitions() if each.topic_name != AUDIT_TOPIC)
+    ends = {f"end of {each.id}": each.log_end for each in partitions}
     bindings = await scene.world.described_bindings()
     of_others = {str(each) for each in bindings if each.principal == OTHER}
     return {**metadata, **ends, "bindings of others": of_others, "cluster": broker.cluster_id, **await _told(scene)}
