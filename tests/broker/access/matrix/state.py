@@ -17,8 +17,8 @@ KEPT = (keys.TOPICS, keys.NAMES, keys.HEADS, keys.USERS, keys.REASSIGNMENTS, "id
 
 
 async def state_of(broker: Broker, scene: Scene) -> dict[str, Any]:
-    """The metadata, the ends of all logs but the audit, with those that groups and transactions are kept in, and what an
-    administrator is told of the groups and transactions of the scene."""
+    """The metadata, the ends of all logs but the audit, so of those that groups and transactions are kept in, too, and
+    what an administrator is told of the groups and transactions of the scene."""
     metadata = {each.key: each.value for prefix in KEPT for each in await broker.metadata.list(prefix)}
     partitions = (each for each in broker.catalog.partitions() if each.topic_name != AUDIT_TOPIC)
     ends = {f"end of {each.id}": each.log_end for each in partitions}
