@@ -22,6 +22,7 @@ from bench.storage import batch
 from headwater.cli.runtime import tune_interpreter
 from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import Durability, Store
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.peers.store_server import StoreServer
@@ -48,7 +49,7 @@ class NoTraffic:
 async def serve(directory: Path) -> None:
     """The other process: says where it is, and serves until its input closes."""
     store = await SegmentStore.open(directory, options=StoreOptions())
-    server = StoreServer(store, SECRET, NoTraffic())
+    server = StoreServer(store, PeerIdentity.of(SECRET), NoTraffic())
     _, port = await server.listen("127.0.0.1", 0)
     print(store.store_id, port, flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -93,7 +94,7 @@ async def remote() -> AsyncIterator[Measured]:
         )
         assert process.stdin is not None and process.stdout is not None
         store_id, port = (await asyncio.to_thread(process.stdout.readline)).split()
-        store = RemoteStore(StoreId(store_id.decode()), PeerAddress("127.0.0.1", int(port)), SECRET)
+        store = RemoteStore(StoreId(store_id.decode()), PeerAddress("127.0.0.1", int(port)), PeerIdentity.of(SECRET))
         try:
             await store.ping()
             yield Measured(store, psutil.Process(process.pid))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headwater.model.ids import SegmentId, StoreId
 from headwater.model.replica import Durability, ReplicaState, SealedReplica, SegmentDescription, StoreError
 from headwater.peers import messages
+from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.peers.handshake import NONCE_BYTES, CallerSide, NoCommonVersion, StoreSide
 from headwater.peers.messages import ERRORS, REPLY_BYTES, Call, CreateCall, Donor, PeerAddress
 from headwater.wire.cursor import Cursor, MalformedRequest
@@ -176,7 +177,7 @@ def test_a_reply_to_another_request_is_noticed() -> None:
 
 
 def sides(ours: bytes = SECRET, theirs: bytes = SECRET) -> tuple[CallerSide, StoreSide]:
-    return CallerSide(ours, b"c" * NONCE_BYTES), StoreSide(theirs, b"s" * NONCE_BYTES)
+    return CallerSide(ClusterSecrets(ours), b"c" * NONCE_BYTES), StoreSide(ClusterSecrets(theirs), b"s" * NONCE_BYTES)
 
 
 def test_two_that_know_the_secret_prove_it_to_each_other() -> None:
@@ -196,11 +197,11 @@ def test_another_secret_another_nonce_and_no_hello_are_refused() -> None:
     assert store.verify(Cursor(proof)) is None
     caller, store = sides()
     _, proof = caller.prove(Cursor(store.answer(Cursor(caller.hello()))))
-    replay = StoreSide(SECRET, b"t" * NONCE_BYTES)
+    replay = StoreSide(ClusterSecrets(SECRET), b"t" * NONCE_BYTES)
     replay.answer(Cursor(caller.hello()))
     assert replay.verify(Cursor(proof)) is None
-    assert StoreSide(SECRET, b"s" * NONCE_BYTES).verify(Cursor(proof)) is None
-    assert not CallerSide(SECRET, b"c" * NONCE_BYTES).is_proven(Cursor(bytes(32)))
+    assert StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES).verify(Cursor(proof)) is None
+    assert not CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES).is_proven(Cursor(bytes(32)))
 
 
 def test_nodes_without_a_common_version_part() -> None:
@@ -217,6 +218,6 @@ def test_nodes_without_a_common_version_part() -> None:
 
 def test_a_short_secret_is_no_secret() -> None:
     with pytest.raises(ValueError, match="at least 16 bytes"):
-        CallerSide(b"short", b"c" * NONCE_BYTES)
+        CallerSide(ClusterSecrets(b"short"), b"c" * NONCE_BYTES)
     with pytest.raises(ValueError, match="at least 16 bytes"):
-        StoreSide(b"short", b"c" * NONCE_BYTES)
+        StoreSide(ClusterSecrets(b"short"), b"c" * NONCE_BYTES)

@@ -6,6 +6,7 @@ from headwater.model.ids import StoreId
 from headwater.model.replica import SegmentDescription, Store, StoreUnreachable
 from headwater.peers.channel import ChannelOptions
 from headwater.peers.donors import DonorSource
+from headwater.peers.identity import PeerIdentity
 from headwater.peers.messages import Donor, PeerAddress
 from headwater.peers.pace import CopyPace
 from headwater.peers.remote_store import RemoteStore
@@ -16,7 +17,7 @@ class StoreDirectory:
         self,
         local: Store | None,
         address_of: Callable[[StoreId], PeerAddress | None],
-        secret: bytes,
+        identity: PeerIdentity,
         *,
         options: ChannelOptions | None = None,
         on_lost: Callable[[StoreId], None] | None = None,
@@ -25,7 +26,7 @@ class StoreDirectory:
         connection for appends that is lost."""
         self._local = local
         self._address_of = address_of
-        self._secret = secret
+        self._identity = identity
         self._options = options
         self._on_lost = on_lost
         self._remote: dict[StoreId, RemoteStore] = {}
@@ -45,13 +46,13 @@ class StoreDirectory:
         if address is None:
             raise StoreUnreachable(f"no node serves store {store_id}")
         self._remote[store_id] = RemoteStore(
-            store_id, address, self._secret, options=self._options, on_lost=self._on_lost
+            store_id, address, self._identity, options=self._options, on_lost=self._on_lost
         )
         return self._remote[store_id]
 
     def source(self, description: SegmentDescription, donors: Sequence[Donor], pace: CopyPace) -> DonorSource:
         """The source from which this node's own store copies a segment, over dedicated connections."""
-        return DonorSource(description, donors, self._secret, pace=pace)
+        return DonorSource(description, donors, self._identity, pace=pace)
 
     def refresh(self) -> None:
         """Addresses have changed: close connections to old addresses; calls that wait there fail."""

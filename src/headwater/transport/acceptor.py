@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.transport.connection import Connection
 from headwater.transport.listener import Listener
+from headwater.transport.tls_errors import NOT_TLS, handshake_problem
 
 if TYPE_CHECKING:
     from headwater.transport.server import Server
@@ -24,8 +25,8 @@ SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long a client may take to say that it has read everything, when a TLS connection is closed."""
 PAUSE_S: Final = 1.0
 """After an error of the system that more connections will meet, too: no file descriptors, no memory."""
-_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
-"""OpenSSL's words for a first byte that begins no handshake."""
+_HANDSHAKE: Final = b"\x16"
+"""The first byte of a TLS connection: a record of the handshake."""
 
 
 class Acceptor:
@@ -71,9 +72,13 @@ class Acceptor:
 
     async def _serve(self, accepted: socket.socket, host: str) -> None:
         """Set the connection up. The server has admitted it: if it is never made, its place is given back here."""
-        connection = Connection(self._server, self._listener, host)
+        made: Connection | None = None
         try:
-            tls = self._listener.tls
+            tls = None
+            if self._listener.tls is not None and await self._begins_tls(accepted):
+                tls = self._listener.tls.current  # one moment's: the files may be replaced meanwhile
+            shown = tls.certificate.der if tls is not None else None
+            connection = made = Connection(self._server, self._listener, host, shown)
             if tls is None:
                 await self._loop.connect_accepted_socket(lambda: connection, accepted)
             else:
@@ -88,13 +93,25 @@ class Acceptor:
             self._failed(host, error)
         finally:
             self._places.release()
-            if not connection.was_made:
+            if made is None or not made.was_made:
                 accepted.close()
                 self._server.release_place(host, self._listener)
 
+    async def _begins_tls(self, accepted: socket.socket) -> bool:
+        """Where a listener takes both, the first byte tells: nothing but a handshake begins with it. The byte stays."""
+        if not self._listener.takes_plain:
+            return True
+        readable = asyncio.Event()
+        self._loop.add_reader(accepted, readable.set)
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                await readable.wait()
+        finally:
+            self._loop.remove_reader(accepted)
+        return accepted.recv(1, socket.MSG_PEEK) == _HANDSHAKE
+
     def _failed(self, host: str, error: Exception) -> None:
         reason = error.reason if isinstance(error, ssl.SSLError) else None
-        event = "plaintext_on_tls_listener" if reason in _NOT_TLS else "tls_handshake_failed"
+        event = "plaintext_on_tls_listener" if reason in NOT_TLS else "tls_handshake_failed"
         self._server.traffic.bad_request(event)
-        words = reason or str(error) or type(error).__name__
-        self._server.events.log(event, peer=host, listener=self._listener.name, reason=words)
+        self._server.events.log(event, peer=host, listener=self._listener.name, reason=handshake_problem(error))

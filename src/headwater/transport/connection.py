@@ -68,7 +68,9 @@ class _Unanswered:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server", listener: Listener, peer_host: str) -> None:
+    def __init__(
+        self, server: "Server", listener: Listener, peer_host: str, shown_certificate: bytes | None = None
+    ) -> None:
         self._server = server
         self.listener = listener
         self.events = server.events
@@ -93,6 +95,8 @@ class Connection(asyncio.BufferedProtocol):
         self._rate_window_start = 0.0
         self._rate_window_count = 0
         self.peer_host = peer_host
+        self.shown_certificate = shown_certificate
+        """The server's certificate that this connection began with, in DER form; None without TLS."""
         self.was_made = False
         """Whether its transport was: the TLS handshake, if there is one, is behind it."""
         self.client_software = ""
@@ -117,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.last_active = self.opened_at = self._server.loop.time()
-        if self.listener.tls is not None:
+        if self.shown_certificate is not None:
             self._slices = SlicedOutput(self._server.loop, self._transport, self._sliced)
         if not self._server.joins(self):
             self._transport.abort()

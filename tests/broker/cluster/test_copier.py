@@ -16,7 +16,7 @@ from headwater.peers.messages import PeerAddress
 from headwater.peers.pace import AT_ONCE, CopyPace
 from headwater.peers.store_directory import StoreDirectory
 from headwater.replication.actions import Copy
-from tests.peers.peer_nodes import QUICK, SECRET, Node, node
+from tests.peers.peer_nodes import IDENTITY, QUICK, Node, node
 from tests.storage.storage_samples import create, fill, read_all, run, segment
 
 PARTITION = PartitionId.parse("00000000000000000000000000000001.0")
@@ -26,7 +26,7 @@ NOBODY = StoreId("ab" * 16)
 def copier(nodes: list[Node], local: Node | None = None, getting: CopyPace = AT_ONCE) -> tuple[Copier, StoreDirectory]:
     addresses: Mapping[StoreId, PeerAddress] = {it.store.store_id: it.address for it in nodes}
     own = local.store if local is not None else None
-    directory = StoreDirectory(own, addresses.get, SECRET, options=QUICK)
+    directory = StoreDirectory(own, addresses.get, IDENTITY, options=QUICK)
     return Copier(directory, own, addresses.get, lambda _: Durability.SYNC, getting), directory
 
 
