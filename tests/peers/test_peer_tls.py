@@ -6,12 +6,14 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
+from headwater.model.ids import StoreId
 from headwater.model.replica import Durability, StoreUnreachable
 from headwater.peers import messages
 from headwater.peers.channel import ChannelOptions
@@ -82,6 +84,10 @@ async def refused(served: Node, caller: PeerIdentity, match: str) -> None:
         await remote.ping()
 
 
+async def logged(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    await until(lambda: any(words in line for line in own_lines(caplog)), words)
+
+
 @pytest.mark.parametrize("run", RUNNERS)
 def test_calls_are_answered_over_tls_also_large_ones(run: Run, authority: Authority) -> None:
     async def main() -> None:
@@ -104,19 +110,18 @@ def test_each_side_refuses_what_it_cannot_trust_and_says_why(
 ) -> None:
     async def main() -> None:
         async with served(authority) as (store, caller):
-            log = lambda words: until(lambda: any(words in line for line in own_lines(caplog)), words)  # noqa: E731
             foreign = await identity(stranger, trusts=authority, name="foreign")
             await refused(store, foreign, "does not take the certificate of this node")
-            await log("certificate of the other side is not valid: unable to get local issuer certificate")
+            await logged(caplog, "certificate of the other side is not valid: unable to get local issuer certificate")
             distrusting = await identity(authority, trusts=stranger, name="distrusting")
             await refused(store, distrusting, "the certificate of the other side is not valid")
             await refused(store, IDENTITY, "asks for TLS")
-            await log("plaintext_on_tls_listener")
-            await log("the other side does not speak TLS")
+            await logged(caplog, "plaintext_on_tls_listener")
+            await logged(caplog, "the other side does not speak TLS")
             other = await identity(authority, secrets=ClusterSecrets(b"some other secret"), name="other")
             await refused(store, other, "it has another secret of the cluster, or a proxy is between the two")
-            await log("a peer does not know the secret of the cluster")
-            await log("peer_handshake_failed")
+            await logged(caplog, "a peer does not know the secret of the cluster")
+            await logged(caplog, "peer_handshake_failed")
             await store.remote(identity=caller).ping()
 
     run(main())
@@ -142,8 +147,8 @@ def test_a_caller_without_a_certificate_or_with_one_that_expired_is_refused_in_w
             expired = authority.issue("expired", "127.0.0.1", not_after=datetime.now(UTC) - timedelta(days=1))
             await knock(store.address, None)
             await knock(store.address, expired)
-            for words in ("has shown no certificate", "not valid: certificate has expired"):
-                await until(lambda words=words: any(words in line for line in own_lines(caplog)), words)
+            await logged(caplog, "has shown no certificate")
+            await logged(caplog, "not valid: certificate has expired")
 
     asyncio.run(main())
 
@@ -261,7 +266,7 @@ MODES = list(PeerTlsMode)
 def test_nodes_that_move_to_tls_understand_those_one_step_behind_and_ahead(run: Run, authority: Authority) -> None:
     async def main() -> None:
         steps = [IDENTITY, *[await identity(authority, name=mode, mode=mode) for mode in MODES]]
-        for behind, ahead in zip(steps, steps[1:], strict=False):
+        for behind, ahead in pairwise(steps):
             for of_store, of_caller in ((behind, ahead), (ahead, behind), (ahead, ahead)):
                 async with node(identity=of_store) as store:
                     remote = store.remote(identity=of_caller)
@@ -322,11 +327,15 @@ def test_the_secret_is_replaced_on_one_node_after_the_other(authority: Authority
 
 def test_a_connection_that_is_slow_to_begin_is_given_up(authority: Authority) -> None:
     async def main() -> None:
-        silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.1", 0)
+        async def keep_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        silent = await asyncio.start_server(keep_silent, "127.0.0.1", 0)
         async with silent:
             caller = await identity(authority)
             address = PeerAddress(*silent.sockets[0].getsockname())
-            remote = RemoteStore("0" * 32, address, caller, options=ChannelOptions(connect_timeout_s=0.2))
+            remote = RemoteStore(StoreId("0" * 32), address, caller, options=ChannelOptions(connect_timeout_s=0.2))
             with pytest.raises(StoreUnreachable, match=r"no connection within 0\.2 s"):
                 await remote.ping()
             remote.close()

@@ -31,6 +31,7 @@ from headwater.broker.topics.topic import Topic
 from headwater.logs.events import log_event
 from headwater.model.clock import Clock
 from headwater.model.errors import ErrorCode, RequestError
+from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.security.principal import Principal
 from headwater.storage.files import Files
 from headwater.storage.options import StoreOptions
@@ -238,6 +239,12 @@ class Broker:
         """Of the user that the gateway logs in as; None where no listener asks for a login."""
         gateway = self._parts.logins.gateway
         return gateway.password if gateway is not None else None
+
+    @property
+    def cluster_secrets(self) -> ClusterSecrets | None:
+        """None where nothing is proven by them."""
+        gateway = self._parts.logins.gateway
+        return gateway.secrets if gateway is not None else None
 
     @property
     def advertised(self) -> tuple[str, int]:

@@ -113,6 +113,10 @@ def serve(
         bool | None,
         typer.Option("--insecure", help="Start although strangers may connect from elsewhere.", show_default=False),
     ] = None,
+    insecure_metadata: Annotated[
+        bool | None,
+        typer.Option("--insecure-metadata", help="Start although the metadata store has no TLS.", show_default=False),
+    ] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print every setting with its default, as TOML, and exit.")
     ] = False,
@@ -131,6 +135,7 @@ def serve(
         "data_dir": data, "listen": listen, "advertise": advertise, "durability": durability, "metrics": metrics,
         "http": http, "node_id": node_id, "metadata": metadata, "peer_listen": peer_listen,
         "peer_advertise": peer_advertise, "roles": roles, "rack": rack, "insecure": insecure,
+        "insecure_metadata": insecure_metadata,
     }  # fmt: skip
     _run(_load_config(config, options), parent_fd)
 

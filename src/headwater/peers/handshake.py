@@ -16,7 +16,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from headwater.model.replica import StoreError
+from headwater.model.replica import Buffer, StoreError
 from headwater.peers.cluster_secrets import ClusterSecrets
 from headwater.peers.messages import NEWEST_VERSION, OLDEST_VERSION, check_end
 from headwater.wire.cursor import Cursor, MalformedRequest
@@ -105,7 +105,7 @@ def _transcript(version: int, caller_nonce: bytes, store_nonce: bytes, binding: 
     return bytes([version]) + caller_nonce + store_nonce + (binding if version >= FIRST_BOUND_VERSION else b"")
 
 
-def _is_proof(theirs: bytes, secret: bytes, transcript: bytes) -> bool:
+def _is_proof(theirs: Buffer, secret: bytes, transcript: bytes) -> bool:
     return hmac.compare_digest(theirs, _proof(secret, _CALLER, transcript))
 
 

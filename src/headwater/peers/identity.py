@@ -53,5 +53,5 @@ class PeerIdentity:
 
 def binding(server_certificate: bytes, caller_certificate: bytes) -> bytes:
     """What both ends of one TLS connection know alike, and the ends of two do not: both certificates, in DER form. A
-    proof about it is worth nothing on another connection, so it cannot be passed on by what stands between two nodes."""
+    proof about it is worth nothing on another connection: what stands between two nodes cannot pass it on."""
     return hashlib.sha256(server_certificate).digest() + hashlib.sha256(caller_certificate).digest()

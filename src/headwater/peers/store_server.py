@@ -1,8 +1,9 @@
 """Serves the store of this node to its peers, on the peer listener, and answers their calls to its broker.
 
 A peer proves first that it knows the secret of the cluster; until then nothing else is answered, and requests are
-small. With TLS it has shown a certificate before that, and its proof is about this connection. Calls of one connection reach the store in the order in which they came, many at a time, and are answered in
-that order. Appends go to the store without a task; everything else gets one. There is no call that deletes.
+small. With TLS it has shown a certificate before that, and its proof is about this connection. Calls of one connection
+reach the store in the order in which they came, many at a time, and are answered in that order. Appends go to the store
+without a task; everything else gets one. There is no call that deletes.
 
 All state belongs to the event loop.
 """

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.broker.cluster.node_session import cluster_secret
+from headwater.broker.cluster.followed_secrets import cluster_secrets
 from headwater.metadata import keys
 from headwater.metadata.connect import open_metadata
 from headwater.metadata.store import MetaStore
 from headwater.model.ids import PartitionId, StoreId
 from headwater.model.replica import StoreError
 from headwater.model.segments import SealedSegment
+from headwater.peers.cluster_secrets import ClusterSecrets
+from headwater.peers.identity import PeerIdentity, PeerTls
 from headwater.peers.messages import PeerAddress
 from headwater.peers.remote_store import RemoteStore
 from headwater.records.batch import split
@@ -41,9 +43,10 @@ async def _connect_and_compare(metadata_url: str) -> ReplicaComparison:
         await metadata.close()
 
 
-async def compare(metadata: MetaStore) -> ReplicaComparison:
-    secret = await cluster_secret(metadata)
-    stores = {store: RemoteStore(store, address, secret) for store, address in (await _addresses(metadata)).items()}
+async def compare(metadata: MetaStore, tls: PeerTls | None = None) -> ReplicaComparison:
+    """With `tls` as a node of a cluster whose nodes ask for it."""
+    identity = PeerIdentity(ClusterSecrets(*await cluster_secrets(metadata)), tls)
+    stores = {store: RemoteStore(store, address, identity) for store, address in (await _addresses(metadata)).items()}
     found = ReplicaComparison()
     try:
         for kv in await metadata.list(keys.SEALED):
