@@ -320,6 +320,7 @@ def test_the_secret_is_replaced_on_one_node_after_the_other(authority: Authority
                 await store.remote(identity=PeerIdentity(ours)).ping()
                 theirs.replace(secrets)
                 await store.remote(identity=PeerIdentity(ours)).ping()
+            await until(lambda: store.traffic.closed == 2, "those who proved the old secret are cut off")
             await refused(store, IDENTITY, "has another secret")
 
     asyncio.run(main())

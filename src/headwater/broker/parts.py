@@ -181,7 +181,7 @@ async def _open_stores(
     config: BrokerConfig, around: ProcessPorts, stack: AsyncExitStack
 ) -> tuple[SegmentStore | None, MetaStore]:
     """The store, then the metadata store. The store is also closed first: metadata that is away must not delay it."""
-    config.data_dir.mkdir(parents=True, exist_ok=True)
+    config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     store = None
     async with AsyncExitStack() as opened:
         if Role.STORE in config.roles:

@@ -73,6 +73,8 @@ class StoreSide:
         self._binding = binding
         self._oldest = _oldest_version(binding)
         self._transcript = b""
+        self.proven: bytes | None = None
+        """The secret that the caller has proven to know."""
 
     def answer(self, hello: Cursor) -> bytes:
         oldest, newest, nonce = _HELLO.unpack(hello.take(_HELLO.size))
@@ -93,8 +95,8 @@ class StoreSide:
         transcript, self._transcript = self._transcript, b""
         if not transcript:
             return None
-        right = [secret for secret in self._secrets if _is_proof(theirs, secret, transcript)]
-        return _proof(right[0], _STORE, transcript) if right else None
+        self.proven = next((secret for secret in self._secrets if _is_proof(theirs, secret, transcript)), None)
+        return _proof(self.proven, _STORE, transcript) if self.proven is not None else None
 
 
 def _oldest_version(binding: bytes) -> int:

@@ -9,6 +9,7 @@ All state belongs to the event loop.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ class StoreServer:
         self._sessions: dict[Connection, _Session] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._copies = asyncio.Semaphore(MAX_COPIES)
+        identity.secrets.watchers.append(self._secrets_replaced)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         tls = self._identity.tls
@@ -111,6 +113,8 @@ class StoreServer:
 
     async def close(self) -> None:
         """Close all connections; the store finishes the calls that it has begun."""
+        with contextlib.suppress(ValueError):
+            self._identity.secrets.watchers.remove(self._secrets_replaced)
         await self._server.close()
         for task in self._tasks:
             task.cancel()
@@ -150,6 +154,14 @@ class StoreServer:
 
     def _forget(self, connection: Connection) -> None:
         self._sessions.pop(connection, None)
+
+    def _secrets_replaced(self) -> None:
+        """What was proven by a secret that is gone counts no more: the peer connects anew, if it knows another."""
+        accepted = self._identity.secrets.accepted
+        for connection, session in list(self._sessions.items()):
+            proven = session.handshake.proven if session.handshake is not None else None
+            if proven is not None and proven not in accepted:
+                connection.close("peer_secret_replaced", "the secret that the peer has proven is not the cluster's now")
 
     def _shake_hands(self, connection: Connection, session: _Session, request: Request, body: Cursor) -> Pieces:
         if request.call == Call.HELLO and session.handshake is None:

@@ -26,6 +26,9 @@ def test_only_known_urls_open_a_store(path: Path) -> None:
         for url in ("redis://127.0.0.1:6379", "consul://x", "sqlite:", "", str(path)):
             with pytest.raises(ValueError, match=r"unknown metadata URL .* use sqlite:PATH"):
                 await open_metadata(url)
+        with pytest.raises(ValueError, match="unknown metadata URL") as refused:
+            await open_metadata("redis://user:hush@127.0.0.1:6379")
+        assert "hush" not in str(refused.value)
         for url in (f"sqlite:{path}", f"sqlite://{path}"):
             store = await open_metadata(url)
             await store.txn([], [Put("a", b"1")])

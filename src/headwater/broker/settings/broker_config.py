@@ -635,6 +635,10 @@ class BrokerConfig:
         return ways[0] if ways else None
 
     @property
+    def gateway_logs_in(self) -> bool:
+        return self.gateway_listener is not None and self.gateway_listener.protocol.has_login
+
+    @property
     def authorizes(self) -> Authorization:
         """What is not said follows from the listeners: clients are asked who they are for a purpose."""
         if self.authorization is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.listener_config import ListenerConfig, SecurityProtocol, is_loopback
-from headwater.metadata.unencrypted import unencrypted_hosts
+from headwater.metadata.url_text import unencrypted_hosts
 from headwater.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:

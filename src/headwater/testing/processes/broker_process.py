@@ -4,13 +4,14 @@ Parent and child share a socket pair (`--parent-fd`): the child writes its addre
 stops when the other end closes, so that a test run that is killed leaves no broker behind.
 """
 
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from headwater.cli.toml_text import toml_text
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -58,7 +59,7 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start, and wait for nothing."""
         config_path = self._scratch / "broker.toml"
-        config_path.write_text(_toml(self._config))
+        config_path.write_text(toml_text(self._config))
         ours, theirs = socket.socketpair()
         with theirs, (self._scratch / "broker.log").open("ab") as log:
             command = [*self._command_prefix, sys.executable, "-m", "headwater.cli.main", "serve"]
@@ -111,21 +112,3 @@ def _read_address(lifeline: socket.socket) -> tuple[str, int]:
         assert len(line) <= MAX_READY_LINE_BYTES, "the ready line is one address"
     host, _, port = line.decode().strip().rpartition(":")
     return host.strip("[]"), int(port)
-
-
-def _toml(config: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_toml_value(value)}\n" for key, value in config.items())
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml_value(str(key))} = {_toml_value(item)}" for key, item in value.items()) + " }"
-    text = os.fspath(value) if isinstance(value, os.PathLike) else str(getattr(value, "value", value))
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
