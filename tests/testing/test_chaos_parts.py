@@ -110,7 +110,7 @@ def compared(tmp_path: Path, *contents: list[bytes]) -> ReplicaComparison:
                 crc32c=None,
             )
             await metadata.txn([], [Put(keys.sealed_key(PARTITION, SEGMENT), keys.encode(sealed))])
-            return await compare(metadata)
+            return await compare(metadata, identity)
 
     return asyncio.run(run())
 

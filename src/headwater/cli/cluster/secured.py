@@ -85,7 +85,8 @@ class SecuredCluster:
         }
         supers = [Principal.user(each) for each in (ADMIN, CONSOLE, GATEWAY_USER)]
         return {
-            "security": {"authorization": "on", "super_users": [str(each) for each in supers]},
+            "authorization": "on",
+            "super_users": [str(each) for each in supers],
             "listener": [listener],
             "peer_tls": {"certificate": files.certificate, "key": files.key, "ca": self.authority_file},
         }
