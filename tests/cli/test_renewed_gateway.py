@@ -30,7 +30,7 @@ def test_http_logs_in_by_the_new_secret(tmp_path: Path) -> None:
     secret.touch(0o600)
     secret.write_text(secrets.token_hex(32))
     metadata, http = f"sqlite:{tmp_path / 'metadata.db'}", f"127.0.0.1:{free_port()}"
-    member = {"metadata": metadata, "peer_listen": "127.0.0.1:0", "cluster_secret_file": secret}
+    member: dict[str, Any] = {"metadata": metadata, "peer_listen": "127.0.0.1:0", "cluster_secret_file": secret}
     with Broker(subprocess=True, secure=True, http=http, **member) as broker:
         token = broker.data_dir / "http-token"
         eventually(lambda: topics(http, token) is not None, "HTTP serves")
