@@ -27,12 +27,12 @@ from headwater.testing.chaos import aiokafka_clients, confluent_clients, kafka_p
 from headwater.testing.chaos.arsenal import Arsenal
 from headwater.testing.chaos.confluent_clients import GROUP, QUICK
 from headwater.testing.chaos.disks import Disk, NoDisk, mounted
-from headwater.testing.chaos.logins import Login
 from headwater.testing.chaos.nemesis import Nemesis
 from headwater.testing.chaos.pulse import Pulse
 from headwater.testing.chaos.replicas import compare_replicas
 from headwater.testing.chaos.report import Report
 from headwater.testing.chaos.stage import FLUSH_TIMEOUT_S, Partition, Stage
+from headwater.testing.chaos.way_in import WayIn
 from headwater.testing.fakes.network import Network, NoNetwork
 from headwater.testing.oracles.checkers import Recorder, check
 from headwater.testing.processes.cluster import ProcessCluster
@@ -116,9 +116,9 @@ def _set_up(held: contextlib.ExitStack, options: Options, report: Report) -> _Sc
     partitions = tuple((topic, index) for topic in TOPICS for index in range(PARTITIONS))
     pulses = tuple((pulse.TOPIC, index) for index in range(pulse.PARTITIONS))
     stage = Stage(
-        Login(cluster.bootstrap, cluster.security), recorder, partitions, partitions + pulses, options.records_per_s
+        WayIn(cluster.bootstrap, cluster.security), recorder, partitions, partitions + pulses, options.records_per_s
     )
-    _create_topics(stage.login)
+    _create_topics(stage.way_in)
     dice, heart = random.Random(options.seed), Pulse()
     arsenal = Arsenal(cluster, network, disks, dice, options.pace)
     return _Scene(cluster, recorder, stage, heart, arsenal, Nemesis(cluster, arsenal, heart, dice, note))
@@ -154,7 +154,7 @@ def _judge(report: Report, scene: _Scene, clients: list[threading.Thread]) -> No
     report.violations += [f"{thread.name} hangs" for thread in clients if thread.is_alive()]
     report.violations += _tracebacks(cluster)
     try:
-        _note_the_end(stage.login, recorder, stage.watched)
+        _note_the_end(stage.way_in, recorder, stage.watched)
     except KafkaException as error:
         report.violations.append(f"when all faults were over, not everything could be read: {error}")
     report.replicas = compare_replicas(cluster)
@@ -188,8 +188,8 @@ def _disks(held: contextlib.ExitStack, directory: Path, report: Report) -> dict[
         return {}
 
 
-def _create_topics(login: Login) -> None:
-    admin = AdminClient({**login.confluent, **QUICK})
+def _create_topics(way_in: WayIn) -> None:
+    admin = AdminClient({**way_in.confluent, **QUICK})
     topics = [
         NewTopic(name, PARTITIONS, NODES, config={**TOPIC_CONFIG, "headwater.durability": durability})
         for name, durability in TOPICS.items()
@@ -233,8 +233,8 @@ def _tracebacks(cluster: ProcessCluster) -> list[str]:
     return found
 
 
-def _note_the_end(login: Login, recorder: Recorder, partitions: tuple[Partition, ...]) -> None:
-    options = {**login.confluent, "enable.auto.commit": False, "auto.offset.reset": "error", **QUICK}
+def _note_the_end(way_in: WayIn, recorder: Recorder, partitions: tuple[Partition, ...]) -> None:
+    options = {**way_in.confluent, "enable.auto.commit": False, "auto.offset.reset": "error", **QUICK}
     reader = Consumer({**options, "group.id": GROUP})
     try:
         for topic, partition in partitions:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from headwater.testing.chaos.logins import Login
+from headwater.testing.chaos.way_in import WayIn
 from headwater.testing.oracles.checkers import Recorder
 
 PADDING: Final = b"." * 200
@@ -21,7 +21,7 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class Stage:
-    login: Login
+    way_in: WayIn
     recorder: Recorder
     partitions: tuple[Partition, ...]
     """Where producers write."""

@@ -9,7 +9,7 @@ from headwater.client.settings import tls_context
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class WayIn:
     bootstrap: str
     security: ClientSecurity | None = None
     """None: without TLS and login."""
