@@ -49,8 +49,3 @@ mode = "prefer"
 def test_a_table_that_cannot_be_meant_stops_the_start(table: Any, reason: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(reason)):
         BrokerConfig.load(None, **MEMBER, peer_tls=table)
-
-
-def test_a_node_that_is_alone_has_no_peers() -> None:
-    with pytest.raises(ConfigError, match="is for nodes of a cluster"):
-        BrokerConfig.load(None, peer_tls=FILES)

@@ -21,6 +21,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "metadata.db"
 
 
+def test_a_new_file_is_for_its_owner_and_one_that_is_there_keeps_its_mode(path: Path) -> None:
+    async def scenario() -> None:
+        for mode in (0o600, 0o660):
+            store = await open_metadata(f"sqlite:{path}")
+            await store.txn([], [Put("a", b"1")])
+            modes = {found.stat().st_mode & 0o777 for found in path.parent.glob("metadata.db*")}
+            assert modes == {mode}
+            await store.close()
+            path.chmod(0o660)
+
+    asyncio.run(scenario())
+
+
 def test_only_known_urls_open_a_store(path: Path) -> None:
     async def scenario() -> None:
         for url in ("redis://127.0.0.1:6379", "consul://x", "sqlite:", "", str(path)):

@@ -701,8 +701,6 @@ class BrokerConfig:
                 f"{where}: peer_listen makes the node part of a cluster, which needs metadata that all nodes reach, "
                 'such as metadata = "etcd://host:2379"'
             )
-        if self.peer_tls is not None and not self.is_clustered:
-            raise ConfigError(f"{where}: [peer_tls] is for nodes of a cluster: set peer_listen and metadata")
         if self.roles and Role.STORE not in self.roles and not self.is_clustered:
             raise ConfigError(f"{where}: a node without a store needs a cluster: set peer_listen and metadata")
         if self.listener and (self.advertise is not None or self.listen != DEFAULT_LISTEN):

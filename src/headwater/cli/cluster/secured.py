@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.broker.access import bootstrap_users
 from headwater.broker.access.gateway_user import GATEWAY_USER
 from headwater.broker.cluster.followed_secrets import SECRET_BYTES, secret_line
-from headwater.cli.security.secured_directory import CLIENTS, HTTP_TOKEN, TLS, client_file, write_logins, write_private
+from headwater.cli.security.secured_directory import (
+    CLIENTS,
+    HTTP_TOKEN,
+    TLS,
+    authority_name,
+    client_file,
+    write_logins,
+    write_private,
+)
 from headwater.security.principal import Principal
 
 if TYPE_CHECKING:
@@ -65,7 +73,7 @@ class SecuredCluster:
         FileExistsError above all."""
         from headwater.cli.security.authority import Authority
 
-        authority = Authority.create(self._directory / TLS, f"Headwater authority {secrets.token_hex(4)}")
+        authority = Authority.create(self._directory / TLS, authority_name())
         write_private(self.secret_file, secret_line(secrets.token_bytes(SECRET_BYTES)) + "\n")
         users = write_logins(self._directory, authority.file, bootstrap, [ADMIN, CONSOLE])
         first_node.mkdir(mode=0o700, parents=True, exist_ok=True)
