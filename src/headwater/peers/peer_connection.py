@@ -25,6 +25,7 @@ from headwater.wire.frame import FrameReader, FrameTooLarge
 SCRATCH_BYTES: Final = 128 * 1024
 MAX_REPLY_BYTES: Final = 128 * 1024 * 1024
 """The largest reply is that of a read: its `max_bytes`, or one larger batch. Memory grows only as bytes arrive."""
+WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
 JOIN_BELOW_BYTES: Final = 64 * 1024
 """Small requests of one loop iteration leave in one write: a system call costs more than the copy."""
 
@@ -117,6 +118,7 @@ class PeerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if transport.get_extra_info("ssl_object") is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
             self._slices = SlicedOutput(self._loop, self._transport, lambda: None)
 
     def pause_writing(self) -> None:

@@ -10,7 +10,6 @@ Without the table nodes know each other by the secret of the cluster alone, and 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,18 +49,7 @@ def read_peer_tls(value: object) -> PeerTlsConfig:
     """From the table `[peer_tls]`. Raises ConfigError."""
     if isinstance(value, PeerTlsConfig):
         return value
-    if not isinstance(value, Mapping):
-        raise ConfigError("a table is needed, [peer_tls]")
-    values = {}
-    for key, given in value.items():
-        if key not in _READERS:
-            near = get_close_matches(str(key)[:100], _READERS, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"unknown key '{str(key)[:100]}'{hint}")
-        try:
-            values[key] = _READERS[key](given)
-        except ConfigError as problem:
-            raise ConfigError(f"{key} = {given!r:.100}: {problem}") from None
+    values = setting.table(value, "peer_tls", _READERS)
     missing = [needed for needed in ("certificate", "key", "ca") if needed not in values]
     if missing:
         raise ConfigError(f"{' and '.join(missing)} missing: PEM files")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headwater.broker.access.bootstrap_users import FILE_NAME
+from headwater.broker.cluster.peer_identity import peer_hosts, tls_files
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.exposure import exposures
 from headwater.peers.identity import PeerTlsMode
@@ -60,16 +61,9 @@ def _of_certificate(listener: "ListenerConfig") -> Iterator[Finding]:
 
 def _of_peers(config: "BrokerConfig") -> Iterator[Finding]:
     tls = config.peer_tls
-    if tls is None or config.peer_listen is None:
+    if tls is None or not config.is_clustered:
         return
-    files = ServerTlsFiles(
-        certificate=tls.certificate,
-        key=tls.key,
-        client_ca=tls.ca,
-        client_certificates=ClientCertificates.REQUIRE,
-        is_of_node=True,
-    )
-    yield from _of_files("peer_tls", files, ((config.peer_advertise or config.peer_listen).host,))
+    yield from _of_files("peer_tls", tls_files(tls), peer_hosts(config))
     if tls.mode is not PeerTlsMode.REQUIRE:
         finding = f'nodes without TLS are let in (mode = "{tls.mode}")'
         yield Finding("peer_tls", finding, 'set mode = "require" when all nodes have TLS')
