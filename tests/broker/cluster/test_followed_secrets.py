@@ -21,7 +21,7 @@ from headwater.broker.settings.setting import ConfigError
 from headwater.cli.cluster.secret_rotation import FilePlace, MetadataPlace, SecretPlace, rotate
 from headwater.cli.output import CommandFailed
 from headwater.metadata import keys
-from headwater.metadata.store import MetaStore, Put
+from headwater.metadata.store import Del, MetaStore, Put
 from headwater.model.cluster import Node
 from tests.broker.cluster_fakes import metadata_store
 from tests.support.eventually import until
@@ -99,6 +99,21 @@ def test_a_node_follows_its_file_and_keeps_what_it_knows_while_that_cannot_be_re
             assert len(lines) == 1, "once is enough"
             with pytest.raises(ConfigError, match="cluster_secret_file"):
                 await FollowedSecrets.open(metadata, path)
+
+    asyncio.run(scenario())
+
+
+def test_a_secret_that_has_vanished_from_the_metadata_is_not_drawn_anew(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with metadata_store(tmp_path) as metadata:
+            followed = await FollowedSecrets.open(metadata, None)
+            known = followed.current.accepted
+            await metadata.txn([], [Del(keys.SECRET)])
+            assert not await followed.look()
+            assert followed.current.accepted == known
+            with pytest.raises(CommandFailed, match="no secret of a cluster"):
+                await rotate(MetadataPlace(metadata), metadata, 1.0, print)
+            assert await metadata.get(keys.SECRET) is None
 
     asyncio.run(scenario())
 

@@ -15,9 +15,10 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import secrets
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -50,7 +51,9 @@ class MetadataSecret:
         self._metadata = metadata
 
     async def read(self) -> Sequence[bytes]:
-        return await cluster_secrets(self._metadata)
+        """A secret that has vanished is not drawn anew: nodes that run have one."""
+        found = await self._metadata.get(keys.SECRET)
+        return decoded(found.value if found is not None else b"")
 
 
 class SecretFile:
@@ -72,7 +75,8 @@ class FollowedSecrets:
         """Raises ConfigError, Unavailable or Unknown."""
         source: SecretSource = MetadataSecret(metadata) if file is None else SecretFile(file)
         try:
-            return cls(source, ClusterSecrets(*await source.read()))
+            found = await cluster_secrets(metadata) if file is None else await source.read()
+            return cls(source, ClusterSecrets(*found))
         except UnusableSecret as error:
             raise ConfigError(f"cluster_secret_file: {error}" if file is not None else str(error)) from None
 
@@ -128,8 +132,8 @@ def decoded(value: bytes) -> Sequence[bytes]:
 def read_secret_file(path: Path) -> Sequence[bytes]:
     """Not for the event loop. Raises UnusableSecret."""
     try:
-        mode = path.stat().st_mode
         with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UnusableSecret(f"{path} cannot be read: {error.strerror}") from None
@@ -166,9 +170,3 @@ def _checked(found: Sequence[bytes], where: str) -> Sequence[bytes]:
     except ValueError as error:
         raise UnusableSecret(f"{where}: {error}") from None
     return found
-
-
-def when_replaced(current: ClusterSecrets, act: Callable[[], None]) -> None:
-    """Act now, and whenever the secrets were replaced."""
-    current.watchers.append(act)
-    act()

@@ -21,8 +21,8 @@ from typing import Final, Protocol
 
 from headwater.broker.cluster.followed_secrets import (
     SECRET_BYTES,
+    MetadataSecret,
     UnusableSecret,
-    cluster_secrets,
     encoded,
     read_secret_file,
     secret_line,
@@ -56,7 +56,7 @@ class MetadataPlace:
         self._metadata = metadata
 
     async def read(self) -> Sequence[bytes]:
-        return await cluster_secrets(self._metadata)
+        return await MetadataSecret(self._metadata).read()
 
     async def write(self, cluster: Sequence[bytes], before: Sequence[bytes]) -> None:
         found = await self._metadata.get(keys.SECRET)
