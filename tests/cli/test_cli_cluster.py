@@ -279,6 +279,18 @@ def test_questions_about_a_cluster_that_is_not_there_are_answered_in_words(tmp_p
     assert "need 5 nodes" in headwater("cluster", "up", "--data", nowhere, "--replicas", "5", status=2)
 
 
+@pytest.mark.skipif(find_etcd() is None, reason="the client of etcd is not installed")
+@pytest.mark.parametrize("url", ["etcd://user:hush@127.0.0.1:9/x", "redis://user:hush@127.0.0.1:9", "etcd://user:hush/x@h"])
+def test_the_password_in_a_metadata_url_is_in_no_message(url: str, tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["cluster", "status", "--metadata", url]).output
+    config = tmp_path / "headwater.toml"
+    config.write_text(f'metadata = "{url}"\nhttp = "off"\nmetrics = "off"\ndata_dir = "{tmp_path / "data"}"\n')
+    command = [*COMMAND, "serve", "--config", str(config)]
+    served = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert served.returncode != 0 and said
+    assert "hush" not in said + served.stdout + served.stderr
+
+
 def test_a_question_about_no_cluster_at_all_says_how_to_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
