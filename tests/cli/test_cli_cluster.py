@@ -280,7 +280,9 @@ def test_questions_about_a_cluster_that_is_not_there_are_answered_in_words(tmp_p
 
 
 @pytest.mark.skipif(find_etcd() is None, reason="the client of etcd is not installed")
-@pytest.mark.parametrize("url", ["etcd://user:hush@127.0.0.1:9/x", "redis://user:hush@127.0.0.1:9", "etcd://user:hush/x@h"])
+@pytest.mark.parametrize(
+    "url", ["etcd://user:hush@127.0.0.1:9/x", "redis://user:hush@127.0.0.1:9", "etcd://user:hush/x@h"]
+)
 def test_the_password_in_a_metadata_url_is_in_no_message(url: str, tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["cluster", "status", "--metadata", url]).output
     config = tmp_path / "headwater.toml"
