@@ -95,6 +95,7 @@ class SecuredCluster:
         return {
             "authorization": "on",
             "super_users": [str(each) for each in supers],
+            "gateways": [str(Principal.user(CONSOLE))],
             "listener": [listener],
             "peer_tls": {"certificate": files.certificate, "key": files.key, "ca": self.authority_file},
         }
