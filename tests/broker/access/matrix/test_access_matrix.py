@@ -33,6 +33,7 @@ from tests.broker.access.matrix.scene import Scene
 from tests.broker.access.matrix.state import state_of
 from tests.broker.access.matrix.world import ADMIN, STRANGER, World
 from tests.support.effort import IS_LONG
+from tests.support.eventually import tasks_run
 
 METADATA = 3
 
@@ -137,6 +138,7 @@ def test_without_one_of_its_grants_a_request_is_refused(matrix: Matrix, case: Ca
         scene = Scene(matrix.world)
         fields = await case.build(scene, version)
         shapes = IS_LONG or version == case.served[-1]
+        await tasks_run()
         before = await state_of(matrix.broker, scene)
         problems: list[str] = []
         apart: list[int] = []
