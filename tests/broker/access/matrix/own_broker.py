@@ -1,6 +1,6 @@
 """Our broker on the event loop of the test.
 
-Its time stands still: no session, lease or transaction ends by itself and changes what a refused request must not change.
+Its time stands still: no session, lease or transaction ends by itself, and changes what a refused request must leave.
 """
 
 from collections.abc import AsyncIterator
