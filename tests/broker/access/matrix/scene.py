@@ -68,7 +68,7 @@ class Scene:
     def __init__(self, world: World, doubled: ResourceType | None = None, *, is_reversed: bool = False) -> None:
         """There are two resources of the type `doubled`, and of each other one."""
         self.world = world
-        self._prefix = world.next_name()
+        self.prefix = world.next_name()
         self._doubled = doubled
         self._is_reversed = is_reversed
         self._topics: list[Named] = []
@@ -196,7 +196,7 @@ class Scene:
         return [each.name for each in self._in_order(self._names[resource_type])]
 
     def _new_names(self, resource_type: ResourceType, kind: str) -> list[str]:
-        return [f"{self._prefix}-{kind}-{index}" for index in range(2 if resource_type is self._doubled else 1)]
+        return [f"{self.prefix}-{kind}-{index}" for index in range(2 if resource_type is self._doubled else 1)]
 
     def _in_order(self, names: list[Named]) -> list[Named]:
         return names[::-1] if self._is_reversed else names
