@@ -57,7 +57,7 @@ def _binding(creation: AclCreation) -> AclBinding | RequestError:
 
 
 async def _create(broker: "Broker", bindings: list[AclBinding]) -> RequestError | None:
-    """None if all are in force. Those that this node knows are written, too: another node may just have deleted them."""
+    """None if all are in force. Those that are known here are written, too: another node may have just deleted them."""
     known = broker.acl_bindings.index.bindings
     if sum(binding not in known for binding in bindings) > broker.acl_bindings.room():
         return RequestError(ErrorCode.POLICY_VIOLATION, f"A cluster has {MAX_BINDINGS} bindings at most.")
