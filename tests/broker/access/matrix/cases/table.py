@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from tests.broker.access.matrix.case import Case
+from tests.broker.access.matrix.case import APIS, Case
 from tests.broker.access.matrix.cases import (
     cluster,
     groups,
+    quotas,
     records,
     settings,
     share_groups,
@@ -13,7 +14,7 @@ from tests.broker.access.matrix.cases import (
     transactions,
 )
 
-CASES: Final[tuple[Case, ...]] = (
+_ALL: Final[tuple[Case, ...]] = (
     *records.CASES,
     *topics.CASES,
     *settings.CASES,
@@ -21,4 +22,7 @@ CASES: Final[tuple[Case, ...]] = (
     *share_groups.CASES,
     *transactions.CASES,
     *cluster.CASES,
+    *quotas.CASES,
 )
+CASES: Final = tuple(case for case in _ALL if case.api_key in APIS)
+"""Of the APIs that are served."""
