@@ -12,14 +12,13 @@ from tests.support.effort import IS_LONG, amount
 SEED = 20261116
 FAULTS = amount(30, 6)
 PACE = 0.2
-RECORDS_PER_S = amount(100, 40)
 
 
 @pytest.mark.crash
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(find_etcd() is None, reason="etcd is not installed")
 def test_faults_of_every_kind_lose_double_and_reorder_nothing(tmp_path: Path) -> None:
-    report = run(Options(tmp_path, FAULTS, SEED, PACE, RECORDS_PER_S))
+    report = run(Options(tmp_path, FAULTS, SEED, PACE))
     print(report, *report.rows(), *report.skipped, *report.deaths, *report.troubles, sep="\n")
     print(f"logs, faults and history are in {tmp_path}")
     assert report.violations == [], f"seed {SEED}, logs in {tmp_path}"
