@@ -2,6 +2,8 @@
 
 Parent and child share a socket pair (`--parent-fd`): the child writes its address there when it is ready, and
 stops when the other end closes, so that a test run that is killed leaves no broker behind.
+
+It is a new interpreter, unless this process prefers forks (`forks.py`).
 """
 
 import socket
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.cli.toml_text import toml_text
+from headwater.testing.processes import forks
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -25,7 +28,7 @@ class BrokerProcess:
         self._config = config
         self._scratch = scratch
         self._command_prefix = command_prefix
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | forks.ForkedProcess | None = None
         self._lifeline: socket.socket | None = None
 
     @staticmethod
@@ -62,11 +65,14 @@ class BrokerProcess:
         config_path.write_text(toml_text(self._config))
         ours, theirs = socket.socketpair()
         with theirs, (self._scratch / "broker.log").open("ab") as log:
-            command = [*self._command_prefix, sys.executable, "-m", "headwater.cli.main", "serve"]
-            command += ["--config", str(config_path), "--parent-fd", str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),)
-            )
+            arguments = ["serve", "--config", str(config_path), "--parent-fd", str(theirs.fileno())]
+            if forks.are_preferred() and not self._command_prefix:
+                self._process = forks.shared_server().start(arguments, log.fileno(), theirs.fileno())
+            else:
+                command = [*self._command_prefix, sys.executable, "-m", "headwater.cli.main", *arguments]
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),)
+                )
         self._lifeline = ours
 
     def wait_until_ready(self) -> tuple[str, int]:
