@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUICK_JVM = (
-    # A JVM that lives for a minute does not get back what its second compiler costs, and need not look for code to drop.
+    # A JVM that lives for a minute does not get back what its second compiler costs, and has no code to drop.
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UseCodeCacheFlushing "
     # Spark starts a program for the mode of every file.
     "-Djdk.lang.Process.launchMechanism=VFORK"
