@@ -37,5 +37,6 @@ def test_http_logs_in_by_the_new_secret(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["cluster", "rotate-secret", "--metadata", metadata, "--file", str(secret)])
         assert done.exit_code == 0, done.output
         eventually(lambda: "http_restarted" in broker.log, "HTTP has the new password")
+        eventually(lambda: "gateway_password_replaced" in broker.log, "what the old password opened is closed")
         eventually(lambda: topics(http, token) is not None, "HTTP serves again")
         assert "authentication_failed" not in broker.log

@@ -204,6 +204,33 @@ def test_another_secret_another_nonce_and_no_hello_are_refused() -> None:
     assert not CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES).is_proven(Cursor(bytes(32)))
 
 
+def test_a_secret_that_is_taken_away_during_a_handshake_proves_nothing() -> None:
+    secrets = ClusterSecrets(SECRET, b"another secret of 16")
+    caller, store = CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES), StoreSide(secrets, b"s" * NONCE_BYTES)
+    _, proof = caller.prove(Cursor(store.answer(Cursor(caller.hello()))))
+    secrets.replace([b"another secret of 16"])
+    assert store.verify(Cursor(proof)) is None
+    assert store.proven is None
+
+
+def test_proofs_are_about_the_connection_where_it_has_a_binding() -> None:
+    for ours, theirs in ((b"x", b"y"), (b"x", b""), (b"", b"x")):
+        caller = CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES, ours)
+        store = StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES, theirs)
+        _, proof = caller.prove(Cursor(store.answer(Cursor(caller.hello()))))
+        assert store.verify(Cursor(proof)) is None
+
+
+def test_nodes_of_the_version_before_are_understood_without_tls_alone() -> None:
+    old = bytes([1, 1]) + b"c" * NONCE_BYTES
+    assert StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES).answer(Cursor(old))[0] == 1
+    with pytest.raises(NoCommonVersion):
+        StoreSide(ClusterSecrets(SECRET), b"s" * NONCE_BYTES, b"x").answer(Cursor(old))
+    CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES).prove(Cursor(bytes([1]) + bytes(NONCE_BYTES)))
+    with pytest.raises(MalformedRequest, match="not offered"):
+        CallerSide(ClusterSecrets(SECRET), b"c" * NONCE_BYTES, b"x").prove(Cursor(bytes([1]) + bytes(NONCE_BYTES)))
+
+
 def test_nodes_without_a_common_version_part() -> None:
     _, store = sides()
     too_new = bytes([messages.NEWEST_VERSION + 1, messages.NEWEST_VERSION + 5]) + bytes(NONCE_BYTES)

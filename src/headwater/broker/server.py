@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Self
 
 from headwater.broker.access.authorizer import Authorizer
+from headwater.broker.access.gateway_user import GATEWAY_USER
 from headwater.broker.api import RequestContext
 from headwater.broker.dispatch import Dispatcher
 from headwater.broker.fetch.fetch_sessions import FetchSessions
@@ -139,6 +140,8 @@ class Broker:
             parts.member.membership.calls.begin(answers.answer)
         stack.push_async_callback(self.server.close)
         parts.users.watchers.append(self._cut_off)
+        if self.cluster_secrets is not None:
+            self.cluster_secrets.watchers.append(self._secrets_replaced)
         stack.callback(self.shares.stop)  # first: connections that the broker closes say nothing about their members
         await parts.listeners.open(self.server, parts.logins, parts.clock, self._lifetime)
         if parts.member is None:
@@ -208,6 +211,13 @@ class Broker:
         for connection in self.server.connections() if gone else ():
             if connection.principal in gone and connection.login is not None and connection.login.is_of_user:
                 connection.close("user_removed")
+
+    def _secrets_replaced(self) -> None:
+        """A client that has a secret which is gone could have logged in as the gateway by it: gateways connect anew."""
+        if self.cluster_secrets is not None and self.cluster_secrets.has_lost_one:
+            for connection in self.server.connections():
+                if connection.principal == Principal.user(GATEWAY_USER):
+                    connection.close("gateway_password_replaced")
 
     def _configure(self) -> None:
         self._parts.configure()

@@ -20,6 +20,8 @@ class ClusterSecrets:
         """Raises ValueError for none, too many, or one that is too short."""
         check_secrets(secrets)
         self._secrets = secrets
+        self.has_lost_one = False
+        """Whether a secret that was accepted before the last change is not accepted any more."""
         self.watchers: list[Callable[[], None]] = []
         """Called after they were replaced."""
 
@@ -45,6 +47,7 @@ class ClusterSecrets:
         check_secrets(secrets)
         if tuple(secrets) == self._secrets:
             return False
+        self.has_lost_one = not set(self._secrets) <= set(secrets)
         self._secrets = tuple(secrets)
         for watcher in self.watchers:
             watcher()

@@ -13,7 +13,6 @@ spoken over TLS. Without TLS the bytes that follow the proofs are neither encryp
 
 import hmac
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 from headwater.model.replica import Buffer, StoreError
@@ -68,7 +67,7 @@ class StoreSide:
     """`binding` is empty on a connection without TLS."""
 
     def __init__(self, secrets: ClusterSecrets, nonce: bytes, binding: bytes = b"") -> None:
-        self._secrets: Sequence[bytes] = secrets.accepted
+        self._secrets = secrets
         self._nonce = nonce
         self._binding = binding
         self._oldest = _oldest_version(binding)
@@ -95,7 +94,8 @@ class StoreSide:
         transcript, self._transcript = self._transcript, b""
         if not transcript:
             return None
-        self.proven = next((secret for secret in self._secrets if _is_proof(theirs, secret, transcript)), None)
+        accepted = self._secrets.accepted  # now: one may have been taken away since the HELLO
+        self.proven = next((secret for secret in accepted if _is_proof(theirs, secret, transcript)), None)
         return _proof(self.proven, _STORE, transcript) if self.proven is not None else None
 
 
