@@ -42,6 +42,8 @@ from headwater.broker.metrics.metrics import Metrics
 from headwater.broker.nodes.node_client import NodeClient
 from headwater.broker.nodes.node_messages import NodeCallKind
 from headwater.broker.nodes.partition_client import PartitionClient
+from headwater.broker.quotas.client_meters import ClientMeters
+from headwater.broker.quotas.client_quotas import ClientQuotas
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_settings import BrokerSettings
@@ -99,6 +101,8 @@ class Parts:
     auditor: Auditor | None
     """None where the audit is off; then there is no writer either."""
     audit_writer: AuditWriter | None
+    quotas: ClientQuotas
+    meters: ClientMeters
     member: ClusterMember | None
     """This node in its cluster; None if it is standalone."""
     tail_cache: TailCache
@@ -160,6 +164,7 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
     auditor = Auditor(config.node_id, around.clock, config.audit_exclude_principals) if config.audits else None
     users, logins = await _users(base, kept.current if kept is not None else None, around.metrics, auditor, stack)
     acl_bindings = await _acl_bindings(base, stack)
+    quotas = await _quotas(base, stack)
     coordinators = start_coordinators(catalog, group_configs, nodes, metadata, settings.current, around.clock, lifetime)
     acl_bindings.watchers.append(coordinators.shares.rights_changed)
     cleaner = Cleaner(ports, catalog, settings.current, coordinators.subscriptions.survey)
@@ -172,7 +177,7 @@ async def build_parts(config: BrokerConfig, around: ProcessPorts, stack: AsyncEx
         clock=around.clock, metrics=around.metrics, lifetime=lifetime, store=store, metadata=metadata,
         cluster_id=cluster_id, settings=settings, cluster_nodes=cluster_nodes, nodes=nodes, listeners=listeners,
         users=users, logins=logins, acl_bindings=acl_bindings, auditor=auditor, audit_writer=audit_writer,
-        member=member, tail_cache=ports.tail_cache,
+        quotas=quotas, meters=ClientMeters(quotas, around.clock), member=member, tail_cache=ports.tail_cache,
         catalog=catalog, coordinators=coordinators, cleaner=cleaner,
     )  # fmt: skip
 
@@ -271,6 +276,15 @@ async def _acl_bindings(base: JoiningNode, stack: AsyncExitStack) -> AclBindings
         if config.is_clustered:
             base.lifetime.spawn(bindings.follow())
     return bindings
+
+
+async def _quotas(base: JoiningNode, stack: AsyncExitStack) -> ClientQuotas:
+    quotas = ClientQuotas(base.metadata)
+    stack.push_async_callback(quotas.close)
+    await quotas.load()
+    if base.config().is_clustered:
+        base.lifetime.spawn(quotas.follow())
+    return quotas
 
 
 def _issuer(base: JoiningNode) -> "TokenIssuer | None":

@@ -25,6 +25,7 @@ from headwater.broker.metrics.segments_page import segments_page
 from headwater.broker.metrics.timed_files import TimedFiles
 from headwater.broker.node_answers import NodeAnswers
 from headwater.broker.parts import Parts, ProcessPorts, build_parts
+from headwater.broker.quotas.quotas_page import quotas_page
 from headwater.broker.settings.authorization import Authorization
 from headwater.broker.settings.broker_config import BrokerConfig, ConfigError
 from headwater.broker.settings.broker_loggers import BrokerLoggers
@@ -70,9 +71,12 @@ class Broker:
         self.member = parts.member
         """This node in its cluster; None if it is standalone."""
         self.metadata = parts.metadata
+        self.meters = parts.meters
+        """What clients have used of their quotas."""
         self.metrics = parts.metrics
         self.nodes = parts.nodes
         self.producer_ids = coordinators.producer_ids
+        self.quotas = parts.quotas
         self.refusals = RefusedBatches()
         self.schema_gate = coordinators.schema_gate
         self.settings = parts.settings
@@ -94,6 +98,7 @@ class Broker:
         """None if there is no page of metrics."""
         self.dispatcher = Dispatcher(self)
         self.server = Server(self.dispatcher, self._limits(), self.metrics, self.dispatcher.kind_of)
+        self.server.wait_s_of = parts.meters.connection_wait_s
         self.authorizer = Authorizer(
             self.config.authorizes, parts.acl_bindings, self.server.events, self.metrics.authorization_refused,
             gateways=self.config.gateways,
@@ -153,9 +158,10 @@ class Broker:
         self.settings.watchers.append(self._configure)
         watch_broker(self)
         if self.config.metrics is not None:
-            pages = self.groups_page, self.segments_page
-            access = self._page_access()
-            metrics_server = await MetricsServer.start(self.metrics, *self.config.metrics, *pages, access=access)
+            host, port = self.config.metrics
+            metrics_server = await MetricsServer.start(
+                self.metrics, host, port, self.groups_page, self.segments_page, self.quotas_page, self._page_access()
+            )
             if metrics_server is not None:
                 stack.push_async_callback(metrics_server.stop)
                 self.metrics_address = metrics_server.address
@@ -270,6 +276,9 @@ class Broker:
     def groups_page(self, group: str | None) -> bytes:
         is_known = group is None or self.groups.views.coordinates(group)
         return health_page(self.groups.views.departures(), group, is_known=is_known)
+
+    def quotas_page(self) -> bytes:
+        return quotas_page(self.meters)
 
     async def segments_page(self, name: str) -> bytes | None:
         topic = self.catalog.find(name)

@@ -3,6 +3,9 @@
 A connection is counted, against all limits of the server, before anything is done for it. A TLS handshake that is under
 way has a place of its own: without one free, the listener does not accept, and clients wait in the kernel's backlog. So
 clients that never finish their handshakes cost places for a few seconds, and no memory beyond them.
+
+A connection of an address that makes too many of them is held for a while and then closed, without a word: so a client
+that connects again as soon as it fails is slowed down.
 """
 
 import asyncio
@@ -23,6 +26,8 @@ MAX_HANDSHAKES: Final = 64
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long a client may take to say that it has read everything, when a TLS connection is closed."""
+MAX_HELD: Final = 1_000
+"""Connections of one listener that are held before they are closed; more are closed at once."""
 PAUSE_S: Final = 1.0
 """After an error of the system that more connections will meet, too: no file descriptors, no memory."""
 _HANDSHAKE: Final = b"\x16"
@@ -37,6 +42,7 @@ class Acceptor:
         self._socket = bound
         self._places = asyncio.Semaphore(MAX_HANDSHAKES)
         self._serving: set[asyncio.Task[None]] = set()
+        self._held: dict[socket.socket, asyncio.TimerHandle] = {}
         self._accepting = self._loop.create_task(self._accept())
 
     @property
@@ -49,6 +55,8 @@ class Acceptor:
         self._accepting.cancel()
         for task in self._serving:
             task.cancel()
+        for held in list(self._held):
+            self._let_go(held)
         self._socket.close()
 
     async def _accept(self) -> None:
@@ -62,6 +70,11 @@ class Acceptor:
                 await asyncio.sleep(PAUSE_S)
                 continue
             host = address[0] if isinstance(address, tuple) else "local"
+            wait_s = self._server.wait_s_of(host) if self._server.wait_s_of is not None else 0.0
+            if wait_s:
+                self._places.release()
+                self._hold(accepted, host, wait_s)
+                continue
             if not self._server.admit(host, self._listener):
                 self._places.release()
                 accepted.close()
@@ -69,6 +82,17 @@ class Acceptor:
             task = self._loop.create_task(self._serve(accepted, host))
             self._serving.add(task)
             task.add_done_callback(self._serving.discard)
+
+    def _hold(self, accepted: socket.socket, host: str, wait_s: float) -> None:
+        self._server.events.log("connection_refused", peer=host, reason="connection_creation_rate")
+        if len(self._held) < MAX_HELD:
+            self._held[accepted] = self._loop.call_later(wait_s, self._let_go, accepted)
+        else:
+            accepted.close()
+
+    def _let_go(self, held: socket.socket) -> None:
+        self._held.pop(held).cancel()
+        held.close()
 
     async def _serve(self, accepted: socket.socket, host: str) -> None:
         """Set the connection up. The server has admitted it: if it is never made, its place is given back here."""

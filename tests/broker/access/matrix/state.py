@@ -12,7 +12,7 @@ from tests.broker.access.matrix.world import OTHER
 
 OFFSET_FETCH, DESCRIBE_GROUPS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS = 9, 15, 61, 65
 CONSUMER_DESCRIBE, SHARE_DESCRIBE, DESCRIBE_SHARE_OFFSETS = 69, 77, 90
-KEPT = (keys.TOPICS, keys.NAMES, keys.HEADS, keys.USERS, keys.REASSIGNMENTS, "ids/", "config/", "quota/")
+KEPT = (keys.TOPICS, keys.NAMES, keys.HEADS, keys.USERS, keys.QUOTAS, keys.REASSIGNMENTS, "ids/", "config/")
 """All but bindings, which the test changes itself, and what nodes do by themselves."""
 
 
