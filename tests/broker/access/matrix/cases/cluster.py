@@ -89,18 +89,6 @@ async def users_altered(scene: Scene, version: int) -> Fields:
     return {"deletions": [], "upsertions": [upsertion]}
 
 
-async def quotas_described(scene: Scene, version: int) -> Fields:
-    """All, of which there is one at least."""
-    await scene.world.admin.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, **await quotas_altered(scene, 1))
-    return {"components": [], "strict": False}
-
-
-async def quotas_altered(scene: Scene, version: int) -> Fields:
-    entity = [nested(entity_type="user", entity_name="of-the-matrix")]
-    change = nested(key="producer_byte_rate", value=1e9, remove=False)
-    return {"entries": [nested(entity=entity, ops=[change])], "validate_only": False}
-
-
 async def cluster_described(scene: Scene, version: int) -> Fields:
     return {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": False}
 
@@ -139,8 +127,6 @@ CASES = (
     Case(api_key=ApiKey.DELETE_ACLS, title="", build=bindings_deleted),
     Case(api_key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, title="", build=users_described),
     Case(api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, title="", build=users_altered),
-    Case(api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, title="", build=quotas_described),
-    Case(api_key=ApiKey.ALTER_CLIENT_QUOTAS, title="", build=quotas_altered),
     Case(api_key=ApiKey.DESCRIBE_CLUSTER, title="", build=cluster_described),
     Case(api_key=ApiKey.API_VERSIONS, title="", build=versions_asked),
     Case(

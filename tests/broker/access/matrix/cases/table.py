@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.broker.access.matrix.case import APIS, Case
+from tests.broker.access.matrix.case import Case
 from tests.broker.access.matrix.cases import (
     cluster,
     groups,
@@ -14,7 +14,7 @@ from tests.broker.access.matrix.cases import (
     transactions,
 )
 
-_ALL: Final[tuple[Case, ...]] = (
+CASES: Final[tuple[Case, ...]] = (
     *records.CASES,
     *topics.CASES,
     *settings.CASES,
@@ -24,5 +24,3 @@ _ALL: Final[tuple[Case, ...]] = (
     *cluster.CASES,
     *quotas.CASES,
 )
-CASES: Final = tuple(case for case in _ALL if case.api_key in APIS)
-"""Of the APIs that are served."""
