@@ -72,6 +72,21 @@ def test_http_answers_what_it_says(tmp_path: Path) -> None:
         check(block, run(there, broker.bootstrap, tmp_path))
 
 
+def test_a_secured_broker_is_two_commands_away(tmp_path: Path) -> None:
+    start, use = blocks_of("A secured broker")
+    init, serve = start.text.replace("0.0.0.0:9093", f"127.0.0.1:{free_port()}").splitlines()
+    run(replace(start, text=init), "", tmp_path)
+    # Without what has a port that another broker may have; and the first command of the other terminal waits for it.
+    served = [f"{Path(sys.executable).parent}/{serve}", "--http", "off", "--metrics", "off"]
+    broker = subprocess.Popen(" ".join(served).split(), cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert broker.stdout is not None and broker.stdout.readline(), "it says where it listens"
+        check(use, run(use, "", tmp_path))
+    finally:
+        broker.terminate()
+        broker.communicate(timeout=60)
+
+
 def until_answered(http: str) -> None:
     """The gateway starts after the broker."""
     address = f"http://{http}/readyz"
