@@ -39,8 +39,9 @@ def test_new_segments_land_on_a_node_that_is_added_and_no_old_one_moves(cluster:
     cluster.add_all(1, 2, 3)
     cluster.create("t", replicas=3, segment_bytes=str(SEGMENT_BYTES))
     cluster.produce("t", filling(3))
+    # A leader that had not heard of all three yet began with fewer, and the rest would be copied to node 4.
+    cluster.wait_until("each has three replicas", lambda: {len(it.replicas) for it in cluster.segments("t")} == {3})
     before = {segment.id: segment.replicas for segment in cluster.segments("t")}
-    assert before
     cluster.add(4)
     new = cluster.store_of(4)
 
