@@ -85,7 +85,7 @@ def new_nodes(folder: Path, numbers: Sequence[int], more_properties: str = "") -
         home.mkdir(parents=True)
         properties = home / "server.properties"
         properties.write_text(
-            PROPERTIES.format(
+            (PROPERTIES + more).format(
                 node=number,
                 port=port,
                 controller_port=controller_port,

@@ -135,6 +135,7 @@ class MeasuredServer:
         self.name = name
         self.process = process
         self.bootstrap = process.bootstrap
+        self.settings: Mapping[str, str] = {}
         self._folder = folder
 
     def __enter__(self) -> Self:

@@ -3,9 +3,9 @@
 import io
 
 import pytest
-from bench.comparison import Comparison, Kind, compare, show, summary
+from bench.comparison import Comparison, Kind, compare, goals, show, summary
 from bench.report import KAFKA, OS, SYNC
-from bench.transaction_report import compared, goals
+from bench.transaction_report import compared
 from rich.console import Console
 
 KINDS = (

@@ -156,7 +156,7 @@ class StoreServer:
         if request.call == Call.PROVE and session.handshake is not None:
             proof = session.handshake.verify(body)
             if proof is not None:
-                connection.is_trusted = True
+                connection.trust()
                 return messages.reply(request.number, proof)
         raise CloseConnection("a stranger")
 

@@ -200,6 +200,11 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = principal
         self.access = None
 
+    def trust(self) -> None:
+        """The client has proven who it is: its next request may be large, and its time is not limited."""
+        self.is_trusted = True
+        self._reader.limit_bytes = self._server.max_request_bytes
+
     def close(self, event: str, reason: str = "", mistake: Exception | None = None) -> None:
         """Close at once, with a log event. Unanswered requests are cancelled, nothing more is started or written,
         and a second call does nothing. `mistake` is one of ours, logged with its traceback."""

@@ -25,7 +25,7 @@ from headwater.testing.fakes.clock import ManualClock
 from headwater.transport.connection import CloseConnection
 from headwater.wire.requests import read_response, write_request
 from headwater.wire.typed.api_versions import ApiVersionsRequest
-from headwater.wire.typed.metadata import MetadataRequest
+from headwater.wire.typed.metadata import MetadataRequest, MetadataRequestTopic
 from headwater.wire.typed.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from headwater.wire.typed.sasl_handshake import SaslHandshakeRequest
 
@@ -157,6 +157,16 @@ def test_a_large_request_before_a_login_is_refused_by_its_length(broker: Broker)
     with stranger(broker) as client:
         client.sock.sendall(struct.pack(">i", 65 * 1024))
         assert client.is_cut_off()
+
+
+def test_the_first_request_behind_a_login_may_be_large(broker: Broker) -> None:
+    """As that of a producer is, which has filled a batch while it logged in."""
+    with stranger(broker) as client:
+        client.handshake()
+        assert client.authenticate(RIGHT).error_code == ErrorCode.NONE
+        topics = [MetadataRequestTopic(name=f"{number}-" + "x" * 200) for number in range(1_000)]
+        answer = client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+        assert len(answer.topics) == 1_000
 
 
 def test_a_listener_without_logins_says_so_and_stays() -> None:

@@ -204,7 +204,7 @@ class SaslSession:
 
     def _let_in(self, decision: Succeeded) -> None:
         self._connection.identify(decision.principal)
-        self._connection.is_trusted = True
+        self._connection.trust()
         mechanism = self._machine.mechanism
         self._record(str(decision.principal), mechanism.value if mechanism is not None else "", is_let_in=True)
 
