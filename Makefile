@@ -23,12 +23,14 @@ JOBS ?= 2
 SECONDS ?= 60
 SEEDS ?= 1000
 FAULTS ?= 500
+# make bench-tls QUICK=--quick
+QUICK ?=
 REPORT ?= demo-report.html
 
 # With compiled files a broker starts in two thirds of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run demo test test-long test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tools crash sim chaos exactly-once access-matrix console-pictures
+.PHONY: run demo test test-long test-again test-tools check format clean schemas etcd-stubs bench bench-quick bench-queues bench-transactions bench-cluster bench-spark bench-http bench-push bench-tls bench-tools hostile fuzz crash sim chaos exactly-once access-matrix console-pictures
 
 run: $(VENV)/.core
 	exec $(BIN)/headwater serve $(SERVE)
@@ -95,6 +97,10 @@ bench-http: $(BENCH_VENV)/.ready bench-tools
 # Webhooks: 1,000 deliveries a second, and how long each took from the producer to the receiver.
 bench-push: $(BENCH_VENV)/.ready
 	$(BENCH) bench.push
+
+# TLS, logins and access control: Headwater without and with them, and Apache Kafka: about 45 minutes (QUICK=--quick: 8).
+bench-tls: $(BENCH_VENV)/.ready bench-tools
+	$(BENCH) bench.tls $(QUICK)
 
 bench-tools: test-tools
 	@./.ci/bench-tools

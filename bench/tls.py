@@ -32,7 +32,7 @@ SERVERS: dict[str, Callable[[], Server]] = {
 }
 FULL = replace(measures.FULL, connection_counts=(2_000,))
 QUICK = replace(
-    measures.QUICK, messages={100: 600_000, 1024: 200_000}, warm_up_messages=150_000, connection_counts=(600,)
+    measures.QUICK, messages={100: 1_000_000, 1024: 400_000}, warm_up_messages=150_000, connection_counts=(600,)
 )
 SMOKE = replace(QUICK, rounds=1, messages={100: 50_000, 1024: 20_000}, warm_up_messages=20_000, latency_messages=300)
 LOGIN_PROCESSES = 2
