@@ -50,6 +50,13 @@ certificate = "{certificate}"
 key = "{key}"
 mechanisms = {mechanisms}
 """
+PLAIN_LISTENER = """
+[[listener]]
+name = "plain"
+protocol = "SASL_PLAINTEXT"
+listen = "{plain}"
+mechanisms = {mechanisms}
+"""
 
 KAFKA = """\
 listeners=PLAINTEXT://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{{controller_port}},CLIENTS://{clients}
@@ -113,23 +120,25 @@ class SecuredHeadwater(SecuredServer):
         *,
         authorization: str = "off",
         mechanisms: tuple[str, ...] = (MECHANISM,),
+        has_plain: bool = False,
         log_level: str = "warning",
         **settings: int,
     ) -> None:
-        """`settings` are the broker's own."""
+        """With `has_plain` there is a third listener, SASL_PLAINTEXT. `settings` are the broker's own."""
         folder = Path(tempfile.mkdtemp(prefix="headwater-bench-"))
         credentials = Credentials(folder)
-        inside, clients = (f"127.0.0.1:{port}" for port in free_ports(2))
+        inside, clients, self.plain = (f"127.0.0.1:{port}" for port in free_ports(3))
         given: dict[str, object] = dict(settings)
         if authorization == "on":  # the inside listener makes bindings, which is refused without saying so
             given |= {"super_users": ["User:ANONYMOUS"], "insecure": "true"}
         config = folder / "headwater.toml"
         config.write_text(
-            HEADWATER.format(
+            (HEADWATER + (PLAIN_LISTENER if has_plain else "")).format(
                 authorization=authorization,
                 more="\n".join(f"{name} = {value}" for name, value in given.items()),
                 inside=inside,
                 clients=clients,
+                plain=self.plain,
                 certificate=credentials.certificate,
                 key=credentials.key,
                 mechanisms=list(mechanisms),

@@ -257,21 +257,87 @@ def test_clients_that_never_finish_their_handshake_cost_a_place_until_their_time
     run(main())
 
 
-def test_connections_are_counted_before_their_handshake(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", RUNNERS)
+@pytest.mark.parametrize("opening", ["nothing", "half a hello", "a hello"])
+def test_clients_that_only_begin_a_handshake_keep_out_no_other(
+    opening: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "MAX_HANDSHAKES", 3)
+    hello = client_hello_bytes()
+    openings = {"nothing": b"", "half a hello": hello[: len(hello) // 2], "a hello": hello}
+
     async def main() -> None:
-        async with served(tmp_path, limits=ServerLimits(max_connections_per_ip=2)) as (serving, _):
+        async with served(tmp_path) as (serving, _):
+            others = [socket.create_connection(serving.server.address) for _ in range(20)]
+            for each in others:
+                each.send(openings[opening])
+            await until(lambda: serving.server.places == (3 if opening == "a hello" else 20))
+            talk = await serving.connect()
+            assert await talk.ask(b"x") == b"x"
+            for each in others:
+                each.close()
+            await until(lambda: serving.server.places == 1)
+            await talk.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("limits", [{"max_connections": 2}, {"max_connections_per_ip": 2}])
+@pytest.mark.parametrize("run", RUNNERS)
+def test_connections_are_counted_before_their_handshake_and_make_room_for_others(
+    run: Run, limits: dict[str, int], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with served(tmp_path, limits=ServerLimits(**limits)) as (serving, _):
             silent = [socket.create_connection(serving.server.address) for _ in range(2)]
             await until(lambda: serving.server.places == 2)
+            talks = [await serving.connect() for _ in range(2)]
+            assert [each.recv(1) for each in silent] == [b"", b""], "they have made room"
+            assert [await talk.ask(b"x") for talk in talks] == [b"x", b"x"]
             with pytest.raises((ssl.SSLError, ConnectionError, OSError)):
                 await serving.connect()
+            assert await talks[0].ask(b"y") == b"y", "clients do not"
+            for talk in talks:
+                await talk.close()
             for each in silent:
                 each.close()
             await until(lambda: serving.server.places == 0)
-            talk = await serving.connect()
-            assert await talk.ask(b"x") == b"x"
-            await talk.close()
 
-    asyncio.run(main())
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_a_hello_that_comes_in_pieces_is_whole_in_the_end(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+            session = serving.context().wrap_bio(received, sent, server_hostname="localhost")
+            with pytest.raises(ssl.SSLWantReadError):
+                session.do_handshake()
+            reader, writer = await asyncio.open_connection(*serving.server.address)
+            writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for byte in sent.read():
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            while True:
+                received.write(await reader.read(65_536))
+                try:
+                    session.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    continue
+            writer.transport.abort()
+            await until(lambda: serving.server.places == 0)
+
+    run(main())
+
+
+def client_hello_bytes() -> bytes:
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = ssl.create_default_context().wrap_bio(received, sent, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    return sent.read()
 
 
 @pytest.mark.parametrize(

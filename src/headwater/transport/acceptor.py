@@ -1,25 +1,34 @@
 """Accepts the connections of one listener.
 
-A connection is counted, against all limits of the server, before anything is done for it. A TLS handshake that is under
-way has a place of its own: without one free, the listener does not accept, and clients wait in the kernel's backlog. So
-clients that never finish their handshakes cost places for a few seconds, and no memory beyond them.
+A connection is counted, against all limits of the server, before anything is done for it. Of TLS nothing is done before
+the client's first record is whole: until then it waits in the kernel, and costs a socket. Handshakes begin one at each
+turn of the event loop, in turn for the addresses that they come from, because each takes a millisecond of the loop. Of
+those under way there is a number; beyond it the oldest is given up. So clients that never finish, or only begin, keep
+out no other, and cost little memory for a few seconds.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from headwater.transport.client_hello import client_hello
 from headwater.transport.connection import Connection
 from headwater.transport.listener import Listener
+from headwater.transport.strangers import Strangers
+from headwater.transport.turnstile import Turnstile
 
 if TYPE_CHECKING:
     from headwater.transport.server import Server
 
-MAX_HANDSHAKES: Final = 64
-"""Of one listener, at a time."""
+MAX_HANDSHAKES: Final = 512
+"""Of one listener, at a time; each takes some 50 KiB."""
 HANDSHAKE_TIMEOUT_S: Final = 10.0
+"""From the connection on."""
+LEAST_HANDSHAKE_S: Final = 0.1
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long a client may take to say that it has read everything, when a TLS connection is closed."""
 PAUSE_S: Final = 1.0
@@ -34,7 +43,8 @@ class Acceptor:
         self._loop = server.loop
         self._listener = listener
         self._socket = bound
-        self._places = asyncio.Semaphore(MAX_HANDSHAKES)
+        self._handshakes = Strangers()
+        self._turnstile = Turnstile(self._loop)
         self._serving: set[asyncio.Task[None]] = set()
         self._accepting = self._loop.create_task(self._accept())
 
@@ -52,49 +62,70 @@ class Acceptor:
 
     async def _accept(self) -> None:
         while True:
-            await self._places.acquire()
             try:
                 accepted, address = await self._loop.sock_accept(self._socket)
             except OSError as error:
-                self._places.release()
                 self._server.events.log("accept_failed", logging.ERROR, reason=error.strerror or str(error))
                 await asyncio.sleep(PAUSE_S)
                 continue
             host = address[0] if isinstance(address, tuple) else "local"
             if not self._server.admit(host, self._listener):
-                self._places.release()
                 accepted.close()
                 continue
             task = self._loop.create_task(self._serve(accepted, host))
             self._serving.add(task)
             task.add_done_callback(self._serving.discard)
+            if self._listener.tls is not None:
+                self._server.expects(task, host, self._listener)
 
     async def _serve(self, accepted: socket.socket, host: str) -> None:
         """Set the connection up. The server has admitted it: if it is never made, its place is given back here."""
-        connection = Connection(self._server, self._listener, host)
+        made: list[Connection] = []
+
+        def connection() -> Connection:
+            made.append(Connection(self._server, self._listener, host))
+            return made[0]
+
         try:
-            tls = self._listener.tls
-            if tls is None:
-                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            if self._listener.tls is None:
+                await self._loop.connect_accepted_socket(connection, accepted)
             else:
-                await self._loop.connect_accepted_socket(
-                    lambda: connection,
-                    accepted,
-                    ssl=tls.context,
-                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-                    ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-                )
+                await self._shake_hands(connection, accepted, host)
         except (OSError, TimeoutError) as error:
             self._failed(host, error)
         finally:
-            self._places.release()
-            if not connection.was_made:
+            self._server.no_longer_expects(asyncio.current_task(), self._listener)
+            if not made or not made[0].was_made:
+                with contextlib.suppress(OSError):
+                    accepted.shutdown(socket.SHUT_RDWR)  # a transport that has it already learns of the end by that
                 accepted.close()
                 self._server.release_place(host, self._listener)
+
+    async def _shake_hands(self, connection: Callable[[], Connection], accepted: socket.socket, host: str) -> None:
+        ends_at = self._loop.time() + HANDSHAKE_TIMEOUT_S
+        async with asyncio.timeout_at(ends_at):
+            await client_hello(self._loop, accepted)
+            await self._turnstile.passed(host)
+        tls, task, handshakes = self._listener.tls, asyncio.current_task(), self._handshakes
+        assert tls is not None and task is not None, "a task that sets up TLS"
+        if len(handshakes) >= MAX_HANDSHAKES:
+            handshakes.close_one_for(host)
+        handshakes.add(task, host, task.cancel)
+        try:
+            await self._loop.connect_accepted_socket(
+                connection,
+                accepted,
+                ssl=tls.context,
+                ssl_handshake_timeout=max(LEAST_HANDSHAKE_S, ends_at - self._loop.time()),
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            )
+        finally:
+            handshakes.discard(task)
 
     def _failed(self, host: str, error: Exception) -> None:
         reason = error.reason if isinstance(error, ssl.SSLError) else None
         event = "plaintext_on_tls_listener" if reason in _NOT_TLS else "tls_handshake_failed"
         self._server.traffic.bad_request(event)
-        words = reason or str(error) or type(error).__name__
+        late = f"not done within {HANDSHAKE_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else ""
+        words = reason or str(error) or late or type(error).__name__
         self._server.events.log(event, peer=host, listener=self._listener.name, reason=words)

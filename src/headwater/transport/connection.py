@@ -36,7 +36,15 @@ LINGER_S = 0.1
 DELIVERY_TIMEOUT_S = 5.0
 """For the last response of a connection that is closed behind it."""
 _LENGTH = struct.Struct(">i")
-BAD_REQUESTS = frozenset(("bad_request", "frame_too_large", "tls_on_plaintext_listener", "client_certificate_refused"))
+BAD_REQUESTS = frozenset(
+    {
+        "bad_request",
+        "client_certificate_refused",
+        "connection_given_up",
+        "frame_too_large",
+        "tls_on_plaintext_listener",
+    }
+)
 """Log events of connections that were closed for the client's fault: they are counted, too."""
 _FOR_READING_ONLY = frozenset({"memory", "backlog"})
 """Pauses that keep further bytes out. Requests that are here already go on: finishing them is what frees the memory."""
@@ -140,6 +148,8 @@ class Connection(asyncio.BufferedProtocol):
             self._server.release_bytes(entry.frame_bytes)
         self._unanswered.clear()
         self._server.release_bytes(self._pending_bytes)
+        if not self.is_trusted:
+            self._server.hold_bytes_of_stranger(-self._pending_bytes)
         self._pending_bytes = 0
         when_closed, self.when_closed = self.when_closed, {}
         for action in when_closed.values():
@@ -202,8 +212,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def trust(self) -> None:
         """The client has proven who it is: its next request may be large, and its time is not limited."""
-        self.is_trusted = True
+        if not self.is_trusted:
+            self.is_trusted = True
+            self._server.trusts(self, self._pending_bytes)
         self._reader.limit_bytes = self._server.max_request_bytes
+
+    def make_room(self) -> None:
+        """Give up this connection, of which nothing is known, for another."""
+        self.close("connection_given_up", "the client had not logged in, and its place was needed")
 
     def close(self, event: str, reason: str = "", mistake: Exception | None = None) -> None:
         """Close at once, with a log event. Unanswered requests are cancelled, nothing more is started or written,
@@ -405,6 +421,8 @@ class Connection(asyncio.BufferedProtocol):
         if change == 0:
             return
         self._pending_bytes = pending
+        if not self.is_trusted and not self._server.hold_bytes_of_stranger(change):
+            self.close("connection_given_up", "clients that have not logged in have sent too much")
         if change < 0:
             self._server.release_bytes(-change)
         elif self._server.hold_bytes(self, change):
