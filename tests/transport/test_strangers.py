@@ -69,5 +69,8 @@ def test_addresses_take_turns_and_one_passes_at_each_turn_of_the_loop() -> None:
             await asyncio.sleep(0)
         assert passed == ["a", "b", "c", "a", "a", "a"]
         assert len(set(turns)) == len(turns)
+        tasks = [asyncio.create_task(pass_through(host)) for host in "aaad"]
+        await asyncio.gather(*tasks)
+        assert passed[6:] == ["d", "a", "a", "a"], "one that was not seen yet goes first"
 
     asyncio.run(main())

@@ -31,6 +31,7 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 LEAST_HANDSHAKE_S: Final = 0.1
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """How long a client may take to say that it has read everything, when a TLS connection is closed."""
+MAX_ACCEPTS_AT_ONCE: Final = 32
 PAUSE_S: Final = 1.0
 """After an error of the system that more connections will meet, too: no file descriptors, no memory."""
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
@@ -68,15 +69,27 @@ class Acceptor:
                 self._server.events.log("accept_failed", logging.ERROR, reason=error.strerror or str(error))
                 await asyncio.sleep(PAUSE_S)
                 continue
-            host = address[0] if isinstance(address, tuple) else "local"
-            if not self._server.admit(host, self._listener):
-                accepted.close()
-                continue
-            task = self._loop.create_task(self._serve(accepted, host))
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
-            if self._listener.tls is not None:
-                self._server.expects(task, host, self._listener)
+            self._accepted(accepted, address)
+            self._accept_more()
+
+    def _accept_more(self) -> None:
+        """Those that have come, too: a client must not wait for a turn of the loop for each that came before it."""
+        with contextlib.suppress(OSError):  # there are no more, or what the next turn will tell
+            for _ in range(MAX_ACCEPTS_AT_ONCE):
+                accepted, address = self._socket.accept()
+                accepted.setblocking(False)
+                self._accepted(accepted, address)
+
+    def _accepted(self, accepted: socket.socket, address: object) -> None:
+        host = str(address[0]) if isinstance(address, tuple) else "local"
+        if not self._server.admit(host, self._listener):
+            accepted.close()
+            return
+        task = self._loop.create_task(self._serve(accepted, host))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        if self._listener.tls is not None:
+            self._server.expects(task, host, self._listener)
 
     async def _serve(self, accepted: socket.socket, host: str) -> None:
         """Set the connection up. The server has admitted it: if it is never made, its place is given back here."""

@@ -5,7 +5,10 @@ bounded number of them: a flood of logins delays other logins, and nothing else.
 """
 
 import asyncio
+import contextlib
 import os
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -44,6 +47,7 @@ FAILURE_DELAY_S: Final = 0.1
 MAX_DELAYED: Final = 1_000
 """Failed logins that wait to be answered; beyond that they are cut off at once."""
 PASSWORD_THREADS: Final = 2
+PASSWORD_NICENESS: Final = 10
 MAX_PASSWORD_CHECKS: Final = 256
 """Passwords that are checked, or wait for it."""
 NONCE_BYTES: Final = 24
@@ -70,7 +74,9 @@ class Logins:
         """None where no listener asks for a login."""
         self._clock = clock
         self._invented = invented
-        self._threads = ThreadPoolExecutor(PASSWORD_THREADS, thread_name_prefix="password")
+        self._threads = ThreadPoolExecutor(
+            PASSWORD_THREADS, thread_name_prefix="password", initializer=_step_back_behind_the_loop
+        )
         self._checks = 0
         self._delayed = 0
         self._failed = failed
@@ -221,3 +227,11 @@ class SaslSession:
                 mechanism=mechanism, principal=principal, reason=reason,
             )
         )  # fmt: skip
+
+
+def _step_back_behind_the_loop() -> None:
+    """Of a machine whose cores are busy, this thread has a tenth of what the event loop has, so that a flood of
+    passwords delays passwords. Linux has a priority for each thread."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PASSWORD_NICENESS)
