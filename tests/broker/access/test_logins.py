@@ -248,7 +248,15 @@ def test_a_user_of_any_name_is_found_again(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[]", b'{"scram": {"SCRAM-SHA-256": {}}, "generation": 1, "created_ms": 1}']
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"scram": {"SCRAM-SHA-256": {}}, "generation": 1, "created_ms": 1}',
+        b'{"scram": {}, "generation": Infinity, "created_ms": 1}',
+        b'{"scram": ' + b'{"a":' * 50_000,
+    ],
 )
 def test_a_record_that_cannot_be_read_is_left_out(data: bytes, tmp_path: Path) -> None:
     async def main() -> None:
