@@ -50,7 +50,8 @@ class Attack:
         self.target = target
         self.seen: Counter[str] = Counter()
         self._sources = itertools.cycle(str(ipaddress.IPv4Address("127.1.0.1") + at) for at in range(target.addresses))
-        self._hello = client_hello()
+        self._context = careless_context()
+        self._hello = client_hello(self._context)
 
     async def connected(self, address: tuple[str, int]) -> socket.socket | None:
         sock = socket.socket()
@@ -210,10 +211,8 @@ class Attack:
             return False
 
     async def _shakes_hands(self, sock: socket.socket) -> ssl.SSLObject | None:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-        session = context.wrap_bio(received, sent, server_hostname="localhost")
+        session = self._context.wrap_bio(received, sent, server_hostname="localhost")
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -243,9 +242,15 @@ FLOODS: dict[str, int | None] = {
 """With how many a second, if that is bounded."""
 
 
-def client_hello() -> bytes:
+def careless_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def client_hello(context: ssl.SSLContext) -> bytes:
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-    session = ssl.create_default_context().wrap_bio(received, sent, server_hostname="localhost")
+    session = context.wrap_bio(received, sent, server_hostname="localhost")
     with contextlib.suppress(ssl.SSLWantReadError):
         session.do_handshake()
     return sent.read()

@@ -405,8 +405,18 @@ _BINDING: Final = AclBinding.of_codes(
 )
 _JAAS: Final = b'a.b.ScramLoginModule required username="alice" password="it\'s \\"x\\"";'
 _NAME: Final = bytes.fromhex(
-    "3031310b3009060355040613025553310d300b060355040a0c0441636d65"
-    "31133011060355040313 0a64756b652c4f553d78".replace(" ", "")
+    "3047310b300906035504061302444531273011060355040a0c0a41636d652c20496e632e301206092a864886f70d01090116056140622e63"
+    "310f300d06035504030c0664756b653d78"
+)
+"""CN=duke\\=x,O=Acme\\, Inc.+ an e-mail address,C=DE."""
+_CERTIFICATE: Final = bytes.fromhex(
+    "3082013a3081eda003020102020101300506032b6570"
+    + _NAME.hex()
+    + "301e170d3230303130313030303030305a170d3430303130313030303030305a"
+    + _NAME.hex()
+    + "302a300506032b6570032100f676da2bb2783ec248aaed06622c52835e49f888686263454b8722cd357d12e8300506032b6570034100"
+    + "19d9ee62a7e80123de1d64f7b59d3d2bc359e628a862f61eb21f91aee5df2cf415557d609007dba1ed5e9f09c69431a5102450ea1a70d41b"
+    + "e499a0ea0a312402"
 )
 
 
@@ -459,7 +469,7 @@ SEEDS: Final[Mapping[Target, tuple[bytes, ...]]] = {
         + b'"}]}',
         b'{"keys":[{"kty":"RSA","kid":"b","e":"AQAB","n":"' + urlsafe_b64encode(b"\xff" * 256)[:342] + b'"}]}',
     ),
-    names: (_NAME, bytes.fromhex("300c310a300806032a03040c0161")),
+    names: (_NAME, _CERTIFICATE, bytes.fromhex("300c310a300806032a03040c0161")),
     principal_rules: (
         b"RULE:^CN=(.*?),OU=(.*)$/$1@$2/L, DEFAULT\0CN=alice,OU=x", b"RULE:(.*)/$1/\0CN=a", b"DEFAULT\0CN=a",
     ),
