@@ -131,6 +131,14 @@ access-matrix: $(VENV)/.dev test-tools
 console-pictures: $(VENV)/.dev test-tools
 	$(BIN)/python -m tests.console.pictures
 
+# A broker under attack by ten thousand connections and by floods, and how it is for the others meanwhile: six minutes.
+hostile: $(VENV)/.dev
+	$(BIN)/python -m bench.hostile
+
+# Every parser of what strangers say, mutated by the code that it reaches, for SECONDS each.
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) --jobs $(JOBS)
+
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
@@ -146,6 +154,10 @@ $(VENV)/.spark: pyproject.toml | $(BIN)/python
 	@echo "installing PySpark: 450 MB, a minute or two the first time"
 	$(PIP) install -e ".[spark]"
 	touch $@ $(VENV)/.core
+
+$(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
+	$(PIP) install -e ".[fuzz]"
+	touch $@
 
 # Modules and tests are compiled here, once: the workers of a first run would all do it, each for itself.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

@@ -93,7 +93,8 @@ class Attack:
         return await self._opened(self.target.plain, struct.pack(">i", FIRST_FRAME_BYTES) + b"x")
 
     async def half_frame(self) -> socket.socket | None:
-        return await self._opened(self.target.plain, struct.pack(">i", FIRST_FRAME_BYTES) + bytes(FIRST_FRAME_BYTES - 1))
+        frame = struct.pack(">i", FIRST_FRAME_BYTES) + bytes(FIRST_FRAME_BYTES - 1)
+        return await self._opened(self.target.plain, frame)
 
     async def _opened(self, address: tuple[str, int], opening: bytes) -> socket.socket | None:
         sock = await self.connected(address)
@@ -230,7 +231,15 @@ class Attack:
             received.write(data)
 
 
-HELD = ("silent", "half_hello", "byte_a_second", "whole_hello", "silent_behind_handshake", "announced_frame", "half_frame")
+HELD = (
+    "silent",
+    "half_hello",
+    "byte_a_second",
+    "whole_hello",
+    "silent_behind_handshake",
+    "announced_frame",
+    "half_frame",
+)
 FLOODS: dict[str, int | None] = {
     "hello_flood": None,
     "oversized": None,

@@ -106,9 +106,7 @@ def end_to_end(
     return Latency(answer["p50_ms"], answer["p99_ms"])
 
 
-def _run_all(
-    what: str, processes: int, settings: Mapping[str, str], **options: str | int
-) -> list[dict[str, float]]:
+def _run_all(what: str, processes: int, settings: Mapping[str, str], **options: str | int) -> list[dict[str, float]]:
     command = [str(BINARY), what, *(f"{name}={value}" for name, value in options.items())]
     command += [f"rdkafka.{name}={value}" for name, value in settings.items()]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]

@@ -64,7 +64,7 @@ async def hold(options: Mapping[str, Any]) -> None:
 
     async def open_some() -> None:
         for _ in left:
-            writers.append(await client.connect())
+            writers.append(await client.connect())  # noqa: PERF401
 
     started_s = time.monotonic()
     async with asyncio.TaskGroup() as tasks:

@@ -106,9 +106,7 @@ def warm_up(server: Server, volume: Volume) -> None:
     for size_bytes in SIZES_BYTES:
         load.produce(server.bootstrap, "warm", volume.warm_up_messages, size_bytes, settings=server.settings)
     load.consume(server.bootstrap, "warm", 4, volume.warm_up_messages, settings=server.settings)
-    load.latency(
-        server.bootstrap, "warm", volume.latency_messages // 2, LATENCY_SIZE_BYTES, settings=server.settings
-    )
+    load.latency(server.bootstrap, "warm", volume.latency_messages // 2, LATENCY_SIZE_BYTES, settings=server.settings)
 
 
 def throughput(server: Server, volume: Volume, say: Say) -> Figures:

@@ -1,8 +1,8 @@
 """`make bench-tls`: what TLS, logins and access control cost, and Apache Kafka with the same, taking turns.
 
-Each round starts every broker afresh, one at a time, in an order that rotates: Headwater without any of it, with TLS and
-SCRAM-SHA-512, the same with 10,000 bindings of 100 users that are asked, and Kafka without and with. All are measured by
-the same client, with certificates of the same kind."""
+Each round starts every broker afresh, one at a time, in an order that rotates: Headwater without any of it, with TLS
+and SCRAM-SHA-512, the same with 10,000 bindings of 100 users that are asked, and Kafka without and with. All are
+measured by the same client, with certificates of the same kind."""
 
 import argparse
 import json

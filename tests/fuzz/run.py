@@ -71,7 +71,10 @@ def fuzzed(name: str, seconds: int) -> bool:
     output = done.stdout + done.stderr
     runs, covered = _DONE.search(output), _COVERED.findall(output)
     if done.returncode == 0 and runs is not None:
-        print(f"{name}: {int(runs[1]):,} executions in {runs[2]} s, {covered[-1] if covered else '?'} branches", flush=True)
+        print(
+            f"{name}: {int(runs[1]):,} executions in {runs[2]} s, {covered[-1] if covered else '?'} branches",
+            flush=True,
+        )
         return True
     print(f"{name}: FAILED\n{''.join(last_lines(output))}", flush=True)
     return False

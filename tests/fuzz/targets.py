@@ -1,8 +1,8 @@
 """Parsers of what strangers and files say, each as a function of bytes for a fuzzer.
 
-A target returns for whatever the parser refuses as it is declared to, and raises for anything else: another exception, a
-login that succeeds without its proof, memory that grows beyond what was sent. `SEEDS` have inputs that get far, so that
-a fuzzer begins behind the first check.
+A target returns for whatever the parser refuses as it is declared to, and raises for anything else: another exception,
+a login that succeeds without its proof, memory that grows beyond what was sent. `SEEDS` have inputs that get far, so
+that a fuzzer begins behind the first check.
 """
 
 import json
@@ -46,7 +46,7 @@ from headwater.security.quota_entities import (
     check_quota,
     quotas_from_json,
 )
-from headwater.security.sasl_decisions import Challenge, CheckPassword, Close, HandshakeAnswer, VerifyToken
+from headwater.security.sasl_decisions import Challenge, CheckPassword, Close, HandshakeAnswer, Succeeded, VerifyToken
 from headwater.security.sasl_mechanisms import SaslMechanism
 from headwater.security.sasl_server import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, SaslRules, SaslServer
 from headwater.security.scram import InventedCredentials, ScramCredential, ScramHashing, ScramMechanism
@@ -149,7 +149,8 @@ def _log_in(machine: SaslServer) -> None:
     with suppress(StopIteration):
         while True:
             decision = machine.authenticate(token, now)
-            token = login.send(decision.token)  # type: ignore[union-attr]
+            assert isinstance(decision, Challenge | Succeeded)
+            token = login.send(decision.token)
     assert machine.is_ready
 
 
@@ -244,8 +245,8 @@ def requests_of_security(data: bytes) -> None:
     elif isinstance(request, DescribeAclsRequest):
         _filter(request)
     elif isinstance(request, DeleteAclsRequest):
-        for each in request.filters:
-            _filter(each)
+        for one in request.filters:
+            _filter(one)
     elif isinstance(request, AlterClientQuotasRequest):
         for entry in request.entries:
             with suppress(RequestError):

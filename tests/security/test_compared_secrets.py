@@ -28,7 +28,12 @@ def test_no_secret_is_compared_by_its_bytes() -> None:
 
 
 def test_a_comparison_of_secrets_is_found() -> None:
-    for text in ("proof == other", "if x.stored_key != y.stored_key: pass", "my_password in passwords", "f() == mac(x)"):
+    for text in (
+        "proof == other",
+        "if x.stored_key != y.stored_key: pass",
+        "my_password in passwords",
+        "f() == mac(x)",
+    ):
         assert list(compared_secrets(text)), text
     for text in ("len(proof) == 32", "kind == 'proof'", "compare_digest(proof, other)", "proofs == other"):
         assert not list(compared_secrets(text)), text

@@ -139,6 +139,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._reader.drop()  # the connection and its login hold each other, until the collector of cycles comes by
         self._waiting_frames.clear()
         self._waiting_bytes = 0
         self._server.forget(self)

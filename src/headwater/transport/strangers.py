@@ -2,8 +2,8 @@
 done, or the login.
 
 Where there is no room for a new connection, one of them is closed rather than the new one refused. The oldest goes: a
-client that knows what it wants is through in a moment, and is not the oldest for long. It is one of the new connection's
-own address if that has more than its share of them, so that a flood from a few addresses closes its own.
+client that knows what it wants is through in a moment, and is not the oldest for long. It is one of the address of the
+new connection, if that has more than its share of them, so that a flood from a few addresses closes its own.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Lets one through at each turn of the event loop, and addresses in turn.
 
-For work that takes a millisecond of the loop, and that strangers can ask for as often as they like: between two pieces of
-it everything else runs once. An address that was not let through in this second goes before those that were, so that one
-that asks for much does not hold up another.
+For work that takes a millisecond of the loop, and that strangers can ask for as often as they like: between two pieces
+of it everything else runs once. An address that was not let through in this second goes before those that were, so that
+one that asks for much does not hold up another.
 """
 
 import asyncio

@@ -48,6 +48,10 @@ class FrameReader:
         """Memory held for a frame that is not complete."""
         return len(self._frame) if self._frame is not None else 0
 
+    def drop(self) -> None:
+        """Give up a frame that is not complete: nothing more arrives."""
+        self._frame, self._start_of_length = None, b""
+
     def buffer(self) -> memoryview:
         """The buffer for the next bytes."""
         if self._frame is None:
