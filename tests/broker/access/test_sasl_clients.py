@@ -291,7 +291,9 @@ def test_consumers_and_producers_log_in_again_under_load_and_lose_nothing(secure
     consumer.close()
     by_python.close()
     for kind in "cp":
-        assert [each for each in seen if each[0] == kind] == [f"{kind}{number}" for number in range(RECORDS_OVER_SESSIONS)]
+        assert [each for each in seen if each[0] == kind] == [
+            f"{kind}{number}" for number in range(RECORDS_OVER_SESSIONS)
+        ]
     assert failures == []
 
 
