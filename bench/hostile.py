@@ -2,8 +2,8 @@
 
 One broker, attacked in many ways, one after the other, on loopback alone; each attack ends by itself. Meanwhile a
 client that is connected asks for something every few milliseconds, and others come, log in over TLS and produce.
-Reported are their delays, the broker's memory, and whether all that the attack held open is gone in the end. The delay of a request
-that is answered at once is that of the broker's event loop, and of this machine.
+Reported are their delays, the broker's memory, and whether all that the attack held open is gone in the end. The delay
+of a request that is answered at once is that of the broker's event loop, and of this machine.
 
 With `--addresses 1` the attack comes from one address, which is another than that of the others."""
 

@@ -2,8 +2,13 @@
 
 import asyncio
 
+from headwater.transport.connection import Answer, Connection
+from headwater.transport.listener import Listener
+from headwater.transport.server import Server, ServerLimits
 from headwater.transport.strangers import Strangers
 from headwater.transport.turnstile import Turnstile
+from tests.support.eventually import until
+from tests.transport.scripted_protocol import NoTraffic, one_kind
 
 
 class Gate:
@@ -72,5 +77,32 @@ def test_addresses_take_turns_and_one_passes_at_each_turn_of_the_loop() -> None:
         tasks = [asyncio.create_task(pass_through(host)) for host in "aaad"]
         await asyncio.gather(*tasks)
         assert passed[6:] == ["d", "a", "a", "a"], "one that was not seen yet goes first"
+
+    asyncio.run(main())
+
+
+def test_a_client_that_has_not_logged_in_makes_room_and_one_that_has_does_not() -> None:
+    def handle(connection: Connection, frame: bytearray) -> Answer:
+        connection.trust()
+        return [frame]
+
+    async def main() -> None:
+        server = Server(handle, ServerLimits(max_connections=2), NoTraffic(), one_kind)
+        address = await server.listen("127.0.0.1", 0, listener=Listener(name="asks", asks_who=True))
+        client, silent = [await asyncio.open_connection(*address) for _ in range(2)]
+        client[1].write(b"\0\0\0\1x")
+        assert await client[0].readexactly(5) == b"\0\0\0\1x"
+        other = await asyncio.open_connection(*address)
+        other[1].write(b"\0\0\0\1y")
+        assert await silent[0].read() == b"", "it has made room"
+        assert await other[0].readexactly(5) == b"\0\0\0\1y"
+        refused = await asyncio.open_connection(*address)
+        assert await refused[0].read() == b"", "there is no stranger left"
+        client[1].write(b"\0\0\0\1z")
+        assert await client[0].readexactly(5) == b"\0\0\0\1z"
+        for _, writer in (client, silent, other, refused):
+            writer.close()
+        await until(lambda: server.places == 0)
+        await server.close()
 
     asyncio.run(main())

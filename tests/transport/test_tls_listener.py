@@ -217,6 +217,25 @@ def test_connections_are_counted_before_their_handshake_and_make_room_for_others
 
 
 @pytest.mark.parametrize("run", RUNNERS)
+def test_a_server_that_is_closed_forgets_those_that_only_began(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            hello = client_hello_bytes()
+            others = [socket.create_connection(serving.server.address, 60) for _ in range(6)]
+            for number, each in enumerate(others):
+                each.send((b"", hello[:50], hello)[number % 3])
+            await until(lambda: serving.server.places == len(others))
+            await serving.server.close()
+            await until(lambda: serving.server.places == 0)
+            for each in others:
+                while await asyncio.to_thread(each.recv, 65_536):
+                    continue
+                each.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
 def test_a_hello_that_comes_in_pieces_is_whole_in_the_end(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path) as (serving, _):

@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = 0.0
         self.frame_started: float | None = None
         self.opened_at = 0.0
-        self.is_trusted = not listener.asks_who
+        self._is_trusted = not listener.asks_who
         """Until the client has proven itself, its requests must be small and its time is limited."""
         self.principal = ANONYMOUS
         """Who the client is, as far as it was asked."""
@@ -149,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.release_bytes(entry.frame_bytes)
         self._unanswered.clear()
         self._server.release_bytes(self._pending_bytes)
-        if not self.is_trusted:
+        if not self._is_trusted:
             self._server.hold_bytes_of_stranger(-self._pending_bytes)
         self._pending_bytes = 0
         when_closed, self.when_closed = self.when_closed, {}
@@ -213,8 +213,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def trust(self) -> None:
         """The client has proven who it is: its next request may be large, and its time is not limited."""
-        if not self.is_trusted:
-            self.is_trusted = True
+        if not self._is_trusted:
+            self._is_trusted = True
             self._server.trusts(self, self._pending_bytes)
         self._reader.limit_bytes = self._server.max_request_bytes
 
@@ -240,6 +240,11 @@ class Connection(asyncio.BufferedProtocol):
         """Deliver the response that is given next, then close: `close` would throw it away. Nothing behind it is
         started."""
         self._last_words = event, reason
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the client has proven who it is, where it must: see `trust`."""
+        return self._is_trusted
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -315,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         except (MalformedRequest, CloseConnection) as error:
             self.close("bad_request", str(error))
             return False
-        if self.is_trusted:
+        if self._is_trusted:
             self._reader.limit_bytes = server.max_request_bytes
         if isinstance(answer, Promise):
             entry = _Unanswered(len(frame), answer.outcome, None, answer.render)
@@ -422,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
         if change == 0:
             return
         self._pending_bytes = pending
-        if not self.is_trusted and not self._server.hold_bytes_of_stranger(change):
+        if not self._is_trusted and not self._server.hold_bytes_of_stranger(change):
             self.close("connection_given_up", "clients that have not logged in have sent too much")
         if change < 0:
             self._server.release_bytes(-change)

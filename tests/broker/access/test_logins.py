@@ -201,9 +201,12 @@ def test_a_flood_of_passwords_is_cut_off_beyond_a_number(tmp_path: Path, monkeyp
                 failed=lambda: failures.append(None),
             )
             check = CheckPassword("alice", "secret", CREDENTIAL)
-            checks = await asyncio.gather(*(logins.is_right(check) for _ in range(5)), return_exceptions=True)
-            assert checks[:3] == [True] * 3 and all(isinstance(each, CloseConnection) for each in checks[3:])
-            assert await logins.is_right(check), "there is room again"
+            hosts = ["10.0.0.1"] * 5 + ["10.0.0.2", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]
+            checks = await asyncio.gather(*(logins.is_right(check, host) for host in hosts), return_exceptions=True)
+            was_checked = [each is True for each in checks]
+            assert was_checked == [True] * 3 + [False] * 2 + [True, False, True, True, False], "others are not kept out"
+            assert all(isinstance(each, CloseConnection) for each in checks if each is not True)
+            assert await logins.is_right(check, "10.0.0.1"), "there is room again"
             delays = await asyncio.gather(*(logins.delay_failure() for _ in range(4)), return_exceptions=True)
             assert delays[:2] == [None] * 2 and all(isinstance(each, CloseConnection) for each in delays[2:])
             assert len(failures) == 4

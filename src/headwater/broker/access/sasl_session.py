@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
@@ -49,7 +50,8 @@ MAX_DELAYED: Final = 1_000
 PASSWORD_THREADS: Final = 2
 PASSWORD_NICENESS: Final = 10
 MAX_PASSWORD_CHECKS: Final = 256
-"""Passwords that are checked, or wait for it."""
+"""Passwords that are checked, or wait for it; twice as many, if of an address none is yet: one that floods does not
+keep out another."""
 NONCE_BYTES: Final = 24
 
 
@@ -78,6 +80,8 @@ class Logins:
             PASSWORD_THREADS, thread_name_prefix="password", initializer=_step_back_behind_the_loop
         )
         self._checks = 0
+        self._checks_of: Counter[str] = Counter()
+        """By address."""
         self._delayed = 0
         self._failed = failed
         self.issuer = issuer
@@ -94,14 +98,19 @@ class Logins:
     def now(self) -> Moment:
         return moment(self._clock)
 
-    async def is_right(self, check: CheckPassword) -> bool:
-        if self._checks >= MAX_PASSWORD_CHECKS:
-            raise CloseConnection(f"{MAX_PASSWORD_CHECKS} passwords are being checked: try again")
+    async def is_right(self, check: CheckPassword, host: str) -> bool:
+        limit = MAX_PASSWORD_CHECKS if self._checks_of[host] else 2 * MAX_PASSWORD_CHECKS
+        if self._checks >= limit:
+            raise CloseConnection(f"{self._checks} passwords are being checked: try again")
         self._checks += 1
+        self._checks_of[host] += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, check.is_right)
         finally:
             self._checks -= 1
+            self._checks_of[host] -= 1
+            if not self._checks_of[host]:
+                del self._checks_of[host]
 
     async def identify(self, token: str) -> TokenIdentity:
         """Raises InvalidToken."""
@@ -198,7 +207,7 @@ class SaslSession:
         """The decision, when what it depends on has been found out."""
         match decision:
             case CheckPassword():
-                is_right = await self._logins.is_right(decision)
+                is_right = await self._logins.is_right(decision, self._connection.peer_host)
                 return self._machine.password_checked(is_right, self._logins.now())
             case VerifyToken():
                 try:
