@@ -1,12 +1,15 @@
 """A listener with TLS, in front of clients that do as they should and of others."""
 
 import asyncio
+import gc
 import socket
 import ssl
 import struct
+import weakref
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from headwater.transport import acceptor
 from headwater.transport.connection import CloseConnection, Connection
@@ -233,6 +236,27 @@ def test_a_server_that_is_closed_forgets_those_that_only_began(run: Run, tmp_pat
                 each.close()
 
     run(main())
+
+
+def test_a_connection_that_is_gone_leaves_nothing_for_the_collector_of_cycles(tmp_path: Path) -> None:
+    """It comes seldom, and the session of TLS has a quarter of a MiB."""
+
+    async def main() -> None:
+        async with served(tmp_path) as (serving, _):
+            talk = await serving.connect()
+            assert await talk.ask(b"x") == b"x"
+            [connection] = serving.server.connections()
+            gone = weakref.ref(connection)
+            gc.disable()
+            try:
+                connection.close("no_handshake")
+                del connection
+                await until(lambda: gone() is None)
+            finally:
+                gc.enable()
+            await talk.close()
+
+    uvloop.run(main())
 
 
 @pytest.mark.parametrize("run", RUNNERS)

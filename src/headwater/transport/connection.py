@@ -139,7 +139,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._reader.drop()  # the connection and its login hold each other, until the collector of cycles comes by
         self._waiting_frames.clear()
         self._waiting_bytes = 0
         self._server.forget(self)
@@ -155,6 +154,9 @@ class Connection(asyncio.BufferedProtocol):
         when_closed, self.when_closed = self.when_closed, {}
         for action in when_closed.values():
             action()
+        # What refers to the connection, and the session of TLS with it, would wait for the collector of cycles, which
+        # comes seldom: strangers would fill the memory with what they left behind.
+        self._slices = self.login = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.buffer()

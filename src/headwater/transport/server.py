@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from headwater.logs.events import RateLimitedLog
 from headwater.transport.acceptor import Acceptor
 from headwater.transport.connection import Answer, Connection, Promise
+from headwater.transport.freed_memory import FreedMemory
 from headwater.transport.listener import PLAINTEXT, Listener
 from headwater.transport.strangers import Strangers
 
@@ -78,6 +79,7 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[Listener] = Counter()
         self._strangers: dict[Listener, Strangers] = {}
+        self._freed_memory = FreedMemory()
         self._held_bytes = 0
         self._strangers_bytes = 0
         """Of the held bytes, those of clients that have not proven who they are."""
@@ -208,6 +210,8 @@ class Server:
         if connection not in self._connections:
             return
         self._connections.discard(connection)
+        if connection.listener.tls is not None:
+            self._freed_memory.left_by_connection()
         self._strangers.get(connection.listener, _NOBODY).discard(connection)
         self._short_of_memory.discard(connection)
         self.traffic.connection_closed()
@@ -242,6 +246,8 @@ class Server:
         self._sweep = self.loop.call_later(self._sweep_interval_s, self._close_idle)
         self.events.flush()
         now = self.loop.time()
+        if self._freed_memory.is_worth_it(now):
+            self.loop.run_in_executor(None, self._freed_memory.give_back)
         for connection in list(self._connections):
             started = connection.frame_started
             if started is not None and now - started > self._limits.half_request_timeout_s:
