@@ -161,7 +161,7 @@ def test_clients_that_never_finish_their_handshake_cost_a_place_until_their_time
             talk = await serving.connect()
             assert await talk.ask(b"x") == b"x"
             await until(lambda: serving.traffic.bad["tls_handshake_failed"] == len(silent))
-            assert serving.server.places == 1
+            await until(lambda: serving.server.places == 1)
             await talk.close()
             for each in silent:
                 each.close()
@@ -234,6 +234,24 @@ def test_a_server_that_is_closed_forgets_those_that_only_began(run: Run, tmp_pat
                 while await asyncio.to_thread(each.recv, 65_536):
                     continue
                 each.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("run", RUNNERS)
+def test_connections_that_make_room_before_they_were_looked_at_give_their_places_back(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path, limits=ServerLimits(max_connections=1)) as (serving, _):
+            burst = [socket.create_connection(serving.server.address, 60) for _ in range(10)]
+            for each in burst[:-1]:
+                assert await asyncio.to_thread(each.recv, 1) == b""
+            await until(lambda: serving.server.places == 1)
+            talk = await serving.connect()
+            assert await talk.ask(b"x") == b"x"
+            for each in burst:
+                each.close()
+            await talk.close()
+            await until(lambda: serving.server.places == 0)
 
     run(main())
 

@@ -85,15 +85,16 @@ class Acceptor:
         if not self._server.admit(host, self._listener):
             accepted.close()
             return
-        task = self._loop.create_task(self._serve(accepted, host))
+        made: list[Connection] = []
+        task = self._loop.create_task(self._serve(accepted, host, made))
         self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        # Not in the task: one that is cancelled before it begins has no end of its own.
+        task.add_done_callback(lambda task: self._served(task, accepted, host, made))
         if self._listener.tls is not None:
             self._server.expects(task, host, self._listener)
 
-    async def _serve(self, accepted: socket.socket, host: str) -> None:
-        """Set the connection up. The server has admitted it: if it is never made, its place is given back here."""
-        made: list[Connection] = []
+    async def _serve(self, accepted: socket.socket, host: str, made: list[Connection]) -> None:
+        """Set the connection up, and put it into `made`."""
 
         def connection() -> Connection:
             made.append(Connection(self._server, self._listener, host))
@@ -106,13 +107,18 @@ class Acceptor:
                 await self._shake_hands(connection, accepted, host)
         except (OSError, TimeoutError) as error:
             self._failed(host, error)
-        finally:
-            self._server.no_longer_expects(asyncio.current_task(), self._listener)
-            if not made or not made[0].was_made:
-                with contextlib.suppress(OSError):
-                    accepted.shutdown(socket.SHUT_RDWR)  # a transport that has it already learns of the end by that
-                accepted.close()
-                self._server.release_place(host, self._listener)
+
+    def _served(self, task: "asyncio.Task[None]", accepted: socket.socket, host: str, made: list[Connection]) -> None:
+        """The server has admitted the connection: if it was never made, its place is given back here."""
+        self._serving.discard(task)
+        self._server.no_longer_expects(task, self._listener)
+        if not any(connection.was_made for connection in made):
+            for connection in made:
+                connection.give_up()
+            with contextlib.suppress(OSError):
+                accepted.shutdown(socket.SHUT_RDWR)  # a transport that has it already learns of the end by that
+            accepted.close()
+            self._server.release_place(host, self._listener)
 
     async def _shake_hands(self, connection: Callable[[], Connection], accepted: socket.socket, host: str) -> None:
         ends_at = self._loop.time() + HANDSHAKE_TIMEOUT_S

@@ -103,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = peer_host
         self.was_made = False
         """Whether its transport was: the TLS handshake, if there is one, is behind it."""
+        self._is_given_up = False
         self.client_software = ""
         self.last_active = 0.0
         self.frame_started: float | None = None
@@ -121,6 +122,9 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._is_given_up:
+            cast(asyncio.Transport, transport).abort()
+            return
         self.was_made = True
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
@@ -138,6 +142,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.close("client_certificate_refused", str(error), error)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_given_up:
+            return
         self._transport = None
         self._waiting_frames.clear()
         self._waiting_bytes = 0
@@ -157,6 +163,11 @@ class Connection(asyncio.BufferedProtocol):
         # What refers to the connection, and the session of TLS with it, would wait for the collector of cycles, which
         # comes seldom: strangers would fill the memory with what they left behind.
         self._slices = self.login = None
+
+    def give_up(self) -> None:
+        """Its place was given back before it was made: if its transport comes late, it is closed, and not counted."""
+        assert not self.was_made, "a connection that exists is closed, not given up"
+        self._is_given_up = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.buffer()
